@@ -1,0 +1,41 @@
+# make run PROMPT="…"   install if needed, start what is needed, stream an answer
+# make install          the virtual environment alone (.venv)
+# make test             lint, types, all tests
+PROMPT ?= What does textwrap.dedent do?
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run install test lint types check slow test-slow clean
+
+run: $(VENV)/.installed
+	@$(BIN)/localspec run --stats "$(PROMPT)"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --progress-bar on -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install --quiet --progress-bar on -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: lint types
+	$(BIN)/python -m pytest -q --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -m slow
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,140 @@
+"""The one schema of the configuration: defaults, ``config.toml``, environment."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from localspec import home
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options, check_options, readable, unknown_key
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model is loaded. 0 means: chosen for this machine."""
+
+    n_ctx: Count = 0
+    """tokens of context per sequence; 0: the model's own, at most 8192"""
+    parallel: Annotated[int, Meta(ge=0, le=64)] = 0
+    """sequences decoded at once; 0: up to 4, as memory allows"""
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    """CPU threads; 0: one per physical core"""
+    gpu_layers: Annotated[int, Meta(ge=-1)] = -1
+    """layers on the GPU; -1: all where there is one"""
+    prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 512
+    """tokens of prompt per forward"""
+    ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
+    """shortest match of prompt lookup, in tokens"""
+    ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
+    """longest match that prompt lookup searches for, in tokens"""
+
+
+class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the daemon listens, and its limits."""
+
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8737
+    """loopback TCP port; another free one if taken"""
+    allowed_origins: tuple[str, ...] = ()
+    """Origin headers let in; browsers send one, editors do not"""
+    max_frame: Annotated[int, Meta(ge=1024)] = 4 * 1024 * 1024
+    """bytes per WebSocket message"""
+    max_connections: Annotated[int, Meta(ge=1)] = 64
+    max_in_flight: Annotated[int, Meta(ge=1)] = 32
+    """requests running or queued per connection"""
+    max_queued: Annotated[int, Meta(ge=1)] = 256
+    """requests running or queued in all"""
+    send_buffer: Annotated[int, Meta(ge=1024)] = 1024 * 1024
+    """bytes a slow client may leave unread"""
+    slow_client_s: Annotated[float, Meta(gt=0)] = 30.0
+    """seconds a client's buffer may stay full"""
+    ping_interval_s: Annotated[float, Meta(gt=0)] = 20.0
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of ``config.toml``: tables ``[engine]``, ``[daemon]``, ``[options]``."""
+
+    model_dirs: tuple[str, ...] = ()
+    """directories searched for models"""
+    engine: EngineConfig = EngineConfig()
+    daemon: DaemonConfig = DaemonConfig()
+    options: Options = Options(model="bundled", draft="auto", proposer="auto", backend="auto")
+
+
+def config_path() -> Path:
+    """The file the configuration is read from."""
+    return home.config_dir() / "config.toml"
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read the configuration; a missing file gives the defaults.
+
+    Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the
+    nearest one) or a value out of range.
+    """
+    path = config_path() if path is None else path
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        values = {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Mend {path}.") from None
+    except OSError as error:
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", f"Mend {path}.") from None
+    for name in ("model", "draft", "proposer", "backend"):
+        value = os.environ.get(f"LOCALSPEC_{name.upper()}")
+        if value:
+            values.setdefault("options", {})[name] = value
+    return parse_config(values, where=str(path))
+
+
+def parse_config(values: dict[str, Any], *, where: str) -> Config:
+    """Validate the tables of a configuration; ``where`` names their origin in errors."""
+    remedy = f"Mend {where}."
+    _check_keys(values, Config, "", remedy)
+    for name, table in (("engine", EngineConfig), ("daemon", DaemonConfig), ("options", Options)):
+        if isinstance(values.get(name), dict):
+            _check_keys(values[name], table, f"{name}.", remedy)
+    try:
+        config = msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:
+        raise InvalidOptions(f"invalid configuration: {readable(error)}", remedy) from None
+    if config.engine.ngram_min > config.engine.ngram_max:
+        raise InvalidOptions("engine.ngram_min is larger than engine.ngram_max", remedy)
+    base = Config().options
+    return msgspec.structs.replace(config, options=check_options(config.options.over(base)))
+
+
+def override(config: Config, pairs: dict[str, str]) -> Config:
+    """``--opt key=value``: any field of the options, any knob of ``engine`` or ``daemon``."""
+    values: dict[str, Any] = msgspec.to_builtins(config)
+    tables = {"options": Options, "engine": EngineConfig, "daemon": DaemonConfig}
+    known = [f for struct in tables.values() for f in struct.__struct_fields__]
+    for key, text in pairs.items():
+        name = key.rpartition(".")[2]
+        table = next((t for t, s in tables.items() if name in s.__struct_fields__), None)
+        if table is None:
+            raise InvalidOptions(unknown_key("option", key, known))
+        values.setdefault(table, {})[name] = [text] if name == "stop" else text
+    try:
+        changed = msgspec.convert(values, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidOptions(f"invalid option: {readable(error)}") from None
+    check_options(changed.options)
+    return changed
+
+
+def _check_keys(values: dict[str, Any], struct: type[msgspec.Struct], prefix: str, remedy: str) -> None:
+    for key in values:
+        if key not in struct.__struct_fields__:
+            raise InvalidOptions(unknown_key("setting", prefix + key, _names(struct, prefix)), remedy)
+
+
+def _names(struct: type[msgspec.Struct], prefix: str) -> list[str]:
+    return [prefix + field for field in struct.__struct_fields__]

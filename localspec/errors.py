@@ -1,0 +1,204 @@
+"""Every error a person or a client can meet, with a stable code and a remedy.
+
+::
+
+    LocalspecError
+    ├── InvalidOptions        invalid_options      a value out of range, an unknown key
+    ├── ContextExceeded       context_exceeded     the prompt alone is longer than the context
+    ├── DaemonError
+    │   ├── NotInitialized    not_initialized
+    │   ├── Unauthorized      unauthorized
+    │   ├── VersionSkew       version_skew
+    │   ├── DaemonUnavailable backend_unavailable  no daemon, or no backend for the model
+    │   ├── QueueFull         queue_full
+    │   ├── SessionNotFound   session_not_found
+    │   ├── Gone              gone
+    │   └── ShuttingDown      shutting_down
+    ├── ModelError
+    │   ├── ModelNotFound     model_not_found
+    │   ├── ModelInvalid      model_invalid
+    │   ├── ModelTooLarge     model_too_large
+    │   ├── TokenizerMismatch tokenizer_mismatch
+    │   ├── FimUnsupported    fim_unsupported
+    │   └── BackendUnavailable backend_unavailable
+    ├── EngineError
+    │   ├── EngineCrashed     engine_crashed
+    │   ├── EngineBusy        engine_busy
+    │   └── OutOfMemory       out_of_memory
+    └── StorageError
+        ├── DiskFull          disk_full
+        └── MemoryCorrupt     memory_corrupt
+
+The codes are the same on the wire, in the CLI's JSON and here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What the ``localspec`` command tells the shell."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    UNAVAILABLE = 69
+    BUSY = 75
+    INTERRUPTED = 130
+
+
+class LocalspecError(Exception):
+    """Root of all errors: ``code`` is stable, ``message`` says what happened, ``remedy`` what to do."""
+
+    code: ClassVar[str] = "internal"
+    exit_code: ClassVar[ExitCode] = ExitCode.ERROR
+    default_remedy: ClassVar[str] = "Run `localspec daemon logs` and report what it shows."
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = self.default_remedy if remedy is None else remedy
+
+    def as_dict(self) -> dict[str, str]:
+        """The error's shape on the wire and in ``--json``."""
+        return {"code": self.code, "message": self.message, "remedy": self.remedy}
+
+
+class InvalidOptions(LocalspecError):
+    code = "invalid_options"
+    exit_code = ExitCode.USAGE
+    default_remedy = "See `localspec run --help` for the allowed values."
+
+
+class ContextExceeded(LocalspecError):
+    code = "context_exceeded"
+    default_remedy = "Shorten the prompt, or load the model with a larger n_ctx."
+
+
+class DaemonError(LocalspecError):
+    pass
+
+
+class NotInitialized(DaemonError):
+    code = "not_initialized"
+    default_remedy = "Send `initialize` first on every connection."
+
+
+class Unauthorized(DaemonError):
+    code = "unauthorized"
+    default_remedy = "Read the token from the file that `localspec daemon start --json` names."
+
+
+class VersionSkew(DaemonError):
+    code = "version_skew"
+    default_remedy = "Restart the daemon: `localspec daemon stop`, then try again."
+
+
+class DaemonUnavailable(DaemonError):
+    code = "backend_unavailable"
+    exit_code = ExitCode.UNAVAILABLE
+    default_remedy = "Run `localspec daemon start`, or add --no-daemon."
+
+
+class QueueFull(DaemonError):
+    code = "queue_full"
+    exit_code = ExitCode.BUSY
+    default_remedy = "Wait for running requests to end, then try again."
+
+
+class SessionNotFound(DaemonError):
+    code = "session_not_found"
+    default_remedy = "Open a session with `session/open`."
+
+
+class Gone(DaemonError):
+    code = "gone"
+    default_remedy = "Send the request again."
+
+
+class ShuttingDown(DaemonError):
+    code = "shutting_down"
+    exit_code = ExitCode.UNAVAILABLE
+    default_remedy = "The daemon is stopping; try again in a moment."
+
+
+class ModelError(LocalspecError):
+    pass
+
+
+class ModelNotFound(ModelError):
+    code = "model_not_found"
+    default_remedy = "See `localspec models list`, or give the path of a GGUF file."
+
+
+class ModelInvalid(ModelError):
+    code = "model_invalid"
+    default_remedy = "Give a complete GGUF file; `-m bundled` always works."
+
+
+class ModelTooLarge(ModelError):
+    code = "model_too_large"
+    default_remedy = "Use a smaller model or quantisation, or a smaller n_ctx."
+
+
+class TokenizerMismatch(ModelError):
+    code = "tokenizer_mismatch"
+    default_remedy = "Choose a draft model of the target's family, or `--draft none`."
+
+
+class FimUnsupported(ModelError):
+    code = "fim_unsupported"
+    default_remedy = "Use a code model trained to fill in the middle, such as `-m bundled`."
+
+
+class BackendUnavailable(ModelError):
+    code = "backend_unavailable"
+    exit_code = ExitCode.UNAVAILABLE
+    default_remedy = "Choose another backend with --backend."
+
+
+class EngineError(LocalspecError):
+    pass
+
+
+class EngineCrashed(EngineError):
+    code = "engine_crashed"
+    default_remedy = "Send the request again: the model is loaded anew."
+
+
+class EngineBusy(EngineError):
+    code = "engine_busy"
+    exit_code = ExitCode.BUSY
+    default_remedy = "Wait for running requests to end, then try again."
+
+
+class OutOfMemory(EngineError):
+    code = "out_of_memory"
+    default_remedy = "Use a smaller model, quantisation or n_ctx."
+
+
+class StorageError(LocalspecError):
+    pass
+
+
+class DiskFull(StorageError):
+    code = "disk_full"
+    default_remedy = "Free some disk space, then try again."
+
+
+class MemoryCorrupt(StorageError):
+    code = "memory_corrupt"
+    default_remedy = "The file was set aside; a new one is started."
+
+
+def _tree(root: type[LocalspecError]) -> list[type[LocalspecError]]:
+    return [root, *(c for sub in root.__subclasses__() for c in _tree(sub))]
+
+
+def from_dict(data: dict[str, str]) -> LocalspecError:
+    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described; unknown codes give the root."""
+    code = data.get("code", "internal")
+    kind = next((c for c in _tree(LocalspecError) if c.code == code), LocalspecError)
+    return kind(data.get("message", "unknown error"), data.get("remedy"))

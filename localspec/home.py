@@ -1,0 +1,62 @@
+"""Where localspec's files live: platformdirs' places, or one directory named by LOCALSPEC_HOME."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+APP = "localspec"
+PRIVATE = 0o700
+
+
+def _place(kind: str) -> Path:
+    home = os.environ.get("LOCALSPEC_HOME")
+    if home:
+        return Path(home).expanduser().resolve() / kind
+    return {
+        "config": platformdirs.user_config_path,
+        "data": platformdirs.user_data_path,
+        "cache": platformdirs.user_cache_path,
+        "state": platformdirs.user_state_path,
+        "runtime": platformdirs.user_runtime_path,
+    }[kind](APP)
+
+
+def config_dir() -> Path:
+    """The directory of ``config.toml``."""
+    return _place("config")
+
+
+def data_dir() -> Path:
+    """The directory of the history and the n-gram memory, readable by its owner only."""
+    return private_dir(_place("data"))
+
+
+def state_dir() -> Path:
+    """The directory of the logs, readable by its owner only."""
+    return private_dir(_place("state"))
+
+
+def runtime_dir() -> Path:
+    """The directory of the socket, the lock and the discovery file, readable by its owner only."""
+    return private_dir(_place("runtime"))
+
+
+def private_dir(path: Path) -> Path:
+    """Create ``path`` if need be and take every right from group and others."""
+    path.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        path.chmod(PRIVATE)
+    return path
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file atomically, readable by its owner only."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(content)
+    scratch.replace(path)

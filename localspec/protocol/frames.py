@@ -1,0 +1,119 @@
+"""Between daemon and worker: length-prefixed msgpack frames over a socket pair.
+
+Frames carry typed structs, so a worker never sees JSON and the daemon never sees numpy.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from localspec.config import EngineConfig
+from localspec.protocol.requests import Request
+from localspec.protocol.results import Result, Token
+
+HEADER = struct.Struct("<I")
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """First frame to a worker: load this target (``draft`` may be ``auto`` or ``none``)."""
+
+    model: str
+    draft: str
+    backend: str
+    engine: EngineConfig
+    model_dirs: tuple[str, ...] = ()
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True):
+    """Run a request; answered by Prefill*, Delta*, Degraded* and one Done or Failed of the same id."""
+
+    id: int
+    request: Request
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """End a request at the next round; it still answers Done, with what it has."""
+
+    id: int
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Free everything and exit."""
+
+
+class Loading(msgspec.Struct, frozen=True, tag=True):
+    """How far the model is loaded, 0 to 1."""
+
+    stage: str
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The model is loaded: what was paired with what, and why."""
+
+    model: str
+    draft: str | None
+    backend: str
+    n_ctx: int
+    reason: str
+
+
+class LoadFailed(msgspec.Struct, frozen=True, tag=True):
+    """The model could not be loaded; the worker exits after this."""
+
+    error: dict[str, str]
+
+
+class Prefill(msgspec.Struct, frozen=True, tag=True):
+    """How much of the prompt is in the cache, 0 to 1."""
+
+    id: int
+    fraction: float
+
+
+class Delta(msgspec.Struct, frozen=True, tag=True):
+    """New text of a request."""
+
+    id: int
+    text: str
+    tokens: tuple[Token, ...]
+
+
+class Degraded(msgspec.Struct, frozen=True, tag=True):
+    """A proposer failed; the request goes on with ``to``."""
+
+    id: int
+    source: str
+    to: str
+    reason: str
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The end of a request."""
+
+    id: int
+    result: Result
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A request ended with an error; others go on."""
+
+    id: int
+    error: dict[str, str]
+
+
+ToWorker = Load | Submit | Cancel | Stop
+FromWorker = Loading | Ready | LoadFailed | Prefill | Delta | Degraded | Done | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)
+from_worker_decoder = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode_frame(message: ToWorker | FromWorker) -> bytes:
+    """One frame: a 4-byte little-endian length, then msgpack."""
+    body = _encoder.encode(message)
+    return HEADER.pack(len(body)) + body

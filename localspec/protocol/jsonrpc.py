@@ -1,0 +1,132 @@
+"""JSON-RPC 2.0, sans I/O: text in, typed messages out, and back. It has no other job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from localspec.errors import InvalidOptions, LocalspecError
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000
+
+Id = int | str
+
+
+class Incoming(msgspec.Struct, forbid_unknown_fields=True):
+    """Any message: a request has method and id, a notification method only, a response no method."""
+
+    jsonrpc: str
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    id: Id | None | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
+
+
+class ErrorObject(msgspec.Struct, omit_defaults=True):
+    """``data`` is an error of ours: code, message, remedy."""
+
+    code: int
+    message: str
+    data: dict[str, str] | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request (``id`` is set) or a notification (``id`` is None)."""
+
+    method: str
+    id: Id | None
+    params: msgspec.Raw
+
+
+class Response(msgspec.Struct, frozen=True):
+    """The one terminal answer to a request."""
+
+    id: Id | None
+    result: msgspec.Raw | None
+    error: ErrorObject | None
+
+
+class ProtocolFault(Exception):
+    """A message that breaks JSON-RPC or names no method of ours; ``id`` is what it answers, if known."""
+
+    def __init__(self, code: int, message: str, id: Id | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.id = id
+
+
+_decoder = msgspec.json.Decoder(Incoming)
+_encoder = msgspec.json.Encoder()
+EMPTY = msgspec.Raw(b"{}")
+
+
+def decode(text: str | bytes) -> Call | Response:
+    """Parse one frame; raises only :class:`ProtocolFault`."""
+    try:
+        message = _decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise ProtocolFault(INVALID_REQUEST, f"not a JSON-RPC 2.0 message: {error}", _id_of(text)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ProtocolFault(PARSE_ERROR, f"not JSON: {error}") from None
+    identity = message.id if isinstance(message.id, (int, str)) else None
+    if message.jsonrpc != "2.0":
+        raise ProtocolFault(INVALID_REQUEST, 'jsonrpc must be "2.0"', identity)
+    if isinstance(message.method, str):
+        if message.id is None:
+            raise ProtocolFault(INVALID_REQUEST, "id must be a number or a string")
+        params = message.params if isinstance(message.params, msgspec.Raw) else EMPTY
+        return Call(message.method, identity, params)
+    has_result = isinstance(message.result, msgspec.Raw)
+    if message.id is msgspec.UNSET or has_result == isinstance(message.error, ErrorObject):
+        raise ProtocolFault(INVALID_REQUEST, "neither a request nor a response", identity)
+    return Response(
+        identity,
+        message.result if isinstance(message.result, msgspec.Raw) else None,
+        message.error if isinstance(message.error, ErrorObject) else None,
+    )
+
+
+def _id_of(text: str | bytes) -> Id | None:
+    """The id of a message that is JSON but not ours, so that the refusal can name it."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    value = found.get("id") if isinstance(found, dict) else None
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+
+
+def request(id: Id, method: str, params: Any) -> str:
+    """Encode a request."""
+    return _text({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+def notification(method: str, params: Any) -> str:
+    """Encode a notification."""
+    return _text({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def result(id: Id, value: Any) -> str:
+    """Encode a success."""
+    return _text({"jsonrpc": "2.0", "id": id, "result": value})
+
+
+def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
+    """Encode an error: ours as -32000 with data (invalid options as -32602), faults by their code."""
+    if isinstance(error, ProtocolFault):
+        body = ErrorObject(error.code, str(error))
+    else:
+        code = INVALID_PARAMS if isinstance(error, InvalidOptions) else SERVER_ERROR
+        body = ErrorObject(code, error.message, error.as_dict())
+    return _text({"jsonrpc": "2.0", "id": id, "error": body})
+
+
+def _text(message: dict[str, Any]) -> str:
+    return _encoder.encode(message).decode()

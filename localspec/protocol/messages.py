@@ -1,0 +1,269 @@
+"""The wire's methods and notifications, each defined once.
+
+:data:`METHODS` maps a method to its parameters; :func:`params_of` validates them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
+from localspec.protocol.options import Options, readable, unknown_key
+from localspec.protocol.requests import File, Message
+from localspec.protocol.results import Result, Stats, Token
+
+PROTOCOL = 1
+SUBPROTOCOL = "localspec.v1"
+BEARER = "localspec.bearer."
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all parameters: an unknown field is an error."""
+
+
+class ClientInfo(Params):
+    name: Annotated[str, Meta(max_length=200)]
+    version: Annotated[str, Meta(max_length=200)]
+
+
+class Initialize(Params):
+    protocol: int
+    client: ClientInfo
+
+
+class Nothing(Params):
+    """No parameters."""
+
+
+class SessionOpen(Params):
+    options: Options = Options()
+    system: str | None = None
+    private: bool = False
+
+
+class SessionId(Params):
+    session: str
+
+
+class ChatSend(Params):
+    session: str
+    content: str
+    options: Options = Options()
+
+
+class Generate(Params):
+    """Exactly one of ``prompt`` and ``messages``; ``raw`` sends the prompt without the chat template."""
+
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    raw: bool = False
+    options: Options = Options()
+
+
+class CompletionInline(Params):
+    prefix: str
+    suffix: str
+    language: str | None = None
+    path: str | None = None
+    extra: tuple[File, ...] = ()
+    n: Annotated[int, Meta(ge=1, le=8)] = 1
+    max_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    multiline: bool = True
+    options: Options = Options()
+
+
+class CancelRequest(Params):
+    id: Id
+
+
+METHODS: dict[str, type[Params]] = {
+    "initialize": Initialize,
+    "models/list": Nothing,
+    "session/open": SessionOpen,
+    "session/list": Nothing,
+    "session/get": SessionId,
+    "chat/send": ChatSend,
+    "generate": Generate,
+    "completion/inline": CompletionInline,
+    "metrics": Nothing,
+    "daemon/status": Nothing,
+    "daemon/shutdown": Nothing,
+    "$/cancelRequest": CancelRequest,
+}
+
+
+# Results.
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+
+
+class Limits(msgspec.Struct, frozen=True):
+    max_frame: int
+    max_in_flight: int
+
+
+class Initialized(msgspec.Struct, frozen=True):
+    protocol: int
+    server: ServerInfo
+    limits: Limits
+    models: tuple[str, ...]
+
+
+class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One model on this disk; ``problem`` says why it cannot be loaded."""
+
+    id: str
+    path: str
+    format: str
+    backend: str
+    architecture: str | None = None
+    parameters: int | None = None
+    quantisation: str | None = None
+    size: int
+    context: int | None = None
+    vocab_fp: str | None = None
+    fim: bool = False
+    loaded: bool = False
+    problem: str | None = None
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    models: tuple[ModelDescription, ...]
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """What answers a session, and why this draft."""
+
+    target: str
+    draft: str | None
+    proposer: str
+    backend: str
+    reason: str
+
+
+class SessionOpened(msgspec.Struct, frozen=True):
+    session: str
+    pairing: Pairing
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    session: str
+    title: str
+    created: float
+    updated: float
+    messages: int
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionSummary, ...]
+
+
+class SessionContent(msgspec.Struct, frozen=True):
+    session: str
+    title: str
+    messages: tuple[Message, ...]
+
+
+class CompletionItem(msgspec.Struct, frozen=True):
+    id: str
+    text: str
+
+
+class Completions(msgspec.Struct, frozen=True):
+    items: tuple[CompletionItem, ...]
+    stats: Stats
+    result: Result
+
+
+class LoadedModel(msgspec.Struct, frozen=True):
+    model: str
+    draft: str | None
+    pid: int
+    resident_bytes: int | None
+    running: int
+
+
+class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    version: str
+    protocol: int
+    uptime_s: float
+    socket: str | None
+    url: str | None
+    resident_bytes: int | None
+    connections: int
+    running: int
+    models: tuple[LoadedModel, ...]
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    totals: dict[str, float]
+    prometheus: str
+
+
+# Notifications, daemon to client.
+
+
+class StreamProgress(msgspec.Struct, frozen=True):
+    request: Id
+    stage: str
+    fraction: float
+
+
+class StreamDelta(msgspec.Struct, frozen=True):
+    request: Id
+    seq: int
+    text: str
+    tokens: tuple[Token, ...]
+
+
+class ModelProgress(msgspec.Struct, frozen=True):
+    model: str
+    stage: str
+    fraction: float
+
+
+class SpeculationDegraded(msgspec.Struct, frozen=True, rename={"source": "from"}):
+    request: Id
+    source: str
+    to: str
+    reason: str
+
+
+NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
+    "stream/progress": StreamProgress,
+    "stream/delta": StreamDelta,
+    "model/progress": ModelProgress,
+    "speculation/degraded": SpeculationDegraded,
+}
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """The discovery file, and what ``localspec daemon start --json`` prints."""
+
+    pid: int
+    version: str
+    protocol: int
+    socket: str | None
+    url: str
+    token_file: str
+
+
+def params_of(call: Call) -> Any:
+    """The call's typed parameters; raises :class:`ProtocolFault` (-32601, -32602)."""
+    struct = METHODS.get(call.method)
+    if struct is None:
+        message = unknown_key("method", call.method, list(METHODS))
+        raise ProtocolFault(METHOD_NOT_FOUND, message, call.id)
+    try:
+        return msgspec.json.decode(call.params, type=struct)
+    except msgspec.ValidationError as error:
+        raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {readable(error)}", call.id) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {error}", call.id) from None

@@ -1,0 +1,56 @@
+"""What can be asked of an engine, in process or through its worker."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from localspec.protocol.options import Options
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another file's text, as context for a completion."""
+
+    path: str
+    text: str
+
+
+class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
+    """Continue this text as it is."""
+
+    text: str
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
+    """Answer the last message, through the model's chat template."""
+
+    messages: tuple[Message, ...]
+
+
+class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
+    """Fill in what stands between ``prefix`` and ``suffix``."""
+
+    prefix: str
+    suffix: str
+    path: str | None = None
+    language: str | None = None
+    extra: tuple[File, ...] = ()
+
+
+Prompt = TextPrompt | ChatPrompt | FimPrompt
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation. ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds."""
+
+    prompt: Prompt
+    options: Options = Options()
+    max_ms: int | None = None

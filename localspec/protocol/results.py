@@ -1,0 +1,76 @@
+"""What a request gives back: tokens with their source, deltas, the result and its statistics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "stop_string", "length", "context_full", "cancelled", "deadline"]
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One token of the answer.
+
+    ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars``
+    is how many code points of the delta's text this token ends: 0 inside a character.
+    """
+
+    id: int
+    source: str
+    chars: int
+    logprob: float | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """The tokens that one round made certain, and their text (whole code points only)."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+
+class ProposerStats(msgspec.Struct):
+    """One proposer's share of a request; ``seconds`` is time spent proposing."""
+
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """What speculation did for one request.
+
+    ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
+    too. ``time_saved_s`` is null until the machine's cost curve is known.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    acceptance_rate: float | None = None
+    tokens_per_round: float | None = None
+    proposers: dict[str, ProposerStats] = msgspec.field(default_factory=dict)
+    k_histogram: dict[int, int] = msgspec.field(default_factory=dict)
+    rechecks: int = 0
+    min_margin: float | None = None
+    margin_bound: float | None = None
+    lossless: bool = True
+    speculation_off_reason: str | None = None
+    time_saved_s: float | None = None
+    queued_s: float = 0.0
+    ttft_s: float | None = None
+    decode_tokens_per_s: float | None = None
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """The end of a request: ``run --json``, and the wire's terminal response."""
+
+    text: str
+    finish_reason: FinishReason
+    model: str
+    draft: str | None
+    backend: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    stats: Stats
