@@ -41,7 +41,9 @@ class Stats(msgspec.Struct, kw_only=True):
     """What speculation did for one request.
 
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
-    too. ``time_saved_s`` is null until the machine's cost curve is known.
+    too. ``rechecks`` rows were computed again alone because their margin was under
+    ``margin_bound``. ``truncated_messages`` old messages did not fit the context.
+    ``time_saved_s`` is null until the machine's cost curve is known.
     """
 
     rounds: int = 0
@@ -55,6 +57,7 @@ class Stats(msgspec.Struct, kw_only=True):
     min_margin: float | None = None
     margin_bound: float | None = None
     lossless: bool = True
+    truncated_messages: int = 0
     speculation_off_reason: str | None = None
     time_saved_s: float | None = None
     queued_s: float = 0.0

@@ -1,0 +1,1 @@
+"""Models that can be run: the contract (:mod:`.base`) and its implementations."""

@@ -1,0 +1,148 @@
+"""The contract of a backend: four verbs over sequences of tokens, and the vocabulary.
+
+A backend knows no speculation; speculation knows no more of a backend than this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.protocol.options import Options
+
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a loaded model can do."""
+
+    n_ctx: int
+    """tokens one sequence may hold"""
+    n_cells: int
+    """tokens all sequences together may hold"""
+    max_sequences: int
+    max_batch: int
+    """tokens one forward may append, over all its spans"""
+    rollback: int | None = None
+    """how many tokens `truncate` can take back; None: any number"""
+    margin_bound: float = 0.0
+    """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
+
+
+class Span(NamedTuple):
+    """Part of a forward: append ``tokens`` to ``sequence``, give logits for the last ``rows`` of them."""
+
+    sequence: int
+    tokens: Sequence[int]
+    rows: int
+
+
+class Logits(Protocol):
+    """The rows one forward was asked for, in the order of its spans; valid until the next forward."""
+
+    def argmax(self) -> Sequence[int]:
+        """The most probable token of every row, without moving the rows."""
+
+    def margins(self) -> Sequence[float]:
+        """Top-1 minus top-2 logit of every row."""
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Rows ``start:stop`` as float32, shape (stop - start, vocabulary size); a copy."""
+
+
+class FimTokens(NamedTuple):
+    """The special tokens of fill-in-the-middle; ``repo`` and ``sep`` where the family has them."""
+
+    prefix: int
+    suffix: int
+    middle: int
+    repo: int | None = None
+    sep: int | None = None
+
+
+class Vocabulary(Protocol):
+    """The tokens of a model."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bos(self) -> int | None:
+        """The token every text starts with, if the model wants one."""
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a generation (end of text, end of turn)."""
+
+    @property
+    def special_tokens(self) -> frozenset[int]:
+        """Tokens that are no text: turn markers, end tokens, fill-in-the-middle tokens."""
+
+    @property
+    def fim(self) -> FimTokens | None: ...
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own Jinja template."""
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """Tokens of ``text``, without BOS; ``special`` reads ``<|…|>`` as the special tokens they name."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that ``token`` adds to the text; empty for special tokens."""
+
+    def text_of(self, token: int) -> bytes:
+        """The bytes that name ``token``, special tokens by their text: what two vocabularies compare."""
+
+
+class Backend(Protocol):
+    """A loaded model. Every method but :meth:`free` may raise :class:`localspec.errors.LocalspecError`.
+
+    Sequences are small integers. One thread uses a backend at a time.
+    """
+
+    name: str
+    model: str
+    """what the user calls this model"""
+    capabilities: Capabilities
+    defaults: Options
+    """the sampling settings that the model's author recommends, where its file says so"""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def open(self) -> int:
+        """A new, empty sequence; raises :class:`EngineBusy` when none is left."""
+
+    def forward(self, batch: Sequence[Span]) -> Logits:
+        """Append every span's tokens and return the logits rows asked for.
+
+        At most ``capabilities.max_batch`` tokens. On an error nothing has been appended.
+        """
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Keep the first ``length`` tokens of ``sequence``."""
+
+    def fork(self, sequence: int, length: int) -> int:
+        """A new sequence that shares the first ``length`` tokens of ``sequence``."""
+
+    def close(self, sequence: int) -> None:
+        """Forget ``sequence`` and free its cells."""
+
+    def length(self, sequence: int) -> int:
+        """Tokens that ``sequence`` holds."""
+
+    def free(self) -> None:
+        """Give back all memory; nothing may be called after this."""
+
+
+def top_margin(row: NDArray[np.floating[Any]]) -> float:
+    """Top-1 minus top-2 of one row, without sorting or copying it."""
+    top = int(row.argmax())
+    sides = [side.max() for side in (row[:top], row[top + 1 :]) if len(side)]
+    return float(row[top] - max(sides)) if sides else float("inf")

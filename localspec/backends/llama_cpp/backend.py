@@ -1,0 +1,181 @@
+"""The backend contract over one llama.cpp model and one context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+import numpy as np
+
+from localspec.backends.base import Capabilities, Rows, Span, top_margin
+from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
+from localspec.config import EngineConfig
+from localspec.errors import EngineBusy, EngineError, InvalidOptions
+from localspec.models.catalogue import model_name
+from localspec.models.gguf import read_header
+from localspec.protocol.options import Options, parse_options
+
+NO_CELL = 1
+MARGIN_BOUND = {"F32": 0.02, "F16": 0.05, "BF16": 0.05}
+MARGIN_BOUND_QUANTISED = 0.3
+"""Twice and more of what was measured between 1-wide and wider kernels: F16 0.010, Q8_0 0.13."""
+
+
+RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
+"""``general.sampling.*`` of a GGUF file, and what we call it"""
+
+
+def _recommended(metadata: dict[str, Any]) -> Options:
+    """The author's sampling settings; what makes no sense is passed over."""
+    found = {ours: metadata.get(f"general.sampling.{theirs}") for theirs, ours in RECOMMENDED.items()}
+    try:
+        return parse_options({name: value for name, value in found.items() if value is not None})
+    except InvalidOptions:
+        return Options()
+
+
+class LlamaLogits:
+    """Views into llama.cpp's output buffer: row ``i`` stands at batch position ``outputs[i]``."""
+
+    def __init__(self, context: Any, outputs: list[int], size: int) -> None:
+        self._rows = [
+            np.ctypeslib.as_array(lib.llama_get_logits_ith(context, position), (size,))
+            for position in outputs
+        ]
+
+    def argmax(self) -> list[int]:
+        return [int(row.argmax()) for row in self._rows]
+
+    def margins(self) -> list[float]:
+        return [top_margin(row) for row in self._rows]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        return np.stack(self._rows[start:stop])
+
+
+class LlamaCppBackend:
+    """See :class:`localspec.backends.base.Backend`.
+
+    Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
+    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
+    """
+
+    name = "llama_cpp"
+
+    def __init__(
+        self,
+        path: Path,
+        config: EngineConfig | None = None,
+        *,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        config = config or EngineConfig()
+        header = read_header(path)
+        self.defaults = _recommended(header.metadata)
+        self.model = model_name(path)
+        self._lib_model = native.load_model(str(path), config, progress)
+        self._context: Any = None
+        try:
+            self._start(config, header.quantisation)
+        except BaseException:
+            self.free()
+            raise
+
+    def _start(self, config: EngineConfig, quantisation: str) -> None:
+        n_ctx, parallel = native.choose_sizes(self._lib_model, config)
+        # As many sequences again may stay behind as prefixes that a next turn takes over.
+        n_sequences = 2 * parallel
+        self._context = native.new_context(
+            self._lib_model, config, n_cells=n_ctx * parallel, n_sequences=n_sequences
+        )
+        self._memory = lib.llama_get_memory(self._context)
+        self._batch = lib.llama_batch_init(config.prefill_chunk, 0, 1)
+        self.vocabulary = LlamaVocabulary(self._lib_model)
+        recurrent = lib.llama_model_is_recurrent(self._lib_model) or lib.llama_model_is_hybrid(
+            self._lib_model
+        )
+        self.capabilities = Capabilities(
+            n_ctx=n_ctx,
+            n_cells=n_ctx * parallel,
+            max_sequences=n_sequences,
+            max_batch=config.prefill_chunk,
+            rollback=0 if recurrent else None,
+            margin_bound=MARGIN_BOUND.get(quantisation, MARGIN_BOUND_QUANTISED),
+        )
+        self._lengths: dict[int, int] = {}
+
+    def open(self) -> int:
+        for sequence in range(self.capabilities.max_sequences):
+            if sequence not in self._lengths:
+                self._lengths[sequence] = 0
+                return sequence
+        raise EngineBusy("all sequences of the model are in use")
+
+    def forward(self, batch: Sequence[Span]) -> LlamaLogits:
+        outputs = self._fill(batch)
+        code = lib.llama_decode(self._context, self._batch)
+        if code:
+            for span in batch:
+                self._cut(span.sequence, self._lengths[span.sequence])
+            if code == NO_CELL:
+                raise EngineBusy("the model's cache is full")
+            raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
+        for span in batch:
+            self._lengths[span.sequence] += len(span.tokens)
+        return LlamaLogits(self._context, outputs, self.vocabulary.size)
+
+    def _fill(self, spans: Sequence[Span]) -> list[int]:
+        """Lay the spans out in llama.cpp's batch; returns the positions whose logits were asked for."""
+        batch, outputs, at = self._batch, [], 0
+        for sequence, tokens, rows in spans:
+            if at + len(tokens) > self.capabilities.max_batch:
+                raise EngineError(f"a forward of more than {self.capabilities.max_batch} tokens")
+            position, first_row = self._lengths[sequence], len(tokens) - rows
+            for i, token in enumerate(tokens):
+                batch.token[at] = token
+                batch.pos[at] = position + i
+                batch.n_seq_id[at] = 1
+                batch.seq_id[at][0] = sequence
+                batch.logits[at] = i >= first_row
+                if i >= first_row:
+                    outputs.append(at)
+                at += 1
+        batch.n_tokens = at
+        return outputs
+
+    def truncate(self, sequence: int, length: int) -> None:
+        if length == self._lengths[sequence]:
+            return
+        if not 0 <= length < self._lengths[sequence]:
+            raise EngineError(f"sequence {sequence} holds {self._lengths[sequence]} tokens, not {length}")
+        self._cut(sequence, length)
+        self._lengths[sequence] = length
+
+    def _cut(self, sequence: int, length: int) -> None:
+        if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):
+            raise EngineError(f"the model's cache cannot be cut back to {length} tokens")
+
+    def fork(self, sequence: int, length: int) -> int:
+        copy = self.open()
+        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, length)
+        self._lengths[copy] = length
+        return copy
+
+    def close(self, sequence: int) -> None:
+        self._cut(sequence, 0)
+        del self._lengths[sequence]
+
+    def length(self, sequence: int) -> int:
+        return self._lengths[sequence]
+
+    def free(self) -> None:
+        if self._context:
+            lib.llama_batch_free(self._batch)
+            lib.llama_free(self._context)
+            self._context = None
+        if self._lib_model:
+            lib.llama_model_free(self._lib_model)
+            self._lib_model = None

@@ -1,0 +1,114 @@
+"""Loading and freeing llama.cpp's own objects: the library, a model, a context."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+import psutil
+
+from localspec.config import EngineConfig
+from localspec.errors import ModelInvalid, OutOfMemory
+
+DEFAULT_CTX = 8192
+MAX_PARALLEL = 4
+KV_SHARE = 0.25
+"""of the available memory, for the cells of more than one sequence"""
+F16_BYTES = 2
+
+_recent: deque[str] = deque(maxlen=20)
+_ready = threading.Lock()
+_initialised = False
+
+
+def _remember(_level: int, text: bytes, _data: Any) -> None:
+    _recent.append(text.decode("utf-8", "replace").strip())
+
+
+_log_callback = lib.llama_log_callback(_remember)
+
+
+def initialise() -> None:
+    """Start llama.cpp once a process; its log lines are kept for error messages, not printed."""
+    global _initialised
+    with _ready:
+        if not _initialised:
+            lib.llama_log_set(_log_callback, ctypes.c_void_p(0))
+            lib.llama_backend_init()
+            _initialised = True
+
+
+def last_complaint(fallback: str) -> str:
+    """The newest of llama.cpp's log lines that reads like an error."""
+    for line in reversed(_recent):
+        if "error" in line.lower() or "fail" in line.lower():
+            return line
+    return fallback
+
+
+def threads(config: EngineConfig) -> int:
+    """One thread per physical core of those this process may use: more only fight for the memory bus."""
+    if config.threads:
+        return config.threads
+    physical = psutil.cpu_count(logical=False) or 1
+    usable = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else physical
+    return max(1, min(physical, usable))
+
+
+def load_model(path: str, config: EngineConfig, progress: Callable[[float], None] | None) -> Any:
+    """Load the weights; raises :class:`ModelInvalid` with llama.cpp's reason."""
+    initialise()
+    params = lib.llama_model_default_params()
+    gpu = bool(lib.llama_supports_gpu_offload())
+    params.n_gpu_layers = (config.gpu_layers if config.gpu_layers >= 0 else 999) if gpu else 0
+
+    def report(fraction: float, _data: Any) -> bool:
+        if progress is not None:
+            progress(fraction)
+        return True
+
+    callback = lib.llama_progress_callback(report)
+    params.progress_callback = callback
+    model = lib.llama_model_load_from_file(path.encode(), params)
+    if not model:
+        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")
+    return model
+
+
+def kv_bytes_per_token(model: Any) -> int:
+    """An estimate of one cell's size: K and V of every layer as F16."""
+    heads = max(1, lib.llama_model_n_head(model))
+    width = lib.llama_model_n_embd(model) // heads * max(1, lib.llama_model_n_head_kv(model))
+    return int(2 * F16_BYTES * width * lib.llama_model_n_layer(model))
+
+
+def choose_sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
+    """(tokens per sequence, sequences at once) from the config, the model and the free memory."""
+    trained = lib.llama_model_n_ctx_train(model) or DEFAULT_CTX
+    n_ctx = config.n_ctx or min(trained, DEFAULT_CTX)
+    if config.parallel:
+        return n_ctx, config.parallel
+    room = int(psutil.virtual_memory().available * KV_SHARE)
+    return n_ctx, max(1, min(MAX_PARALLEL, room // (kv_bytes_per_token(model) * n_ctx)))
+
+
+def new_context(model: Any, config: EngineConfig, *, n_cells: int, n_sequences: int) -> Any:
+    """A context with one pool of cells for all sequences; raises :class:`OutOfMemory`."""
+    params = lib.llama_context_default_params()
+    params.n_ctx = n_cells
+    params.n_batch = params.n_ubatch = config.prefill_chunk
+    params.n_seq_max = n_sequences
+    # With a split cache a partial seq_cp hits an assertion that kills the process.
+    params.kv_unified = True
+    params.n_threads = params.n_threads_batch = threads(config)
+    params.no_perf = True
+    context = lib.llama_init_from_model(model, params)
+    if not context:
+        raise OutOfMemory(
+            f"llama.cpp cannot make a context of {n_cells} tokens: {last_complaint('it gave no reason')}"
+        )
+    return context

@@ -1,0 +1,80 @@
+"""A GGUF model's vocabulary, through llama.cpp's own tokenizer."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+
+from localspec.backends.base import FimTokens
+from localspec.errors import EngineError
+
+NO_TOKEN = -1
+
+
+class LlamaVocabulary:
+    """See :class:`localspec.backends.base.Vocabulary`."""
+
+    def __init__(self, model: Any) -> None:
+        self._vocab = lib.llama_model_get_vocab(model)
+        self._model = model
+        self.size: int = lib.llama_vocab_n_tokens(self._vocab)
+        bos = lib.llama_vocab_bos(self._vocab)
+        self.bos: int | None = bos if lib.llama_vocab_get_add_bos(self._vocab) and bos != NO_TOKEN else None
+        self.end_tokens = frozenset(t for t in range(self.size) if lib.llama_vocab_is_eog(self._vocab, t))
+        self.special_tokens = self.end_tokens | frozenset(
+            t for t in range(self.size) if lib.llama_vocab_is_control(self._vocab, t)
+        )
+        self.fim = self._fim()
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def chat_template(self) -> str | None:
+        source = lib.llama_model_chat_template(self._model, None)
+        return source.decode("utf-8", "replace") if source else None
+
+    def _fim(self) -> FimTokens | None:
+        prefix, suffix, middle, repo, sep = (
+            None if (token := ask(self._vocab)) == NO_TOKEN else token
+            for ask in (
+                lib.llama_vocab_fim_pre,
+                lib.llama_vocab_fim_suf,
+                lib.llama_vocab_fim_mid,
+                lib.llama_vocab_fim_rep,
+                lib.llama_vocab_fim_sep,
+            )
+        )
+        if prefix is None or suffix is None or middle is None:
+            return None
+        return FimTokens(prefix, suffix, middle, repo, sep)
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        while True:
+            tokens = (ctypes.c_int32 * room)()
+            n = lib.llama_tokenize(self._vocab, data, len(data), tokens, room, False, special)
+            if n >= 0:
+                return tokens[:n]
+            if -n <= room:
+                raise EngineError("llama.cpp cannot tokenize this text")
+            room = -n
+
+    def piece(self, token: int) -> bytes:
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._text(token, special=False)
+        return known
+
+    def text_of(self, token: int) -> bytes:
+        return self._text(token, special=True)
+
+    def _text(self, token: int, *, special: bool) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            n = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
+            if n >= 0:
+                return buffer.raw[:n]
+            room = -n

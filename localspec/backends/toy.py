@@ -1,0 +1,177 @@
+"""A tiny deterministic model in memory whose distributions are known exactly.
+
+Public, for tests of ours and of others: it obeys the whole contract, counts what it is asked,
+and complains where a real backend would corrupt its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from localspec.backends.base import Capabilities, FimTokens, Rows, Span, top_margin
+from localspec.errors import EngineBusy, EngineError
+from localspec.protocol.options import Options
+
+Rule = Callable[[Sequence[int]], Sequence[float]]
+"""The model itself: the tokens so far to the logits of the next one."""
+
+END, FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE = 256, 257, 258, 259
+SPECIAL = {END: "<|end|>", FIM_PREFIX: "<|prefix|>", FIM_SUFFIX: "<|suffix|>", FIM_MIDDLE: "<|middle|>"}
+
+
+class ToyVocabulary:
+    """A token per byte, an end token and three for fill-in-the-middle."""
+
+    size = 256 + len(SPECIAL)
+    bos: int | None = None
+    end_tokens = frozenset({END})
+    special_tokens = frozenset(SPECIAL)
+    fim: FimTokens | None = FimTokens(FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE)
+    chat_template: str | None = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        if special:
+            for token, name in SPECIAL.items():
+                before, found, after = text.partition(name)
+                if found:
+                    return [*self.encode(before, special=True), token, *self.encode(after, special=True)]
+        return list(text.encode())
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+    def text_of(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else SPECIAL[token].encode()
+
+
+def markov(
+    *, seed: int = 0, order: int = 2, temperature: float = 1.0, size: int = ToyVocabulary.size
+) -> Rule:
+    """A rule that looks at the last ``order`` tokens: random logits, the same for the same tokens."""
+
+    def rule(context: Sequence[int]) -> Sequence[float]:
+        key = [seed, *context[max(0, len(context) - order) :]]
+        logits: list[float] = (np.random.default_rng(key).standard_normal(size) / temperature).tolist()
+        return logits
+
+    return rule
+
+
+class ToyLogits:
+    """Rows in memory."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def argmax(self) -> list[int]:
+        return [int(token) for token in self._rows.argmax(axis=-1)]
+
+    def margins(self) -> list[float]:
+        return [top_margin(row) for row in self._rows]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        return self._rows[start:stop].copy()
+
+
+class ToyBackend:
+    """The contract over a :data:`Rule`.
+
+    ``noise`` is added to the logits of every forward wider than one token, as the wide kernels of
+    real backends do; ``margin_bound`` is then twice that.
+    """
+
+    name = "toy"
+
+    def __init__(
+        self,
+        rule: Rule | None = None,
+        *,
+        n_ctx: int = 512,
+        max_sequences: int = 8,
+        rollback: int | None = None,
+        noise: float = 0.0,
+        vocabulary: ToyVocabulary | None = None,
+    ) -> None:
+        self.model = "toy"
+        self.rule = rule or markov()
+        self.vocabulary = vocabulary or ToyVocabulary()
+        self.capabilities = Capabilities(
+            n_ctx=n_ctx,
+            n_cells=n_ctx * max_sequences,
+            max_sequences=max_sequences,
+            max_batch=512,
+            rollback=rollback,
+            margin_bound=2 * noise,
+        )
+        self.defaults = Options()
+        self.noise = noise
+        self.forwards: list[list[Span]] = []
+        """every batch so far"""
+        self._cache: dict[int, list[int]] = {}
+
+    def open(self) -> int:
+        free = set(range(self.capabilities.max_sequences)) - self._cache.keys()
+        if not free:
+            raise EngineBusy("all sequences are in use")
+        sequence = min(free)
+        self._cache[sequence] = []
+        return sequence
+
+    def forward(self, batch: Sequence[Span]) -> ToyLogits:
+        width = sum(len(span.tokens) for span in batch)
+        if not 0 < width <= self.capabilities.max_batch:
+            raise EngineError(f"a forward of {width} tokens")
+        for span in batch:
+            if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
+                raise EngineError(f"sequence {span.sequence} is full")
+        self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
+        rows = [row for span in batch for row in self._append(span)]
+        table = np.array(rows, dtype=np.float32).reshape(len(rows), self.vocabulary.size)
+        if width > 1 and self.noise:
+            table += np.random.default_rng(len(self.forwards)).uniform(-self.noise, self.noise, table.shape)
+        return ToyLogits(table.astype(np.float32))
+
+    def _append(self, span: Span) -> list[Sequence[float]]:
+        cache = self._cache[span.sequence]
+        rows = []
+        for i, token in enumerate(span.tokens):
+            if not 0 <= token < self.vocabulary.size:
+                raise EngineError(f"there is no token {token}")
+            cache.append(token)
+            if i >= len(span.tokens) - span.rows:
+                rows.append(self.rule(cache))
+        return rows
+
+    def truncate(self, sequence: int, length: int) -> None:
+        cache = self._cache[sequence]
+        depth = len(cache) - length
+        if not 0 <= length <= len(cache):
+            raise EngineError(f"sequence {sequence} holds {len(cache)} tokens, not {length}")
+        if self.capabilities.rollback is not None and depth > self.capabilities.rollback:
+            raise EngineError(f"a rollback of {depth} tokens; {self.capabilities.rollback} are possible")
+        del cache[length:]
+
+    def fork(self, sequence: int, length: int) -> int:
+        copy = self.open()
+        self._cache[copy] = self._cache[sequence][:length]
+        return copy
+
+    def close(self, sequence: int) -> None:
+        del self._cache[sequence]
+
+    def length(self, sequence: int) -> int:
+        return len(self._cache[sequence])
+
+    def tokens(self, sequence: int) -> list[int]:
+        """What ``sequence`` holds, for tests."""
+        return list(self._cache[sequence])
+
+    @property
+    def open_sequences(self) -> int:
+        """Sequences opened and not closed, for tests."""
+        return len(self._cache)
+
+    def free(self) -> None:
+        self._cache.clear()
