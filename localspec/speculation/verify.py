@@ -1,0 +1,162 @@
+"""Verification: how far is a draft what the target would have said?
+
+One walk (:func:`verify`) over a draft, with a judge per way of deciding. A judge looks at row i and
+says which token stands there; the draft is accepted as long as that is the drafted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.backends.base import Logits, top_margin
+from localspec.speculation.draft import Draft
+from localspec.speculation.noise import Stream
+from localspec.speculation.sampling import Sampler
+
+Row = NDArray[np.float32]
+
+Judge = Callable[[int, int | None], int]
+"""(row, drafted token or None after the last one) → the token that stands there"""
+
+
+class ForwardRows:
+    """All rows of one forward; what is asked of them is computed once."""
+
+    def __init__(self, logits: Logits) -> None:
+        self._logits = logits
+
+    @cached_property
+    def argmax(self) -> Sequence[int]:
+        return self._logits.argmax()
+
+    @cached_property
+    def margins(self) -> Sequence[float]:
+        return self._logits.margins()
+
+    def row(self, i: int) -> Row:
+        return np.asarray(self._logits.rows(i, i + 1)[0])
+
+
+class TargetRows:
+    """One sequence's share of a forward: row ``i`` judges draft token ``i``, the last is the bonus."""
+
+    def __init__(self, forward: ForwardRows, start: int) -> None:
+        self._forward, self._start = forward, start
+
+    def argmax(self, i: int) -> int:
+        return self._forward.argmax[self._start + i]
+
+    def margin(self, i: int) -> float:
+        return self._forward.margins[self._start + i]
+
+    def row(self, i: int) -> Row:
+        return self._forward.row(self._start + i)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``tokens`` is the accepted prefix of the draft, then the correction or bonus token.
+
+    That last one is missing when the draft ended the text (an end token was accepted), and when
+    row ``len(tokens)`` is ``doubtful``: too close to call for a wide forward.
+    """
+
+    tokens: tuple[int, ...]
+    accepted: int
+    doubtful: bool = False
+
+
+def verify(
+    draft: Sequence[int],
+    judge: Judge,
+    *,
+    end_tokens: frozenset[int] = frozenset(),
+    doubt: Callable[[int], bool] | None = None,
+) -> Verdict:
+    """Walk the draft; the longest prefix that the judge confirms is accepted."""
+    kept: list[int] = []
+    for i, drafted in enumerate((*draft, None)):
+        if doubt is not None and doubt(i):
+            return Verdict(tuple(kept), i, doubtful=True)
+        token = judge(i, drafted)
+        kept.append(token)
+        if token != drafted:
+            return Verdict(tuple(kept), i)
+        if token in end_tokens:
+            return Verdict(tuple(kept), i + 1)
+    raise AssertionError("the last row has no drafted token to equal")
+
+
+def greedy(rows: TargetRows) -> Judge:
+    """The most probable token, without moving the rows off the device."""
+    return lambda i, _drafted: rows.argmax(i)
+
+
+def margin(rows: TargetRows, sampler: Sampler, draft: Sequence[int], i: int) -> float:
+    """Top-1 minus top-2 score of row ``i``, after the penalties."""
+    if not sampler.params.penalises:
+        return rows.margin(i)
+    return top_margin(sampler.scores(rows.row(i), draft[:i]))
+
+
+def matching(rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> Judge:
+    """The target's own choice at each position: greedy with penalties, or its sample.
+
+    For a one-hot draft this accepts with probability p(t), as rejection sampling would.
+    """
+    return lambda i, _drafted: sampler.pick(rows.row(i), draft[:i], position + i)
+
+
+def rejection(rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> Judge:
+    """Rejection sampling (Leviathan et al. 2211.17192, Chen et al. 2302.01318).
+
+    Accept t with probability ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: what
+    comes out is distributed as p, whatever q was.
+    """
+
+    def judge(i: int, drafted: int | None) -> int:
+        p = sampler.distribution(rows.row(i), draft.tokens[:i])
+        if drafted is None or draft.q is None:
+            return p.sample(sampler.noise, position + i, Stream.TARGET)
+        q = draft.q[i]
+        if sampler.noise.uniform(position + i, Stream.ACCEPT) * q.of(drafted) < p.of(drafted):
+            return drafted
+        return p.minus(q).sample(sampler.noise, position + i, Stream.RESIDUAL)
+
+    return judge
+
+
+def threshold(rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int, tau: float) -> Judge:
+    """Lossy: a drafted token stands if the target gives it at least probability ``tau``."""
+
+    def judge(i: int, drafted: int | None) -> int:
+        row = rows.row(i)
+        if drafted is not None and sampler.distribution(row, draft[:i]).of(drafted) >= tau:
+            return drafted
+        return sampler.pick(row, draft[:i], position + i)
+
+    return judge
+
+
+def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, tau: float | None) -> Judge:
+    """The judge a request asks for; ``position`` is the absolute one of row 0's token."""
+    params = sampler.params
+    if tau is not None:
+        return threshold(rows, sampler, draft.tokens, position, tau)
+    if params.greedy and not params.penalises:
+        return greedy(rows)
+    if draft.q is not None and not sampler.seeded and not params.greedy:
+        return rejection(rows, sampler, draft, position)
+    return matching(rows, sampler, draft.tokens, position)
+
+
+def log_probability(row: Row, token: int) -> float:
+    """The log-probability of ``token`` under the plain softmax of ``row``."""
+    scores = row.astype(np.float64)
+    top = scores.max()
+    return float(scores[token] - top - np.log(np.exp(scores - top).sum()))
