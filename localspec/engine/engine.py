@@ -1,0 +1,220 @@
+"""The engine: requests in, rounds, results out."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Seq
+from typing import Any
+
+import msgspec
+
+from localspec.backends.base import Backend, Span
+from localspec.config import EngineConfig
+from localspec.engine.events import Prefilling
+from localspec.engine.prompt import PromptEncoder
+from localspec.engine.proposers import Proposers
+from localspec.engine.round import play_round
+from localspec.engine.scheduler import Scheduler
+from localspec.engine.sequence import Emitted, Sequence
+from localspec.engine.settings import settle
+from localspec.engine.stream import Stream
+from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol.options import Options, parse_options, readable
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
+from localspec.protocol.results import Result
+from localspec.speculation.auto import Auto
+from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.lookup import PromptLookup
+from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.verify import ForwardRows, TargetRows, log_probability
+
+NO_ROLLBACK = "the model's cache cannot be rolled back"
+
+
+class Engine:
+    """A target, its proposers, and the requests that share them.
+
+    Not thread-safe: one thread submits and steps. ``reason`` says why this draft was paired.
+    ``proposers`` adds proposers of your own, by their names.
+    """
+
+    def __init__(
+        self,
+        target: Backend,
+        draft: Backend | None = None,
+        *,
+        config: EngineConfig | None = None,
+        options: Options | None = None,
+        proposers: Seq[Proposer] = (),
+        reason: str = "",
+    ) -> None:
+        config = config or EngineConfig()
+        self.target, self.draft, self.reason = target, draft, reason
+        self.options = options or Options()
+        capabilities, vocabulary = target.capabilities, target.vocabulary
+        self._chunk = min(config.prefill_chunk, capabilities.max_batch)
+        self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
+        self._proposers = Proposers(
+            [*_own_proposers(draft, vocabulary.size, config), *proposers],
+            vocabulary_size=vocabulary.size,
+            rollback=capabilities.rollback,
+        )
+        self._scheduler = Scheduler(target)
+        self._ids = itertools.count(1)
+
+    # One call per request.
+
+    def generate(self, prompt: str, **options: Any) -> Stream:
+        """Continue ``prompt`` as it is; ``options`` are the fields of :class:`Options`."""
+        return self.stream(Request(prompt=TextPrompt(prompt), options=_options(options)))
+
+    def chat(self, messages: Iterable[Message | Mapping[str, str]], **options: Any) -> Stream:
+        """Answer a conversation: ``[{"role": "user", "content": "…"}, …]``."""
+        try:
+            turns = msgspec.convert([msgspec.to_builtins(m) for m in messages], tuple[Message, ...])
+        except msgspec.ValidationError as error:
+            raise InvalidOptions(f"invalid message: {readable(error)}", "Give role and content.") from None
+        return self.stream(Request(prompt=ChatPrompt(turns), options=_options(options)))
+
+    def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
+        """Fill in what stands between ``prefix`` and ``suffix``."""
+        return self.stream(Request(prompt=FimPrompt(prefix, suffix), options=_options(options))).finish()
+
+    def stream(self, request: Request) -> Stream:
+        """Run ``request`` as it is read; see :class:`Stream`."""
+        return Stream(self, self.submit(request))
+
+    # Many requests at once.
+
+    def submit(self, request: Request) -> Sequence:
+        """Queue a request; :meth:`step` advances it, its ``events`` tell how far.
+
+        Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`.
+        """
+        settings = settle(request.options.over(self.options), request.prompt, self._model_defaults)
+        self._proposers.check(settings.proposer)
+        encoded = self._encoder.encode(request.prompt, settings.max_tokens)
+        capabilities = self.target.capabilities
+        sequence = Sequence(
+            next(self._ids), encoded, settings, self.target.vocabulary, n_ctx=capabilities.n_ctx
+        )
+        sequence.stats.truncated_messages = encoded.dropped
+        if capabilities.rollback == 0 and settings.proposer != "none":
+            sequence.proposer, sequence.stats.speculation_off_reason = "none", NO_ROLLBACK
+        if request.max_ms is not None:
+            sequence.deadline = time.monotonic() + request.max_ms / 1000
+        self._scheduler.add(sequence)
+        return sequence
+
+    def cancel(self, id: int) -> None:
+        """End a request at the next step; it still gives its result, with the text so far."""
+        sequence = self._scheduler.find(id)
+        if sequence is not None and not sequence.ended:
+            sequence.finish = "cancelled"
+
+    def step(self) -> bool:
+        """One chunk of prefill and one round; False when there is nothing to do."""
+        scheduler = self._scheduler
+        scheduler.expire()
+        scheduler.admit()
+        prefilling = next((s for s in scheduler.running if not s.ended and not s.prefilled), None)
+        if prefilling is not None:
+            self._prefill(prefilling)
+        decoding = [s for s in scheduler.running if not s.ended and s.prefilled]
+        if decoding:
+            self._decode(decoding)
+        for sequence in scheduler.retire():
+            self._conclude(sequence)
+        return scheduler.busy
+
+    def close(self) -> None:
+        """Free the models."""
+        self.target.free()
+        if self.draft is not None:
+            self.draft.free()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The steps' parts.
+
+    @property
+    def _model_defaults(self) -> Options:
+        return self.target.defaults
+
+    def _prefill(self, sequence: Sequence) -> None:
+        """Feed the next chunk of the prompt; the last one gives the first token of the answer.
+
+        Chunks are of fixed size, so that the same prompt is always computed the same way.
+        """
+        start = self.target.length(sequence.slot)
+        chunk = sequence.tokens[start : start + self._chunk]
+        last = start + len(chunk) == sequence.prompt_length
+        rows = int(last and sequence.settings.max_tokens != 0)
+        try:
+            logits = self.target.forward([Span(sequence.slot, chunk, rows)])
+        except LocalspecError as error:
+            sequence.error = error
+            return
+        if last and not rows:
+            sequence.finish = "length"
+        elif last:
+            row = TargetRows(ForwardRows(logits), 0).row(0)
+            token = sequence.sampler.pick(row, (), sequence.prompt_length)
+            logprob = log_probability(row, token) if sequence.settings.logprobs else None
+            sequence.extend([Emitted(token, "target", logprob)])
+            sequence.publish()
+        if sequence.prompt_length > self._chunk:
+            sequence.events.append(Prefilling((start + len(chunk)) / sequence.prompt_length))
+
+    def _decode(self, sequences: Seq[Sequence]) -> None:
+        """A round for all; where the batch fails, a round for each, so that only the culprit ends."""
+        try:
+            play_round(self.target, self._proposers, sequences)
+        except LocalspecError as error:
+            if len(sequences) == 1:
+                sequences[0].error = error
+                return
+            for sequence in sequences:
+                self._decode([sequence])
+
+    def _conclude(self, sequence: Sequence) -> None:
+        """The last events of a request."""
+        self._proposers.stop(sequence)
+        sequence.publish()
+        if sequence.error is not None:
+            sequence.events.append(sequence.error)
+            return
+        sequence.events.append(
+            Result(
+                text=sequence.text.text,
+                finish_reason=sequence.finish or "stop",
+                model=self.target.model,
+                draft=self.draft.model if self.draft is not None else None,
+                backend=self.target.name,
+                prompt_tokens=sequence.prompt_length,
+                cached_tokens=sequence.cached,
+                completion_tokens=sequence.completion_tokens,
+                stats=sequence.final_stats(),
+            )
+        )
+
+
+def _own_proposers(draft: Backend | None, vocabulary_size: int, config: EngineConfig) -> list[Proposer]:
+    lookup = PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)
+    members: list[Proposer] = [lookup]
+    if draft is not None:
+        members.append(DraftModel(draft, vocabulary_size))
+    return [Nothing(), *members, Auto(members)]
+
+
+def _options(values: Mapping[str, Any]) -> Options:
+    said = dict(values)
+    if isinstance(said.get("stop"), str):
+        said["stop"] = [said["stop"]]
+    return parse_options(said)

@@ -1,0 +1,114 @@
+"""From names to an engine: find the models, check that they fit together, open them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from localspec.backends.base import Backend, Vocabulary
+from localspec.config import EngineConfig
+from localspec.engine.engine import Engine
+from localspec.errors import BackendUnavailable, InvalidOptions
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model
+from localspec.models.pairing import check_pair
+from localspec.protocol.options import parse_options, readable
+
+Progress = Callable[[str, float], None]
+"""(what is loading, fraction 0 to 1)"""
+
+
+class Choice(NamedTuple):
+    """Which files to open, and why this draft."""
+
+    target: Path
+    draft: Path | None
+    reason: str
+
+
+def choose(model: str, draft: str, model_dirs: tuple[str, ...] = ()) -> Choice:
+    """Resolve names to files; ``draft`` may be ``auto`` or ``none``. Raises :class:`ModelNotFound`."""
+    target = find_model(model, model_dirs)
+    if draft == "none":
+        return Choice(target, None, "no draft model was wanted")
+    if draft != "auto":
+        return Choice(target, find_model(draft, model_dirs), "this draft model was asked for")
+    if target == bundled_model(BUNDLED_TARGET):
+        return Choice(target, bundled_model(BUNDLED_DRAFT), "the bundled pair")
+    return Choice(target, None, "no draft model is known for this target")
+
+
+def open_backend(
+    path: Path, backend: str, config: EngineConfig, progress: Callable[[float], None] | None = None
+) -> Backend:
+    """Load one model; raises :class:`BackendUnavailable` for a backend that cannot run here."""
+    if backend not in ("auto", "llama_cpp"):
+        raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
+    try:
+        from localspec.backends.llama_cpp.backend import LlamaCppBackend
+    except (ImportError, OSError) as error:
+        raise BackendUnavailable(
+            f"llama-cpp-python cannot be imported: {error}", "Install it: pip install llama-cpp-python"
+        ) from None
+    return LlamaCppBackend(path, config, progress=progress)
+
+
+def texts_of(vocabulary: Vocabulary) -> list[bytes]:
+    """The texts of all tokens, in order: what two vocabularies are compared by."""
+    return [vocabulary.text_of(token) for token in range(vocabulary.size)]
+
+
+def load_engine(
+    choice: Choice,
+    *,
+    backend: str = "auto",
+    config: EngineConfig | None = None,
+    progress: Progress | None = None,
+) -> Engine:
+    """Open target and draft.
+
+    Raises :class:`ModelError` and :class:`OutOfMemory`; then nothing is left open.
+    """
+    config = config or EngineConfig()
+
+    def part(stage: str) -> Callable[[float], None]:
+        return lambda fraction: progress(stage, fraction) if progress else None
+
+    target = open_backend(choice.target, backend, config, part("target"))
+    draft: Backend | None = None
+    try:
+        reason = choice.reason
+        if choice.draft is not None:
+            draft = open_backend(choice.draft, backend, config, part("draft"))
+            fit = check_pair(texts_of(target.vocabulary), texts_of(draft.vocabulary))
+            reason = f"{reason}; vocabularies: {fit}"
+        return Engine(target, draft, config=config, reason=reason)
+    except BaseException:
+        target.free()
+        if draft is not None:
+            draft.free()
+        raise
+
+
+def load(
+    target: str | Path = "bundled", *, draft: str | Path = "auto", backend: str = "auto", **settings: Any
+) -> Engine:
+    """Load a model, in this process.
+
+    ``target`` and ``draft`` are paths or names; ``settings`` are fields of :class:`EngineConfig`
+    (``n_ctx``, ``threads``, …) and of :class:`Options` (``proposer``, ``temperature``, …), the
+    latter as defaults for every request.
+    """
+    known = EngineConfig.__struct_fields__
+    engine_values = {key: value for key, value in settings.items() if key in known}
+    option_values = {key: value for key, value in settings.items() if key not in known}
+    options = parse_options(option_values)
+    try:
+        config = msgspec.convert(engine_values, EngineConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidOptions(f"invalid setting: {readable(error)}") from None
+    engine = load_engine(choose(str(target), str(draft)), backend=backend, config=config)
+    engine.options = options
+    return engine

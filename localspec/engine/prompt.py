@@ -1,0 +1,115 @@
+"""From prompts to tokens: raw text, the chat template, fill-in-the-middle."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from localspec.backends.base import Vocabulary
+from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
+from localspec.models.template import ChatTemplate
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt
+
+ANSWER_SHARE = 4
+"""a prompt that must be cut leaves one part in this many of the context for the answer"""
+SUFFIX_SHARE = 4
+"""a completion that must be cut keeps one part in this many for what stands after the cursor"""
+
+
+class Encoded(NamedTuple):
+    """A prompt's tokens; ``end_tokens`` end the answer; ``dropped`` old messages did not fit."""
+
+    tokens: list[int]
+    end_tokens: frozenset[int]
+    dropped: int = 0
+
+
+class PromptEncoder:
+    """Encodes prompts for one model with ``n_ctx`` tokens of context."""
+
+    def __init__(self, vocabulary: Vocabulary, n_ctx: int) -> None:
+        self._vocabulary = vocabulary
+        self._n_ctx = n_ctx
+        bos = vocabulary.text_of(vocabulary.bos).decode() if vocabulary.bos is not None else ""
+        self._bos = bos
+        self._template: ChatTemplate | None = None
+
+    def encode(self, prompt: Prompt, max_tokens: int | None) -> Encoded:
+        """Tokens of ``prompt``.
+
+        Raises :class:`ContextExceeded` when it does not fit, :class:`FimUnsupported`,
+        :class:`ModelInvalid` (a broken template), :class:`InvalidOptions` (nothing to continue).
+        """
+        if isinstance(prompt, FimPrompt):
+            encoded = self._fim(prompt, max_tokens)
+        elif isinstance(prompt, ChatPrompt):
+            encoded = self._chat(prompt.messages, max_tokens)
+        else:
+            encoded = Encoded(self._text(prompt), self._vocabulary.end_tokens)
+        if not encoded.tokens:
+            raise InvalidOptions("the prompt is empty", "Give some text to continue.")
+        if len(encoded.tokens) > self._n_ctx:
+            raise ContextExceeded(
+                f"the prompt has {len(encoded.tokens)} tokens, the context holds {self._n_ctx}"
+            )
+        return encoded
+
+    def _text(self, prompt: TextPrompt) -> list[int]:
+        return [*self._start(), *self._vocabulary.encode(prompt.text, special=True)]
+
+    def _start(self) -> list[int]:
+        return [] if self._vocabulary.bos is None else [self._vocabulary.bos]
+
+    def _chat(self, messages: tuple[Message, ...], max_tokens: int | None) -> Encoded:
+        """A chat longer than the context drops its oldest turns and keeps the system prompt."""
+        if not messages:
+            raise InvalidOptions("the conversation is empty", "Send at least one message.")
+        room = self._n_ctx - self._answer_room(max_tokens)
+        system, turns = messages[:1], messages[1:]
+        if system[0].role != "system":
+            system, turns = (), messages
+        dropped = 0
+        tokens = self._render((*system, *turns))
+        while len(tokens) > room and len(turns) > 1:
+            turn = next((i for i, m in enumerate(turns[1:], 1) if m.role == "user"), len(turns) - 1)
+            turns, dropped = turns[turn:], dropped + turn
+            tokens = self._render((*system, *turns))
+        return Encoded(tokens, self._vocabulary.end_tokens, dropped)
+
+    def _answer_room(self, max_tokens: int | None) -> int:
+        share = self._n_ctx // ANSWER_SHARE
+        return share if max_tokens is None else min(max_tokens, share)
+
+    def _render(self, messages: tuple[Message, ...]) -> list[int]:
+        if self._template is None:
+            self._template = ChatTemplate(self._vocabulary.chat_template, bos=self._bos)
+        text = self._template.render(messages)
+        tokens = self._vocabulary.encode(text, special=True)
+        start = self._start()
+        return tokens if tokens[:1] == start else [*start, *tokens]
+
+    def _fim(self, prompt: FimPrompt, max_tokens: int | None) -> Encoded:
+        """Prefix-suffix-middle; what is far from the cursor is cut first, other files before that."""
+        fim = self._vocabulary.fim
+        if fim is None:
+            raise FimUnsupported("this model was not trained to fill in the middle")
+        room = self._n_ctx - self._answer_room(max_tokens) - 3 - len(self._start())
+        prefix = self._vocabulary.encode(prompt.prefix, special=False)
+        suffix = self._vocabulary.encode(prompt.suffix, special=False)
+        suffix = suffix[: max(room // SUFFIX_SHARE, room - len(prefix))]
+        prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
+        extra = self._extra(prompt, room - len(prefix) - len(suffix))
+        tokens = [*self._start(), *extra, fim.prefix, *prefix, fim.suffix, *suffix, fim.middle]
+        return Encoded(tokens, self._vocabulary.special_tokens)
+
+    def _extra(self, prompt: FimPrompt, room: int) -> list[int]:
+        """Other files before the prompt, as far as they fit, where the family was trained so."""
+        fim = self._vocabulary.fim
+        tokens: list[int] = []
+        if fim is None or fim.sep is None:
+            return tokens
+        for file in prompt.extra:
+            part = [fim.sep, *self._vocabulary.encode(f"{file.path}\n{file.text}\n", special=False)]
+            if len(tokens) + len(part) > room:
+                break
+            tokens += part
+        return tokens

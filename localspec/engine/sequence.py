@@ -1,0 +1,180 @@
+"""One request on its way: its tokens, its text, its statistics."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from localspec.backends.base import Vocabulary
+from localspec.engine.events import Degradation, Event
+from localspec.engine.prompt import Encoded
+from localspec.engine.settings import Settings
+from localspec.engine.text import TextStream
+from localspec.errors import LocalspecError
+from localspec.protocol.results import FinishReason, ProposerStats, Stats
+from localspec.speculation.draft import Ask, Draft
+from localspec.speculation.noise import Noise
+from localspec.speculation.sampling import Sampler
+
+NO_SLOT = -1
+
+
+class Emitted(NamedTuple):
+    """One token that has become part of the answer, and who guessed it."""
+
+    token: int
+    source: str
+    logprob: float | None = None
+
+
+class Sequence:
+    """A request's state.
+
+    ``tokens`` is prompt and answer; the newest one is sampled but not fed, so the target's cache
+    holds ``len(tokens) - 1`` between rounds. ``slot`` is the backend's sequence.
+    """
+
+    def __init__(
+        self, id: int, encoded: Encoded, settings: Settings, vocabulary: Vocabulary, *, n_ctx: int
+    ) -> None:
+        self.id = id
+        self.settings = settings
+        self.tokens = list(encoded.tokens)
+        self.prompt_length = len(encoded.tokens)
+        self.slot = NO_SLOT
+        self.cached = 0
+        self.proposer = settings.proposer
+        self.finish: FinishReason | None = None
+        self.error: LocalspecError | None = None
+        self.deadline: float | None = None
+        self.events: deque[Event] = deque()
+        self.stats = Stats(lossless=settings.tau is None)
+        self.text = TextStream(settings.stop)
+        seed = secrets.randbits(63) if settings.seed is None else settings.seed
+        self.sampler = Sampler(
+            settings.sampling, Noise(seed), seeded=settings.seed is not None, prompt=encoded.tokens
+        )
+        self._vocabulary = vocabulary
+        self._end_tokens = encoded.end_tokens
+        self._emitted = 0
+        self._n_ctx = n_ctx
+        self._submitted = time.perf_counter()
+        self._admitted = self._first = self._last = self._submitted
+
+    # What a round asks.
+
+    @property
+    def ended(self) -> bool:
+        return self.finish is not None or self.error is not None
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        return self._end_tokens
+
+    @property
+    def newest(self) -> int:
+        return self.tokens[-1]
+
+    @property
+    def prefilled(self) -> bool:
+        """Whether the first token of the answer is known, so that rounds can begin."""
+        return len(self.tokens) > self.prompt_length
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.tokens) - self.prompt_length
+
+    @property
+    def cells(self) -> int:
+        """How many tokens of cache this request may come to need."""
+        if self.settings.max_tokens is None:
+            return self._n_ctx
+        return min(self._n_ctx, self.prompt_length + self.settings.max_tokens)
+
+    def ask(self, rollback: int | None) -> Ask:
+        """How many draft tokens are of use: the context, ``max_tokens`` and the cache set limits."""
+        k = min(self.settings.k, self._n_ctx - len(self.tokens))
+        if self.settings.max_tokens is not None:
+            k = min(k, self.settings.max_tokens - self.completion_tokens - 1)
+        if rollback is not None:
+            k = min(k, rollback - 1)
+        return Ask(self.id, self.tokens, max(k, 0), self.sampler)
+
+    # What a round tells.
+
+    def admitted(self) -> None:
+        self._admitted = time.perf_counter()
+
+    def extend(self, emitted: Iterable[Emitted]) -> int:
+        """Append tokens until the request ends; returns how many were used, an end token included."""
+        used = 0
+        for item in emitted:
+            if self.ended:
+                break
+            used += 1
+            self._append(item)
+        self._emitted += used
+        return used
+
+    def _append(self, item: Emitted) -> None:
+        if item.token in self._end_tokens:
+            self.finish = "stop"
+            return
+        self.tokens.append(item.token)
+        self.sampler.observe(item.token)
+        self._last = time.perf_counter()
+        if self.completion_tokens == 1:
+            self._first = self._last
+        if self.text.push(item.token, self._vocabulary.piece(item.token), item.source, item.logprob):
+            self.finish = "stop_string"
+        elif self.completion_tokens == self.settings.max_tokens:
+            self.finish = "length"
+        elif len(self.tokens) > self._n_ctx:
+            self.finish = "context_full"
+
+    def publish(self) -> None:
+        """Turn the text that has become certain into an event."""
+        if self.ended and self.finish != "stop_string":
+            self.text.flush()
+        chunk = self.text.take()
+        if chunk is not None:
+            self.events.append(chunk)
+
+    def degrade(self, to: str, reason: str) -> None:
+        """The proposer failed: go on with ``to``."""
+        self.events.append(Degradation(self.proposer, to, reason))
+        self.proposer = to
+        self.stats.speculation_off_reason = f"a proposer failed: {reason}"
+
+    def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
+        """Add one round to the statistics; ``seconds`` is the time spent proposing."""
+        stats, k = self.stats, len(draft.tokens)
+        stats.rounds += 1
+        stats.drafted += k
+        stats.accepted += accepted
+        stats.k_histogram[k] = stats.k_histogram.get(k, 0) + 1
+        share = stats.proposers.setdefault(draft.source, ProposerStats())
+        share.drafted += k
+        share.accepted += accepted
+        share.seconds += seconds
+
+    def final_stats(self) -> Stats:
+        """The statistics, with what can only be said at the end."""
+        stats, n = self.stats, self.completion_tokens
+        stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
+        # The first token comes from the prefill, all others from rounds.
+        stats.tokens_per_round = (self._emitted - 1) / stats.rounds if stats.rounds else None
+        stats.queued_s = self._admitted - self._submitted
+        if n:
+            stats.ttft_s = self._first - self._submitted
+        if n > 1 and self._last > self._first:
+            stats.decode_tokens_per_s = (n - 1) / (self._last - self._first)
+        if not stats.drafted and stats.speculation_off_reason is None and stats.rounds:
+            plain = self.settings.proposer == "none"
+            stats.speculation_off_reason = (
+                "proposer is none" if plain else "no proposer had anything to offer"
+            )
+        return stats

@@ -1,0 +1,58 @@
+"""From the options people give to the values a request runs with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Prompt
+from localspec.speculation.sampling import SamplingParams
+
+DEFAULT_K = 4
+DEFAULT_TAU = 0.3
+CHAT_TEMPERATURE = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One request's concrete settings. ``tau`` is set where drafts are verified by threshold."""
+
+    sampling: SamplingParams
+    proposer: str
+    k: int
+    tau: float | None
+    strict: bool
+    seed: int | None
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    logprobs: bool
+
+
+def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
+    """Fill what ``options`` leaves open: the model's own settings, else the documented defaults."""
+    said = options.over(model_defaults)
+    temperature = said.temperature
+    if temperature is None:
+        temperature = 0.0 if isinstance(prompt, FimPrompt) else CHAT_TEMPERATURE
+    if isinstance(prompt, FimPrompt) and options.temperature is None:
+        temperature = 0.0
+    lossy = said.verify == "threshold"
+    return Settings(
+        sampling=SamplingParams(
+            temperature=temperature,
+            top_k=said.top_k or 0,
+            top_p=1.0 if said.top_p is None else said.top_p,
+            min_p=said.min_p or 0.0,
+            repeat_penalty=1.0 if said.repeat_penalty is None else said.repeat_penalty,
+            frequency_penalty=said.frequency_penalty or 0.0,
+            presence_penalty=said.presence_penalty or 0.0,
+        ),
+        proposer=said.proposer or "auto",
+        k=said.k or DEFAULT_K,
+        tau=(said.threshold or DEFAULT_TAU) if lossy else None,
+        strict=temperature == 0.0 and said.exactness != "fast" and not lossy,
+        seed=said.seed,
+        stop=said.stop or (),
+        max_tokens=said.max_tokens,
+        logprobs=bool(said.logprobs),
+    )

@@ -1,0 +1,91 @@
+"""From token bytes to text that may be shown: whole code points, and nothing of a stop string."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from localspec.protocol.results import Chunk, Token
+
+
+class _Held(NamedTuple):
+    """A token whose text is not yet certain to be shown."""
+
+    id: int
+    source: str
+    text: str
+    logprob: float | None
+
+
+class TextStream:
+    """Feed tokens with :meth:`push`, read what is certain with :meth:`take`.
+
+    A token's text is held back while the end of the text could still become a stop string; the
+    bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
+    """
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self._stop = tuple(stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: list[_Held] = []
+        self._ready: list[_Held] = []
+        self.text = ""
+        """everything taken so far"""
+
+    def push(self, token: int, piece: bytes, source: str, logprob: float | None = None) -> bool:
+        """Take in one token; True when it completed a stop string: the text ends before that."""
+        self._held.append(_Held(token, source, self._decoder.decode(piece), logprob))
+        if not self._stop:
+            self._release(len(self._held))
+            return False
+        tail = "".join(held.text for held in self._held)
+        found = [at for at in (tail.find(stop) for stop in self._stop) if at >= 0]
+        if found:
+            self._cut(min(found))
+            return True
+        safe, n, length = len(tail) - self._undecided(tail), 0, 0
+        while n < len(self._held) and length + len(self._held[n].text) <= safe:
+            length += len(self._held[n].text)
+            n += 1
+        self._release(n)
+        return False
+
+    def _undecided(self, tail: str) -> int:
+        """Length of the longest end of ``tail`` that a stop string starts with."""
+        longest = 0
+        for stop in self._stop:
+            for n in range(min(len(stop) - 1, len(tail)), longest, -1):
+                if tail.endswith(stop[:n]):
+                    longest = n
+                    break
+        return longest
+
+    def _cut(self, length: int) -> None:
+        """Release ``length`` characters of what is held and drop the rest."""
+        kept: list[_Held] = []
+        for held in self._held:
+            if length <= 0:
+                break
+            kept.append(held._replace(text=held.text[:length]))
+            length -= len(held.text)
+        self._held = kept
+        self._release(len(kept))
+
+    def _release(self, n: int) -> None:
+        self._ready += self._held[:n]
+        del self._held[:n]
+
+    def flush(self) -> None:
+        """The text has ended without a stop string: nothing needs to be held any more."""
+        self._release(len(self._held))
+
+    def take(self) -> Chunk | None:
+        """What has become certain since the last call; None if nothing has."""
+        if not self._ready:
+            return None
+        text = "".join(held.text for held in self._ready)
+        tokens = tuple(Token(held.id, held.source, len(held.text), held.logprob) for held in self._ready)
+        self._ready = []
+        self.text += text
+        return Chunk(text, tokens)

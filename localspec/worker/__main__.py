@@ -1,0 +1,30 @@
+"""``python -m localspec.worker --fd N``: started by the daemon with one end of a socket pair."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import signal
+import socket
+import sys
+
+from localspec.worker.channel import Channel
+from localspec.worker.loop import serve
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="localspec.worker")
+    parser.add_argument("--fd", type=int, required=True, help="inherited socket to the daemon")
+    arguments = parser.parse_args()
+    # Ctrl-C in the daemon's terminal reaches the whole group; the daemon decides when we end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with socket.socket(fileno=arguments.fd) as sock:
+        serve(Channel(sock))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The worker's end of the socket pair: frames in by a thread, frames out by the caller."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+
+import msgspec
+
+from localspec.protocol.frames import (
+    HEADER,
+    MAX_FRAME,
+    Cancel,
+    FromWorker,
+    Load,
+    Stop,
+    Submit,
+    ToWorker,
+    encode_frame,
+    to_worker_decoder,
+)
+
+LAST_WORDS_S = 5.0
+"""how long a worker may go on after its daemon is gone"""
+
+
+class Channel:
+    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._inbox: queue.SimpleQueue[Load | Submit | Cancel | Stop] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="frames", daemon=True).start()
+
+    def receive(self) -> ToWorker:
+        """The next frame; waits for it."""
+        return self._inbox.get()
+
+    def poll(self) -> ToWorker | None:
+        """The next frame if one is there."""
+        try:
+            return self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def send(self, message: FromWorker) -> None:
+        """Send a frame; a daemon that is gone is noticed by the reading side."""
+        try:
+            self._socket.sendall(encode_frame(message))
+        except OSError:
+            self._inbox.put(Stop())
+
+    def _read(self) -> None:
+        try:
+            with self._socket.makefile("rb") as stream:
+                while header := stream.read(HEADER.size):
+                    (length,) = HEADER.unpack(header)
+                    if length > MAX_FRAME:
+                        break
+                    self._inbox.put(to_worker_decoder.decode(stream.read(length)))
+        except (OSError, ValueError, msgspec.DecodeError):
+            # A torn frame means the daemon died while writing: the same as the end of the stream.
+            pass
+        self._inbox.put(Stop())
+        # A model stuck in native code must not outlive its daemon.
+        timer = threading.Timer(LAST_WORDS_S, os._exit, (1,))
+        timer.daemon = True
+        timer.start()

@@ -1,0 +1,119 @@
+"""The worker's life: load, then rounds while there are requests, frames in between."""
+
+from __future__ import annotations
+
+from localspec.engine.engine import Engine
+from localspec.engine.events import Degradation, Event, Prefilling
+from localspec.engine.load import choose, load_engine
+from localspec.engine.sequence import Sequence
+from localspec.errors import LocalspecError
+from localspec.protocol.frames import (
+    Cancel,
+    Degraded,
+    Delta,
+    Done,
+    Failed,
+    FromWorker,
+    Load,
+    LoadFailed,
+    Loading,
+    Prefill,
+    Ready,
+    Stop,
+    Submit,
+    ToWorker,
+)
+from localspec.protocol.results import Chunk
+from localspec.worker.channel import Channel
+
+PROGRESS_STEP = 0.01
+
+
+def serve(channel: Channel) -> None:
+    """Answer the daemon until it says stop, or is gone."""
+    first = channel.receive()
+    if not isinstance(first, Load):
+        return
+    try:
+        engine = _load(channel, first)
+    except LocalspecError as error:
+        channel.send(LoadFailed(error.as_dict()))
+        return
+    with engine:
+        channel.send(
+            Ready(
+                model=engine.target.model,
+                draft=engine.draft.model if engine.draft is not None else None,
+                backend=engine.target.name,
+                n_ctx=engine.target.capabilities.n_ctx,
+                reason=engine.reason,
+            )
+        )
+        Worker(channel, engine).run()
+
+
+def _load(channel: Channel, load: Load) -> Engine:
+    told = {"target": -1.0, "draft": -1.0}
+
+    def progress(stage: str, fraction: float) -> None:
+        if fraction - told[stage] >= PROGRESS_STEP or fraction >= 1.0 > told[stage]:
+            told[stage] = fraction
+            channel.send(Loading(stage, fraction))
+
+    choice = choose(load.model, load.draft, load.model_dirs)
+    return load_engine(choice, backend=load.backend, config=load.engine, progress=progress)
+
+
+class Worker:
+    """Requests by the daemon's ids, and the engine that runs them."""
+
+    def __init__(self, channel: Channel, engine: Engine) -> None:
+        self._channel = channel
+        self._engine = engine
+        self._requests: dict[int, Sequence] = {}
+
+    def run(self) -> None:
+        """Rounds while there is work, else wait for a frame."""
+        while self._take(self._channel.receive()):
+            while self._engine.step() or self._requests:
+                self._tell()
+                frame = self._channel.poll()
+                while frame is not None:
+                    if not self._take(frame):
+                        return
+                    frame = self._channel.poll()
+            self._tell()
+
+    def _take(self, frame: ToWorker) -> bool:
+        """Act on one frame; False for a stop."""
+        if isinstance(frame, Stop):
+            return False
+        if isinstance(frame, Submit):
+            try:
+                self._requests[frame.id] = self._engine.submit(frame.request)
+            except LocalspecError as error:
+                self._channel.send(Failed(frame.id, error.as_dict()))
+        elif isinstance(frame, Cancel) and frame.id in self._requests:
+            self._engine.cancel(self._requests[frame.id].id)
+        return True
+
+    def _tell(self) -> None:
+        """Pass on what the requests have to say."""
+        for id, sequence in list(self._requests.items()):
+            while sequence.events:
+                message = _frame(id, sequence.events.popleft())
+                self._channel.send(message)
+                if isinstance(message, (Done, Failed)):
+                    del self._requests[id]
+
+
+def _frame(id: int, event: Event) -> FromWorker:
+    if isinstance(event, Chunk):
+        return Delta(id, event.text, event.tokens)
+    if isinstance(event, Prefilling):
+        return Prefill(id, event.fraction)
+    if isinstance(event, Degradation):
+        return Degraded(id, event.source, event.to, event.reason)
+    if isinstance(event, LocalspecError):
+        return Failed(id, event.as_dict())
+    return Done(id, event)
