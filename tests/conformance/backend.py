@@ -1,0 +1,192 @@
+"""What every backend must do. Subclass :class:`BackendConformance` as ``Test…`` and say how to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from localspec.backends.base import Backend, Logits, Rows, Span
+from localspec.errors import EngineBusy, EngineError
+
+
+def feed(backend: Backend, sequence: int, tokens: list[int], rows: int = 1) -> Logits:
+    return backend.forward([Span(sequence, tokens, rows)])
+
+
+def all_rows(logits: Logits, n: int) -> Rows:
+    return logits.rows(0, n)
+
+
+class BackendConformance:
+    """``tolerance`` is how far logits of one position may differ between forwards of different width."""
+
+    tolerance = 0.0
+
+    @classmethod
+    def make(cls) -> Backend:
+        raise NotImplementedError
+
+    def text(self, backend: Backend) -> list[int]:
+        """Some tokens that mean something to the model, at least 60."""
+        return backend.vocabulary.encode("def fib(n):\n    return n if n < 2 else " * 12, special=False)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls) -> Iterator[Backend]:
+        backend = cls.make()
+        yield backend
+        backend.free()
+
+    @pytest.fixture
+    def backend(self, shared: Backend) -> Iterator[Backend]:
+        """A backend with all its sequences closed again afterwards."""
+        yield shared
+        for sequence in range(shared.capabilities.max_sequences):
+            try:
+                shared.close(sequence)
+            except (KeyError, EngineError):
+                continue
+
+    def close_to(self, one: Rows, other: Rows) -> bool:
+        return one.shape == other.shape and float(np.abs(one - other).max()) <= self.tolerance
+
+    def test_a_new_sequence_is_empty(self, backend: Backend) -> None:
+        assert backend.length(backend.open()) == 0
+
+    def test_open_sequences_are_distinct_and_limited(self, backend: Backend) -> None:
+        n = backend.capabilities.max_sequences
+        assert len({backend.open() for _ in range(n)}) == n
+        with pytest.raises(EngineBusy):
+            backend.open()
+
+    def test_a_closed_sequence_can_be_opened_again(self, backend: Backend) -> None:
+        sequence = backend.open()
+        feed(backend, sequence, self.text(backend)[:5])
+        backend.close(sequence)
+        again = backend.open()
+        assert backend.length(again) == 0
+
+    def test_rows_are_given_for_the_last_tokens_asked(self, backend: Backend) -> None:
+        tokens = self.text(backend)[:8]
+        every = all_rows(feed(backend, backend.open(), tokens, rows=8), 8)
+        last = all_rows(feed(backend, backend.open(), tokens, rows=3), 3)
+        assert every.dtype == np.float32 and every.shape == (8, backend.vocabulary.size)
+        assert self.close_to(every[5:], last)
+
+    def test_rows_are_a_copy(self, backend: Backend) -> None:
+        sequence = backend.open()
+        before = all_rows(feed(backend, sequence, self.text(backend)[:4]), 1)
+        kept = before.copy()
+        feed(backend, sequence, self.text(backend)[4:9])
+        assert np.array_equal(before, kept)
+
+    def test_argmax_and_margins_agree_with_the_rows(self, backend: Backend) -> None:
+        logits = feed(backend, backend.open(), self.text(backend)[:12], rows=12)
+        rows = all_rows(logits, 12)
+        assert list(logits.argmax()) == rows.argmax(axis=-1).tolist()
+        ordered = np.sort(rows, axis=-1)
+        assert np.allclose(logits.margins(), ordered[:, -1] - ordered[:, -2])
+
+    def test_batched_verify_equals_sequential_decode(self, backend: Backend) -> None:
+        """One forward over k+1 tokens gives the rows that k+1 forwards of one token give."""
+        tokens = self.text(backend)
+        wide, narrow = backend.open(), backend.open()
+        feed(backend, wide, tokens[:20]), feed(backend, narrow, tokens[:20])
+        at_once = all_rows(feed(backend, wide, tokens[20:26], rows=6), 6)
+        one_by_one = np.concatenate([all_rows(feed(backend, narrow, [t]), 1) for t in tokens[20:26]])
+        assert self.close_to(at_once, one_by_one)
+
+    @pytest.mark.parametrize("chunk", [2, 3, 7, 16])
+    def test_chunked_prefill_equals_prefill_at_once(self, backend: Backend, chunk: int) -> None:
+        tokens = self.text(backend)[:42]
+        whole = all_rows(feed(backend, backend.open(), tokens), 1)
+        sequence = backend.open()
+        for start in range(0, len(tokens), chunk):
+            logits = feed(backend, sequence, tokens[start : start + chunk])
+        assert self.close_to(all_rows(logits, 1), whole)
+
+    @pytest.mark.parametrize("depth", [1, 4, 19])
+    def test_truncate_forgets_exactly_the_tail(self, backend: Backend, depth: int) -> None:
+        tokens = self.text(backend)[:30]
+        sequence = backend.open()
+        expected = all_rows(feed(backend, sequence, tokens, rows=5), 5)
+        backend.truncate(sequence, 25)
+        feed(backend, sequence, list(reversed(tokens))[:depth])
+        backend.truncate(sequence, 25)
+        assert backend.length(sequence) == 25
+        assert self.close_to(all_rows(feed(backend, sequence, tokens[25:], rows=5), 5), expected)
+
+    def test_truncate_to_nothing_and_to_the_same_length(self, backend: Backend) -> None:
+        sequence = backend.open()
+        feed(backend, sequence, self.text(backend)[:6])
+        backend.truncate(sequence, 6)
+        assert backend.length(sequence) == 6
+        backend.truncate(sequence, 0)
+        assert backend.length(sequence) == 0
+
+    def test_truncate_beyond_the_end_is_an_error(self, backend: Backend) -> None:
+        sequence = backend.open()
+        feed(backend, sequence, self.text(backend)[:3])
+        with pytest.raises(EngineError):
+            backend.truncate(sequence, 4)
+
+    def test_a_fork_shares_the_prefix_and_then_goes_its_own_way(self, backend: Backend) -> None:
+        tokens = self.text(backend)[:24]
+        original = backend.open()
+        feed(backend, original, tokens[:20])
+        copy = backend.fork(original, 16)
+        assert backend.length(copy) == 16
+        feed(backend, copy, tokens[:9])
+        alone = backend.open()
+        feed(backend, alone, tokens[:20])
+        one = all_rows(feed(backend, original, tokens[20:]), 1)
+        assert self.close_to(one, all_rows(feed(backend, alone, tokens[20:]), 1))
+        backend.close(original)
+        assert backend.length(copy) == 25
+
+    def test_a_ragged_batch_equals_each_sequence_alone(self, backend: Backend) -> None:
+        tokens = self.text(backend)
+        parts = [(tokens[:10], 1), (tokens[5:20], 4), (tokens[30:33], 3)]
+        spans = [Span(backend.open(), part, rows) for part, rows in parts]
+        together = backend.forward(spans).rows(0, 8)
+        for sequence, _, _ in spans:
+            backend.close(sequence)
+        alone = np.concatenate([all_rows(feed(backend, backend.open(), p, rows=r), r) for p, r in parts])
+        assert self.close_to(together, alone)
+
+    def test_sequences_roll_back_each_by_its_own_amount(self, backend: Backend) -> None:
+        tokens = self.text(backend)
+        one, two = backend.open(), backend.open()
+        backend.forward([Span(one, tokens[:10], 0), Span(two, tokens[:12], 0)])
+        backend.truncate(one, 7)
+        backend.truncate(two, 11)
+        assert (backend.length(one), backend.length(two)) == (7, 11)
+
+    def test_a_forward_too_wide_appends_nothing(self, backend: Backend) -> None:
+        sequence = backend.open()
+        feed(backend, sequence, self.text(backend)[:4])
+        too_many = [1] * (backend.capabilities.max_batch + 1)
+        with pytest.raises(EngineError):
+            feed(backend, sequence, too_many)
+        assert backend.length(sequence) == 4
+        feed(backend, sequence, self.text(backend)[4:6])
+
+    def test_pieces_join_to_the_text_they_encode(self, backend: Backend) -> None:
+        text = "def naïve(): return '🙂' # ok\n"
+        tokens = backend.vocabulary.encode(text, special=False)
+        assert b"".join(backend.vocabulary.piece(t) for t in tokens) == text.encode()
+
+    def test_special_tokens_have_a_name_but_no_text(self, backend: Backend) -> None:
+        vocabulary = backend.vocabulary
+        assert vocabulary.end_tokens <= vocabulary.special_tokens
+        for token in vocabulary.special_tokens:
+            assert vocabulary.piece(token) == b"" and vocabulary.text_of(token)
+
+    def test_special_text_is_read_as_such_only_when_asked(self, backend: Backend) -> None:
+        vocabulary = backend.vocabulary
+        token = min(vocabulary.end_tokens)
+        name = vocabulary.text_of(token).decode()
+        assert vocabulary.encode(name, special=True) == [token]
+        assert token not in vocabulary.encode(name, special=False)

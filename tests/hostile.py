@@ -1,0 +1,54 @@
+"""Proposers that are wrong in every way there is: none may change a text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from localspec.speculation.draft import Ask, Draft
+from localspec.speculation.proposer import Proposer
+
+Guess = Callable[[Ask], Sequence[int]]
+
+
+class Hostile(Proposer):
+    """Offers whatever ``guess`` says, as long as it likes."""
+
+    def __init__(self, name: str, guess: Guess) -> None:
+        self.name = name
+        self._guess = guess
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [Draft(tuple(self._guess(ask)), self.name) for ask in asks]
+
+
+def family(truth: Sequence[int], *, size: int, end: int, prompt_length: int) -> list[Hostile]:
+    """The hostile family around ``truth``, the answer that plain decoding gives (end token included)."""
+    rng = random.Random(1)
+
+    def coming(ask: Ask) -> list[int]:
+        done = len(ask.context) - prompt_length
+        return list(truth[done : done + ask.k])
+
+    def wrong(ask: Ask) -> list[int]:
+        right = coming(ask) or [0]
+        return [(right[0] + 1) % size] * ask.k
+
+    def right_then_wrong(ask: Ask) -> list[int]:
+        right = coming(ask)
+        return [*right[: len(right) // 2], *((token + 1) % size for token in right[len(right) // 2 :])]
+
+    def moody(ask: Ask) -> list[int]:
+        return coming(ask)[: rng.randrange(ask.k + 1)] + [rng.randrange(size)] if ask.k else []
+
+    return [
+        Hostile("always-wrong", wrong),
+        Hostile("right-then-wrong", right_then_wrong),
+        Hostile("over-long", lambda ask: [*coming(ask), *(1 for _ in range(50))]),
+        Hostile("past-the-end", lambda ask: [*coming(ask), end, 3, end]),
+        Hostile("end-at-once", lambda ask: [end] * ask.k),
+        Hostile("random", lambda ask: [rng.randrange(size) for _ in range(ask.k)]),
+        Hostile("not-a-token", lambda ask: [size + 7, -1, 2**40][: ask.k]),
+        Hostile("moody", moody),
+        Hostile("oracle", coming),
+    ]

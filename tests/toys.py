@@ -1,0 +1,68 @@
+"""Toy models with a will of their own, and engines around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localspec.backends.toy import END, Rule, ToyBackend, ToyVocabulary, markov
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence as Running
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Prompt, Request, TextPrompt
+from localspec.speculation.proposer import Proposer
+
+
+def scripted(*texts: bytes) -> Rule:
+    """A model that knows ``texts`` by heart: after the start of one it goes on with it, then ends."""
+
+    def rule(context: Sequence[int]) -> list[float]:
+        said = bytes(token for token in context if token < 256)
+        logits = [0.0] * ToyVocabulary.size
+        following = END
+        for text in texts:
+            if len(said) < len(text) and text.startswith(said):
+                following = text[len(said)]
+        logits[following] = 50.0
+        return logits
+
+    return rule
+
+
+def small_markov(seed: int, *, order: int = 2, letters: int = 6, sharpness: float = 1.0) -> Rule:
+    """A rule over few letters, so that texts repeat and drafts are sometimes right; ends now and then."""
+    base = markov(seed=seed, order=order, temperature=1 / sharpness, size=letters + 1)
+
+    def rule(context: Sequence[int]) -> list[float]:
+        logits = [-1e9] * ToyVocabulary.size
+        *chosen, end = base(context)
+        logits[97 : 97 + letters] = chosen
+        logits[END] = end - 2.0
+        return logits
+
+    return rule
+
+
+def toy_engine(
+    rule: Rule, *, proposers: Sequence[Proposer] = (), draft: Rule | None = None, n_ctx: int = 256
+) -> Engine:
+    return Engine(
+        ToyBackend(rule, n_ctx=n_ctx),
+        ToyBackend(draft, n_ctx=n_ctx) if draft is not None else None,
+        proposers=proposers,
+    )
+
+
+def request(text: str, prompt: Prompt | None = None, **options: object) -> Request:
+    return Request(prompt=prompt or TextPrompt(text), options=Options(**options))  # type: ignore[arg-type]
+
+
+def run_all(engine: Engine, running: Sequence[Running]) -> None:
+    """Step until every request has ended."""
+    while not all(sequence.ended for sequence in running):
+        engine.step()
+    engine.step()
+
+
+def answer(sequence: Running) -> list[int]:
+    """The tokens of the answer."""
+    return sequence.tokens[sequence.prompt_length :]
