@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from localspec.backends.toy import END, Rule, ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Prompt, Request, TextPrompt
+from localspec.protocol.requests import Request, TextPrompt
 from localspec.speculation.proposer import Proposer
 
 
@@ -52,8 +53,9 @@ def toy_engine(
     )
 
 
-def request(text: str, prompt: Prompt | None = None, **options: object) -> Request:
-    return Request(prompt=prompt or TextPrompt(text), options=Options(**options))  # type: ignore[arg-type]
+def request(text: str, **options: Any) -> Request:
+    """A raw prompt with options."""
+    return Request(prompt=TextPrompt(text), options=Options(**options))
 
 
 def run_all(engine: Engine, running: Sequence[Running]) -> None:

@@ -99,7 +99,8 @@ def _settle(
         target.truncate(sequence.slot, before + accepted)
         _redo(target, sequence)
     else:
-        target.truncate(sequence.slot, before + 1 + accepted)
+        # An accepted end token is no part of the text, nor of what the next turn builds on.
+        target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
     return accepted
 
 

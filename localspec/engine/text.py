@@ -40,9 +40,10 @@ class TextStream:
             self._release(len(self._held))
             return False
         tail = "".join(held.text for held in self._held)
-        found = [at for at in (tail.find(stop) for stop in self._stop) if at >= 0]
+        found = [(at + len(stop), at) for stop in self._stop if (at := tail.find(stop)) >= 0]
         if found:
-            self._cut(min(found))
+            # The one that was complete first, so that the text does not depend on where tokens end.
+            self._cut(min(found)[1])
             return True
         safe, n, length = len(tail) - self._undecided(tail), 0, 0
         while n < len(self._held) and length + len(self._held[n].text) <= safe:

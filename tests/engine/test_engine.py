@@ -1,0 +1,412 @@
+"""The edges of a request: where it ends, what it leaves behind, what fails."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+
+import pytest
+
+from localspec.backends.base import Span
+from localspec.backends.toy import END, ToyBackend, ToyLogits, ToyVocabulary, markov
+from localspec.engine.engine import Engine
+from localspec.engine.events import Degradation, Prefilling
+from localspec.errors import ContextExceeded, EngineError, FimUnsupported, InvalidOptions, LocalspecError
+from localspec.protocol.results import Chunk, Result
+from localspec.speculation.draft import Ask, Draft
+from localspec.speculation.proposer import Proposer
+from tests.hostile import Hostile
+from tests.toys import answer, request, run_all, scripted, small_markov, toy_engine
+
+SONG = b"la la la la la la la la la. la la la!"
+TALE = "Es war einmal ein Bär 🐻, der aß Käse 🧀 und schlief.".encode()
+
+
+def talk(text: bytes, **options: object) -> tuple[Engine, Result]:
+    """An engine that continues ``text`` after its first three bytes, and what it said."""
+    engine = toy_engine(scripted(text))
+    return engine, engine.generate(text[:3].decode(), temperature=0.0, **options).finish()
+
+
+class TestEndings:
+    def test_the_end_token_ends_and_is_not_shown(self) -> None:
+        _, result = talk(SONG)
+        assert result.text == SONG[3:].decode() and result.finish_reason == "stop"
+
+    def test_an_end_token_inside_the_draft_leaks_nothing_after_it(self) -> None:
+        def guess(ask: Ask) -> list[int]:
+            done = len(ask.context)
+            return [*SONG[done : done + ask.k], END, 33, 33][: ask.k]
+
+        engine = toy_engine(scripted(SONG), proposers=[Hostile("oracle", guess)])
+        sequence = engine.submit(request(SONG[:3].decode(), temperature=0.0, k=8))
+        sequence.proposer = "oracle"
+        run_all(engine, [sequence])
+        assert bytes(answer(sequence)) == SONG[3:]
+        backend = engine.target
+        assert isinstance(backend, ToyBackend)
+        # The whole answer stays cached, and nothing behind it: the next turn need not prefill it again.
+        assert backend.tokens(sequence.slot) == list(SONG)
+
+    def test_the_next_turn_finds_the_answer_in_the_cache(self) -> None:
+        engine, first = talk(SONG, proposer="prompt-lookup")
+        follow_up = SONG.decode() + " And again: "
+        result = engine.generate(follow_up, max_tokens=1, temperature=0.0).finish()
+        assert result.cached_tokens == len(SONG)
+
+    def test_max_tokens_in_the_middle_of_a_round(self) -> None:
+        for n in range(1, 12):
+            _, result = talk(SONG, max_tokens=n, proposer="prompt-lookup", k=7)
+            assert result.text == SONG[3 : 3 + n].decode()
+            assert (result.completion_tokens, result.finish_reason) == (n, "length")
+
+    def test_no_tokens_at_all_only_warm_the_cache(self) -> None:
+        engine, result = talk(SONG, max_tokens=0)
+        assert (result.text, result.completion_tokens, result.finish_reason) == ("", 0, "length")
+        assert engine.generate("la la", max_tokens=1, temperature=0.0).finish().cached_tokens == 3
+
+    @pytest.mark.parametrize("proposer", ["none", "prompt-lookup"])
+    def test_a_full_context(self, proposer: str) -> None:
+        """Speculation shrinks, then decoding goes on plainly, then the context is full."""
+        engine = toy_engine(scripted(b"ab" * 40), n_ctx=32)
+        result = engine.generate("ab", temperature=0.0, proposer=proposer, k=8).finish()
+        assert result.finish_reason == "context_full"
+        # 32 tokens fit; the 33rd is known without being fed.
+        assert result.text == "ab" * 15 + "a"
+
+    @pytest.mark.parametrize("k", [1, 2, 3, 8])
+    def test_a_stop_string_over_rounds_and_tokens(self, k: int) -> None:
+        _, result = talk(SONG, stop=("la. la",), proposer="prompt-lookup", k=k)
+        assert result.text == "la la la la la la la " and result.finish_reason == "stop_string"
+
+    @pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+    def test_characters_of_many_bytes_are_whole_in_every_chunk(self, k: int) -> None:
+        truth = list(TALE)
+
+        def guess(ask: Ask) -> list[int]:
+            done = len(ask.context)
+            return truth[done : done + ask.k]
+
+        engine = toy_engine(scripted(TALE), proposers=[Hostile("oracle", guess)])
+        sequence = engine.submit(request("Es ", temperature=0.0, k=k))
+        sequence.proposer = "oracle"
+        run_all(engine, [sequence])
+        chunks = [event for event in sequence.events if isinstance(event, Chunk)]
+        assert "".join(chunk.text for chunk in chunks) == TALE[3:].decode()
+        assert not any("\ufffd" in chunk.text for chunk in chunks)
+        assert all(sum(t.chars for t in chunk.tokens) == len(chunk.text) for chunk in chunks)
+
+    def test_max_tokens_inside_a_character_drops_the_broken_piece(self) -> None:
+        _, result = talk("x y🙂".encode(), max_tokens=2)
+        assert result.text == ""
+
+    def test_a_deadline_is_an_ending_with_the_text_so_far(self) -> None:
+        engine = toy_engine(markov())
+        sequence = engine.submit(request("ab"))
+        engine.step()
+        sequence.deadline = 0.0
+        run_all(engine, [sequence])
+        result = sequence.events[-1]
+        assert isinstance(result, Result) and result.finish_reason == "deadline" and result.completion_tokens
+
+    def test_cancel_while_waiting_prefilling_and_decoding(self) -> None:
+        engine = Engine(ToyBackend(markov(), n_ctx=600, max_sequences=1))
+        decoding, waiting = (engine.submit(request("ab", max_tokens=500)) for _ in range(2))
+        engine.step()
+        assert decoding.prefilled and waiting.slot < 0
+        for sequence in (waiting, decoding):
+            engine.cancel(sequence.id)
+        prefilling = engine.submit(request("x" * 590))
+        engine.step()
+        assert not prefilling.prefilled
+        engine.cancel(prefilling.id)
+        run_all(engine, [decoding, waiting, prefilling])
+        for sequence in (decoding, waiting, prefilling):
+            result = sequence.events[-1]
+            assert isinstance(result, Result) and result.finish_reason == "cancelled"
+        assert not engine.step()
+
+    def test_cancelling_what_does_not_run_is_harmless(self) -> None:
+        toy_engine(markov()).cancel(99)
+
+
+class TestStream:
+    def test_chunks_join_to_the_result(self) -> None:
+        stream = toy_engine(scripted(SONG)).generate("la ", temperature=0.0)
+        assert "".join(chunk.text for chunk in stream) == stream.result.text
+
+    def test_the_result_is_not_there_before_the_end(self) -> None:
+        stream = toy_engine(scripted(SONG)).generate("la ", temperature=0.0)
+        with pytest.raises(LocalspecError, match="not ended"):
+            _ = stream.result
+
+    def test_leaving_early_frees_the_request(self) -> None:
+        engine = toy_engine(markov())
+        stream = engine.generate("ab", max_tokens=200)
+        next(iter(stream))
+        stream.close()
+        assert not engine.step()
+
+    def test_cancel_gives_a_result(self) -> None:
+        stream = toy_engine(markov()).generate("ab", max_tokens=200)
+        next(iter(stream))
+        stream.cancel()
+        assert stream.finish().finish_reason == "cancelled"
+
+    def test_two_streams_can_be_read_in_turns(self) -> None:
+        engine = toy_engine(scripted(SONG, b"abcdefghij"))
+        one, two = engine.generate("la ", temperature=0.0), engine.generate("abc", temperature=0.0)
+        first, second = iter(one), iter(two)
+        text = next(first).text, next(second).text
+        assert (text[0] + "".join(c.text for c in first), text[1] + "".join(c.text for c in second)) == (
+            SONG[3:].decode(),
+            "defghij",
+        )
+
+    def test_progress_of_a_long_prompt_is_told(self) -> None:
+        engine = toy_engine(markov(), n_ctx=2048)
+        events = list(engine.generate("x" * 1500, max_tokens=1).events())
+        told = [event.fraction for event in events if isinstance(event, Prefilling)]
+        assert told == [512 / 1500, 1024 / 1500, 1.0]
+
+
+class TestRefusals:
+    def test_an_empty_prompt(self) -> None:
+        with pytest.raises(InvalidOptions, match="empty"):
+            toy_engine(markov()).generate("")
+
+    def test_a_prompt_longer_than_the_context(self) -> None:
+        with pytest.raises(ContextExceeded, match="300 tokens"):
+            toy_engine(markov()).generate("x" * 300)
+
+    @pytest.mark.parametrize("proposer", ["draft", "memory"])
+    def test_a_proposer_that_is_not_there(self, proposer: str) -> None:
+        with pytest.raises(InvalidOptions, match=proposer):
+            toy_engine(markov()).generate("x", proposer=proposer)
+
+    def test_an_unknown_option_names_the_nearest(self) -> None:
+        with pytest.raises(InvalidOptions, match="'temperature'"):
+            toy_engine(markov()).generate("x", temprature=1)
+
+    def test_fill_in_the_middle_without_the_tokens(self) -> None:
+        class Plain(ToyVocabulary):
+            fim = None
+
+        engine = Engine(ToyBackend(markov(), vocabulary=Plain()))
+        with pytest.raises(FimUnsupported):
+            engine.complete("a", "b")
+
+    def test_a_message_without_a_role(self) -> None:
+        with pytest.raises(InvalidOptions, match="role"):
+            toy_engine(markov()).chat([{"content": "x"}])
+
+
+class Breaking(Proposer):
+    """Proposes like mad, then breaks."""
+
+    name = "draft"
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def propose(self, asks: Seq[Ask]) -> list[Draft]:
+        self.left -= 1
+        if self.left < 0:
+            raise MemoryError("no cells left")
+        return [Draft((1, 2, 3)[: ask.k], self.name) for ask in asks]
+
+
+class TestFailures:
+    @pytest.mark.parametrize("after", [0, 1, 5])
+    def test_a_failing_proposer_costs_speed_only(self, after: int) -> None:
+        engine = toy_engine(scripted(SONG), proposers=[Breaking(after)])
+        stream = engine.generate("la ", temperature=0.0, proposer="draft")
+        told = [event for event in stream.events() if isinstance(event, Degradation)]
+        assert told == [Degradation("draft", "prompt-lookup", "MemoryError: no cells left")]
+        assert stream.result.text == SONG[3:].decode()
+        assert "no cells left" in (stream.result.stats.speculation_off_reason or "")
+        assert stream.result.stats.proposers["prompt-lookup"].accepted > 0
+
+    def test_the_last_resort_is_plain_decoding(self) -> None:
+        class Broken(Breaking):
+            name = "prompt-lookup"
+
+        engine = toy_engine(scripted(SONG), proposers=[Breaking(0), Broken(0)])
+        stream = engine.generate("la ", temperature=0.0, proposer="draft")
+        told = [(event.source, event.to) for event in stream.events() if isinstance(event, Degradation)]
+        assert told == [("draft", "prompt-lookup"), ("prompt-lookup", "none")]
+        assert stream.result.text == SONG[3:].decode()
+
+    def test_a_failing_target_ends_the_request_and_frees_its_cache(self) -> None:
+        class Failing(ToyBackend):
+            def forward(self, batch: Seq[Span]) -> ToyLogits:
+                if len(self.forwards) == 4:
+                    raise EngineError("device lost")
+                return super().forward(batch)
+
+        backend = Failing(markov())
+        engine = Engine(backend)
+        with pytest.raises(EngineError, match="device lost"):
+            engine.generate("ab", max_tokens=50).finish()
+        assert backend.open_sequences == 0 and not engine.step()
+
+    def test_one_bad_sequence_does_not_end_its_neighbours(self) -> None:
+        class Picky(ToyBackend):
+            def forward(self, batch: Seq[Span]) -> ToyLogits:
+                if any(span.sequence == 1 and self.length(1) > 6 for span in batch):
+                    raise EngineError("sequence 1 is cursed")
+                return super().forward(batch)
+
+        engine = Engine(Picky(scripted(SONG, b"abcdefghijklmnopq")))
+        good, bad = (engine.submit(request(p, temperature=0.0)) for p in ("la ", "abc"))
+        run_all(engine, [good, bad])
+        assert bytes(answer(good)) == SONG[3:]
+        assert isinstance(bad.events[-1], EngineError)
+
+    def test_a_cache_that_cannot_be_rolled_back_means_no_speculation_and_says_why(self) -> None:
+        engine = Engine(ToyBackend(scripted(SONG), rollback=0))
+        result = engine.generate("la ", temperature=0.0).finish()
+        assert result.text == SONG[3:].decode()
+        assert result.stats.drafted == 0 and "rolled back" in (result.stats.speculation_off_reason or "")
+
+    def test_a_shallow_rollback_limits_the_draft(self) -> None:
+        engine = Engine(ToyBackend(small_markov(3), rollback=3))
+        result = engine.generate("abcabc", temperature=0.0, k=8, max_tokens=60).finish()
+        assert max(result.stats.k_histogram) == 2
+
+
+class TestQueue:
+    def test_requests_wait_for_room_and_all_finish(self) -> None:
+        engine = Engine(ToyBackend(scripted(SONG), n_ctx=64, max_sequences=2))
+        running = [engine.submit(request("la ", temperature=0.0)) for _ in range(7)]
+        run_all(engine, running)
+        assert {bytes(answer(sequence)) for sequence in running} == {SONG[3:]}
+
+    def test_idle_prefixes_give_way(self) -> None:
+        backend = ToyBackend(markov(), n_ctx=64, max_sequences=3)
+        engine = Engine(backend)
+        for n in range(8):
+            engine.generate(f"prompt {n}", max_tokens=3).finish()
+            assert backend.open_sequences <= 3
+
+    def test_a_long_prompt_does_not_stop_a_running_chat(self) -> None:
+        engine = toy_engine(markov(), n_ctx=2048)
+        chat = engine.submit(request("ab", max_tokens=50))
+        engine.step()
+        before = chat.completion_tokens
+        engine.submit(request("x" * 1900, max_tokens=1))
+        for _ in range(3):
+            engine.step()
+        assert chat.completion_tokens >= before + 3
+
+
+class TestStats:
+    def test_acceptance_over_fifty_steps(self) -> None:
+        """A draft that is always right, and one that is right every other time: counted exactly."""
+        truth = bytes(range(97, 103)) * 60
+        for period in (1, 2):
+            calls = itertools.count()
+
+            def guess(ask: Ask, calls: Iterator[int] = calls, period: int = period) -> bytes:
+                done = len(ask.context)
+                return b"!" if next(calls) % period else truth[done : done + 1]
+
+            engine = toy_engine(scripted(truth), proposers=[Hostile("draft", guess)], n_ctx=512)
+            stream = engine.generate("abc", max_tokens=101, temperature=0.0, proposer="draft", k=1)
+            stats = stream.finish().stats
+            assert stats.rounds >= 50
+            # The last round has no room for a draft.
+            assert stats.drafted >= 50 and stats.accepted == -(-stats.drafted // period)
+
+    def test_the_numbers_fit_together(self) -> None:
+        result = talk(SONG, proposer="prompt-lookup", k=3)[1]
+        stats = result.stats
+        emitted = result.completion_tokens + 1 - 1  # with the end token, without the first one
+        assert stats.tokens_per_round == emitted / stats.rounds
+        assert sum(stats.k_histogram.values()) == stats.rounds
+        assert sum(k * n for k, n in stats.k_histogram.items()) == stats.drafted
+        assert stats.drafted == sum(share.drafted for share in stats.proposers.values())
+        assert stats.accepted == sum(share.accepted for share in stats.proposers.values())
+        assert stats.accepted + stats.rounds == emitted
+        assert stats.acceptance_rate == stats.accepted / stats.drafted
+        assert stats.ttft_s is not None and stats.decode_tokens_per_s is not None
+
+    def test_plain_decoding_says_why(self) -> None:
+        stats = talk(SONG, proposer="none")[1].stats
+        assert stats.speculation_off_reason == "proposer is none"
+        assert (stats.acceptance_rate, stats.tokens_per_round, stats.drafted) == (None, 1.0, 0)
+
+    def test_threshold_says_that_it_is_lossy(self) -> None:
+        assert talk(SONG, verify="threshold")[1].stats.lossless is False
+        assert talk(SONG)[1].stats.lossless is True
+
+    def test_tokens_name_their_source(self) -> None:
+        stream = toy_engine(scripted(SONG)).generate("la ", temperature=0.0, proposer="prompt-lookup")
+        sources = [token.source for chunk in stream for token in chunk.tokens]
+        assert set(sources) == {"target", "prompt-lookup"}
+        assert sources.count("prompt-lookup") == stream.result.stats.accepted
+
+    def test_logprobs(self) -> None:
+        stream = toy_engine(scripted(SONG)).generate("la ", temperature=0.0, logprobs=True)
+        logprobs = [token.logprob for chunk in stream for token in chunk.tokens]
+        assert all(value is not None and -0.01 < value <= 0 for value in logprobs)
+
+
+def test_caches_advance_by_emitted_tokens() -> None:
+    """After each round the target's cache has grown by exactly what was emitted, the draft's follows."""
+    engine = toy_engine(small_markov(4), draft=small_markov(5))
+    sequence = engine.submit(request("abcab", temperature=0.0, proposer="draft", max_tokens=40))
+    engine.step()
+    while not sequence.ended:
+        length, known = engine.target.length(sequence.slot), len(sequence.tokens)
+        engine.step()
+        if not sequence.ended:
+            assert engine.target.length(sequence.slot) - length == len(sequence.tokens) - known
+            assert engine.draft is not None and engine.draft.length(0) <= len(sequence.tokens) + 3
+
+
+def test_a_batch_mixes_greedy_sampled_and_threshold_requests() -> None:
+    """Each verified its own way in one forward, each with the text it has alone."""
+    kinds: list[dict[str, object]] = [
+        {"temperature": 0.0},
+        {"temperature": 1.0, "seed": 5},
+        {"temperature": 0.0, "verify": "threshold", "threshold": 0.3},
+        {"temperature": 0.7, "top_k": 3, "seed": 6, "repeat_penalty": 1.1},
+        {"temperature": 1.0},
+    ]
+
+    def fresh() -> Engine:
+        return toy_engine(small_markov(7), draft=small_markov(8))
+
+    alone = []
+    for kind in kinds:
+        engine = fresh()
+        sequence = engine.submit(request("abcabc", max_tokens=30, proposer="draft", **kind))
+        run_all(engine, [sequence])
+        alone.append(answer(sequence))
+    engine = fresh()
+    running = [engine.submit(request("abcabc", max_tokens=30, proposer="draft", **kind)) for kind in kinds]
+    run_all(engine, running)
+    backend = engine.target
+    assert isinstance(backend, ToyBackend)
+    assert max(len(batch) for batch in backend.forwards) == len(kinds)
+    assert [answer(s) for s in running[:4]] == alone[:4]
+    assert running[4].completion_tokens > 0
+    assert [s.stats.lossless for s in running] == [True, True, False, True, True]
+
+
+def test_fill_in_the_middle_gives_the_tokens_in_order() -> None:
+    engine = toy_engine(markov())
+    engine.complete("def f", "\nreturn", max_tokens=2)
+    backend = engine.target
+    assert isinstance(backend, ToyBackend)
+    assert backend.forwards[0][0].tokens == [257, *b"def f", 258, *b"\nreturn", 259]
+
+
+def test_chat_uses_the_template() -> None:
+    engine = toy_engine(markov())
+    engine.chat([{"role": "user", "content": "hi"}], max_tokens=1).finish()
+    backend = engine.target
+    assert isinstance(backend, ToyBackend)
+    assert backend.forwards[0][0].tokens == [*b"user: hi", END]

@@ -1,0 +1,158 @@
+"""Speculation changes nothing but the time: every proposer gives the text of plain decoding."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.backends.toy import END, ToyBackend, ToyVocabulary
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence
+from localspec.protocol.requests import Request
+from tests.hostile import family
+from tests.toys import answer, request, run_all, small_markov
+
+SIZE = ToyVocabulary.size
+PROPOSERS = ["prompt-lookup", "draft", "auto", "none"]
+prompts = st.text(alphabet="abcdef", min_size=1, max_size=12)
+
+
+def engine(seed: int, *, sharpness: float = 1.0, noise: float = 0.0, n_ctx: int = 96) -> Engine:
+    return Engine(
+        ToyBackend(small_markov(seed, sharpness=sharpness), n_ctx=n_ctx, noise=noise),
+        ToyBackend(small_markov(seed + 1000, sharpness=sharpness), n_ctx=n_ctx),
+    )
+
+
+def played(one: Engine, ask: Request) -> Sequence:
+    """Run one request alone, checking the target's cache after every round."""
+    sequence = one.submit(ask)
+    while not sequence.ended:
+        one.step()
+        check_cache(one, sequence)
+    one.step()
+    return sequence
+
+
+def check_cache(one: Engine, sequence: Sequence) -> None:
+    """The cache holds the start of the tokens: all but the newest, all of them where an end token ended."""
+    backend = one.target
+    assert isinstance(backend, ToyBackend)
+    if sequence.ended or not sequence.prefilled:
+        return
+    assert backend.tokens(sequence.slot) == sequence.tokens[:-1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    prompt=prompts,
+    k=st.integers(1, 8),
+    max_tokens=st.integers(1, 60),
+    sharpness=st.sampled_from([0.3, 1.0, 4.0]),
+)
+def test_greedy_is_target_only(seed: int, prompt: str, k: int, max_tokens: int, sharpness: float) -> None:
+    """Every proposer, every k: the tokens, the ending and the cache of plain decoding."""
+    texts = set()
+    for proposer in PROPOSERS:
+        ask = request(prompt, temperature=0.0, proposer=proposer, k=k, max_tokens=max_tokens)
+        sequence = played(engine(seed, sharpness=sharpness), ask)
+        texts.add((tuple(answer(sequence)), sequence.finish, sequence.text.text))
+    assert len(texts) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), stop=st.text("abc", min_size=1, max_size=3)
+)
+def test_hostile_proposers_change_nothing(seed: int, prompt: str, k: int, stop: str) -> None:
+    options = {"temperature": 0.0, "k": k, "max_tokens": 40, "stop": (stop,)}
+    plain = played(engine(seed), request(prompt, proposer="none", **options))
+    truth = [*answer(plain), END]
+    for hostile in family(truth, size=SIZE, end=END, prompt_length=len(prompt)):
+        one = Engine(ToyBackend(small_markov(seed), n_ctx=96), proposers=[hostile])
+        ask = request(prompt, **options)
+        sequence = one.submit(ask)
+        sequence.proposer = hostile.name
+        while not sequence.ended:
+            one.step()
+            check_cache(one, sequence)
+        assert answer(sequence) == answer(plain), hostile.name
+        assert (sequence.finish, sequence.text.text) == (plain.finish, plain.text.text), hostile.name
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), number=st.integers(0, 2**63 - 1))
+def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k: int, number: int) -> None:
+    texts = set()
+    for proposer in PROPOSERS:
+        ask = request(prompt, temperature=1.0, seed=number, proposer=proposer, k=k, max_tokens=40)
+        texts.add(tuple(answer(played(engine(seed), ask))))
+    assert len(texts) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 6))
+def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int) -> None:
+    texts = set()
+    for proposer in PROPOSERS:
+        options = {"repeat_penalty": 1.2, "frequency_penalty": 0.4, "presence_penalty": 0.1}
+        ask = request(prompt, temperature=0.0, proposer=proposer, k=k, max_tokens=40, **options)
+        texts.add(tuple(answer(played(engine(seed), ask))))
+    assert len(texts) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    texts=st.lists(prompts, min_size=2, max_size=5),
+    ks=st.lists(st.integers(1, 8), min_size=5, max_size=5),
+)
+def test_a_batch_gives_each_request_the_text_it_has_alone(seed: int, texts: list[str], ks: list[int]) -> None:
+    asks = [
+        request(text, temperature=0.0, k=k, proposer=PROPOSERS[i % 4], max_tokens=30)
+        for i, (text, k) in enumerate(zip(texts, ks, strict=False))
+    ]
+    alone = [answer(played(engine(seed), ask)) for ask in asks]
+    together = engine(seed)
+    running = [together.submit(ask) for ask in asks]
+    run_all(together, running)
+    assert [answer(sequence) for sequence in running] == alone
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8))
+def test_strict_mode_is_exact_on_a_backend_whose_wide_forwards_are_noisy(
+    seed: int, prompt: str, k: int
+) -> None:
+    """Blunt distributions, so that near-ties are common; noise that would flip them."""
+    plain, spec = (
+        played(
+            engine(seed, sharpness=0.3, noise=0.05),
+            request(prompt, temperature=0.0, proposer=proposer, k=k, max_tokens=40),
+        )
+        for proposer in ("none", "auto")
+    )
+    assert answer(spec) == answer(plain)
+
+
+def test_fast_mode_shows_that_the_noise_matters() -> None:
+    """Without rechecks some of these texts differ: the test above can fail."""
+    differing = 0
+    for seed in range(40):
+        plain, spec = (
+            played(
+                engine(seed, sharpness=0.3, noise=0.2),
+                request("abc", temperature=0.0, proposer=proposer, exactness="fast", max_tokens=40),
+            )
+            for proposer in ("none", "auto")
+        )
+        differing += answer(spec) != answer(plain)
+    assert differing > 0
+
+
+def test_strict_mode_gives_a_receipt() -> None:
+    one = engine(3, sharpness=0.3, noise=0.05)
+    stats = one.generate("abc", temperature=0.0, proposer="draft", max_tokens=80).finish().stats
+    assert stats.rechecks > 0
+    assert stats.margin_bound == 0.1 and stats.min_margin is not None and stats.min_margin < 0.1

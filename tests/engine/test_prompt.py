@@ -1,0 +1,81 @@
+"""From prompts to tokens: what is kept when not all fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.backends.toy import FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
+from localspec.engine.prompt import PromptEncoder
+from localspec.errors import ContextExceeded, InvalidOptions
+from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, TextPrompt
+
+ENCODER = PromptEncoder(ToyVocabulary(), 100)
+
+
+def chat(*turns: tuple[str, str]) -> ChatPrompt:
+    return ChatPrompt(tuple(Message(role, content) for role, content in turns))  # type: ignore[arg-type]
+
+
+def text(tokens: list[int]) -> str:
+    return bytes(token for token in tokens if token < 256).decode()
+
+
+def test_a_chat_that_fits_is_whole() -> None:
+    encoded = ENCODER.encode(chat(("system", "be kind"), ("user", "hi")), 10)
+    assert text(encoded.tokens) == "system: be kinduser: hi" and encoded.dropped == 0
+
+
+def test_a_long_chat_drops_its_oldest_turn_pairs_and_keeps_the_system_prompt() -> None:
+    turns = [("system", "S")]
+    for n in range(6):
+        turns += [("user", f"question {n}"), ("assistant", f"answer {n}")]
+    encoded = ENCODER.encode(chat(*turns, ("user", "last")), 10)
+    assert text(encoded.tokens) == "system: Suser: question 5assistant: answer 5user: last"
+    assert encoded.dropped == 10 and len(encoded.tokens) <= 90
+
+
+def test_a_last_message_that_never_fits_is_refused() -> None:
+    with pytest.raises(ContextExceeded):
+        ENCODER.encode(chat(("user", "x" * 200)), 10)
+
+
+def test_an_empty_conversation_is_refused() -> None:
+    with pytest.raises(InvalidOptions):
+        ENCODER.encode(ChatPrompt(()), None)
+
+
+def test_special_text_in_a_raw_prompt_is_special() -> None:
+    assert ENCODER.encode(TextPrompt("a<|end|>b"), None).tokens == [97, 256, 98]
+
+
+def test_special_text_in_code_is_only_text() -> None:
+    tokens = ENCODER.encode(FimPrompt("<|end|>", ""), None).tokens
+    assert tokens == [FIM_PREFIX, *b"<|end|>", FIM_SUFFIX, FIM_MIDDLE]
+
+
+def test_a_completion_keeps_what_is_near_the_cursor() -> None:
+    encoded = ENCODER.encode(FimPrompt("p" * 300 + "P", "S" + "s" * 300), 20)
+    tokens = encoded.tokens
+    suffix = tokens[tokens.index(FIM_SUFFIX) + 1 : -1]
+    prefix = tokens[1 : tokens.index(FIM_SUFFIX)]
+    assert text(prefix).endswith("P") and text(suffix).startswith("S")
+    assert len(tokens) == 80 and len(prefix) > 2 * len(suffix)
+
+
+def test_a_short_prefix_leaves_its_room_to_the_suffix() -> None:
+    tokens = ENCODER.encode(FimPrompt("p", "s" * 300), 20).tokens
+    assert len(tokens) == 80
+
+
+def test_a_completion_ends_at_any_special_token() -> None:
+    assert ENCODER.encode(FimPrompt("a", "b"), None).end_tokens == ToyVocabulary.special_tokens
+
+
+def test_other_files_come_first_where_the_family_has_a_separator() -> None:
+    class Repo(ToyVocabulary):
+        fim = ToyVocabulary.fim and ToyVocabulary.fim._replace(sep=0)
+
+    prompt = FimPrompt("a", "b", extra=(File("x.py", "X"), File("y.py", "Y" * 500)))
+    tokens = PromptEncoder(Repo(), 100).encode(prompt, 10).tokens
+    assert tokens == [0, *b"x.py\nX\n", FIM_PREFIX, 97, FIM_SUFFIX, 98, FIM_MIDDLE]
+    assert ENCODER.encode(prompt, 10).tokens[0] == FIM_PREFIX

@@ -1,0 +1,110 @@
+"""Only what is certain is shown: whole code points, nothing of a stop string."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.engine.text import TextStream
+
+
+def stream(pieces: list[bytes], *, stop: tuple[str, ...] = ()) -> tuple[TextStream, list[str], bool]:
+    """Push the pieces as tokens 0, 1, …; gives the stream, the chunks' texts and whether it stopped."""
+    text = TextStream(stop)
+    chunks: list[str] = []
+    for token, piece in enumerate(pieces):
+        stopped = text.push(token, piece, "target")
+        if chunk := text.take():
+            chunks.append(chunk.text)
+        if stopped:
+            return text, chunks, True
+    text.flush()
+    if chunk := text.take():
+        chunks.append(chunk.text)
+    return text, chunks, False
+
+
+def test_text_comes_at_once_without_stop_strings() -> None:
+    assert stream([b"a", b"bc", b"d"])[1] == ["a", "bc", "d"]
+
+
+def test_a_character_split_over_tokens_waits_for_its_last_byte() -> None:
+    smile = "🙂".encode()
+    text = TextStream()
+    chunks = []
+    for token, piece in enumerate([b"x" + smile[:1], smile[1:3], smile[3:] + b"y"]):
+        text.push(token, piece, "target")
+        chunk = text.take()
+        assert chunk is not None
+        chunks.append((chunk.text, [t.chars for t in chunk.tokens]))
+    assert chunks == [("x", [1]), ("", [0]), ("🙂y", [2])]
+
+
+def test_bytes_that_are_no_text_become_one_replacement_character_each() -> None:
+    assert "".join(stream([b"a\xff", b"b"])[1]) == "a\ufffdb"
+
+
+def test_an_unfinished_character_at_the_end_is_dropped() -> None:
+    assert stream(["é".encode()[:1]])[0].text == ""
+
+
+def test_a_stop_string_over_three_tokens_is_never_shown() -> None:
+    text, chunks, stopped = stream([b"one", b" #", b"##", b"# two"], stop=("####",))
+    assert stopped and text.text == "one " and chunks == ["one", " "]
+
+
+def test_what_only_looked_like_a_stop_string_is_shown_later() -> None:
+    _, chunks, stopped = stream([b"a", b"##", b"b"], stop=("###",))
+    assert not stopped and chunks == ["a", "##b"]
+
+
+def test_the_stop_string_that_is_complete_first_counts() -> None:
+    assert stream([b"one two three"], stop=("three", "two"))[0].text == "one "
+    assert stream([b"aba"], stop=("aba", "b"))[0].text == "a"
+
+
+def test_a_stop_string_at_the_very_start() -> None:
+    text, chunks, stopped = stream([b"END"], stop=("END",))
+    assert stopped and text.text == "" and chunks == []
+
+
+def test_the_tokens_chars_add_up_when_a_token_is_cut() -> None:
+    text = TextStream(("STOP",))
+    text.push(0, b"abcST", "target")
+    text.push(1, b"OPxyz", "draft")
+    chunk = text.take()
+    assert chunk is not None and chunk.text == "abc"
+    assert [(t.id, t.chars) for t in chunk.tokens] == [(0, 3)]
+
+
+@given(
+    text=st.text(alphabet="ab#é🙂", max_size=40),
+    cuts=st.lists(st.integers(1, 6), max_size=40),
+    stop=st.lists(st.text(alphabet="ab#", min_size=1, max_size=4), max_size=3),
+)
+def test_however_it_is_cut_into_tokens_the_text_is_the_same(
+    text: str, cuts: list[int], stop: list[str]
+) -> None:
+    data, pieces, at = text.encode(), [], 0
+    for cut in (*cuts, len(data) + 1):
+        pieces.append(data[at : at + cut])
+        at += cut
+    found = [(text.find(s) + len(s), text.find(s)) for s in stop if s in text]
+    expected = text[: min(found)[1]] if found else text
+    streamed, chunks, stopped = stream([piece for piece in pieces if piece], stop=tuple(stop))
+    assert streamed.text == "".join(chunks) == expected
+    assert stopped == bool(found)
+
+
+@given(
+    pieces=st.lists(st.binary(max_size=5), max_size=20), stop=st.lists(st.text("ab", min_size=1), max_size=2)
+)
+def test_chars_always_add_up_to_the_text(pieces: list[bytes], stop: list[str]) -> None:
+    text = TextStream(tuple(stop))
+    for token, piece in enumerate(pieces):
+        stopped = text.push(token, piece, "target")
+        chunk = text.take()
+        if chunk is not None:
+            assert sum(t.chars for t in chunk.tokens) == len(chunk.text)
+        if stopped:
+            break

@@ -1,0 +1,139 @@
+"""The draft model: its cache follows the context through rejections, and it drafts what it would say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
+from localspec.errors import EngineError
+from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.proposer import Proposer
+from tests.conformance.proposer import WARM, ProposerConformance, ask
+from tests.toys import small_markov
+
+SIZE = ToyVocabulary.size
+
+
+class TestDraftModel(ProposerConformance):
+    vocabulary_size = SIZE
+
+    def make(self) -> Proposer:
+        return DraftModel(ToyBackend(small_markov(2)), SIZE)
+
+
+def greedy_continuation(backend: ToyBackend, context: list[int], k: int) -> list[int]:
+    said = list(context)
+    for _ in range(k):
+        logits = list(backend.rule(said))
+        said.append(logits.index(max(logits)))
+    return said[len(context) :]
+
+
+def test_it_drafts_what_the_draft_model_would_say() -> None:
+    backend = ToyBackend(markov(seed=5))
+    draft = DraftModel(backend, SIZE).propose([ask([10, 20, 30], 5)])[0]
+    assert list(draft.tokens) == greedy_continuation(backend, [10, 20, 30], 5)
+    assert draft.q is None and draft.source == "draft"
+
+
+@pytest.mark.parametrize("accepted", range(5))
+def test_the_cache_is_right_after_any_number_of_accepted_tokens(accepted: int) -> None:
+    """After full acceptance the last draft token was never fed; after less, the tail must go."""
+    backend = ToyBackend(markov(seed=6))
+    proposer, context = DraftModel(backend, SIZE), [1, 2, 3]
+    first = proposer.propose([ask(context, 4)])[0]
+    context += [*first.tokens[:accepted], 77]
+    second = proposer.propose([ask(context, 4)])[0]
+    assert list(second.tokens) == greedy_continuation(backend, context, 4)
+    assert backend.tokens(0) == [*context, *second.tokens[:-1]]
+
+
+def test_nothing_is_fed_twice() -> None:
+    backend = ToyBackend(markov(seed=6))
+    proposer, context = DraftModel(backend, SIZE), list(range(30))
+    for _ in range(10):
+        draft = proposer.propose([ask(context, 3)])[0]
+        context += [*draft.tokens, 5]
+    fed = sum(len(span.tokens) for batch in backend.forwards for span in batch)
+    # The prompt once; then, each round, the token before the bonus, the bonus and two drafts.
+    assert fed == 30 + 2 + 9 * 4
+
+
+def test_a_context_changed_by_other_proposers_is_caught_up_with() -> None:
+    backend, rng = ToyBackend(small_markov(1)), random.Random(3)
+    proposer, context = DraftModel(backend, SIZE), [97, 98]
+    for _ in range(40):
+        if rng.random() < 0.5:
+            draft = proposer.propose([ask(context, rng.randrange(1, 5))])[0]
+            assert list(draft.tokens) == greedy_continuation(backend, context, len(draft.tokens))
+            context += draft.tokens[: rng.randrange(len(draft.tokens) + 1)]
+        context += [97 + rng.randrange(6) for _ in range(rng.randrange(1, 4))]
+
+
+def test_a_long_prompt_is_fed_in_chunks() -> None:
+    backend = ToyBackend(markov(), n_ctx=3000)
+    DraftModel(backend, SIZE).propose([ask([7] * 1500, 2)])
+    widths = [sum(len(span.tokens) for span in batch) for batch in backend.forwards]
+    assert widths == [512, 512, 476, 1]
+
+
+def test_a_draft_of_a_shorter_context_is_off_beyond_it() -> None:
+    proposer = DraftModel(ToyBackend(markov(), n_ctx=16), SIZE)
+    assert len(proposer.propose([ask([1] * 14, 4)])[0].tokens) == 2
+    assert proposer.propose([ask([1] * 16, 4)])[0].tokens == ()
+    assert proposer.propose([ask([1] * 40, 4)])[0].tokens == ()
+
+
+def test_ids_above_the_smaller_vocabulary_are_never_drafted() -> None:
+    def rule(context: object) -> list[float]:
+        return [float(token) for token in range(SIZE)]
+
+    assert DraftModel(ToyBackend(rule), 100).propose([ask([1], 3)])[0].tokens == (99, 99, 99)
+
+
+def test_sequences_of_a_batch_draft_together() -> None:
+    backend = ToyBackend(markov())
+    asks = [ask([1, 2], 4, request=1), ask([3], 2, request=2), ask([4, 5, 6], 0, request=3)]
+    drafts = DraftModel(backend, SIZE).propose(asks)
+    assert [len(d.tokens) for d in drafts] == [4, 2, 0]
+    assert [len(batch) for batch in backend.forwards] == [2, 2, 1, 1]
+
+
+def test_sampling_gives_the_distribution_every_token_came_from() -> None:
+    proposer = DraftModel(ToyBackend(small_markov(2)), SIZE)
+    draft = proposer.propose([ask([97], 4, params=WARM)])[0]
+    assert draft.q is not None
+    assert all(q.of(token) > 0 for q, token in zip(draft.q, draft.tokens, strict=True))
+
+
+def test_stop_closes_the_sequence() -> None:
+    backend = ToyBackend(markov())
+    proposer = DraftModel(backend, SIZE)
+    proposer.propose([ask([1, 2], 2, request=1), ask([1, 2], 2, request=2)])
+    proposer.stop(1)
+    assert backend.open_sequences == 1
+    proposer.stop(2)
+    assert backend.open_sequences == 0
+
+
+def test_a_failure_in_the_middle_leaves_a_cache_that_can_go_on() -> None:
+    class Failing(ToyBackend):
+        fail = False
+
+        def forward(self, batch):  # type: ignore[no-untyped-def]
+            if self.fail and len(self.forwards) % 3 == 2:
+                raise EngineError("out of memory")
+            return super().forward(batch)
+
+    backend = Failing(markov(seed=8))
+    proposer, context = DraftModel(backend, SIZE), [1, 2, 3]
+    proposer.propose([ask(context, 4)])
+    backend.fail = True
+    context += [9]
+    with pytest.raises(EngineError):
+        proposer.propose([ask(context, 4)])
+    backend.fail = False
+    again = proposer.propose([ask(context, 4)])[0]
+    assert list(again.tokens) == greedy_continuation(backend, context, 4)

@@ -1,0 +1,111 @@
+"""Prompt lookup: what it finds, and that finding it costs the same at any length."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.speculation.lookup import NgramIndex, PromptLookup, copy_from
+from localspec.speculation.proposer import Proposer
+from tests.conformance.proposer import ProposerConformance, ask
+
+
+class TestPromptLookup(ProposerConformance):
+    def make(self) -> Proposer:
+        return PromptLookup(n_min=1, n_max=3)
+
+
+def offer(context: Sequence[int], k: int = 4, *, n_min: int = 1, n_max: int = 5) -> tuple[int, ...]:
+    return PromptLookup(n_min=n_min, n_max=n_max).propose([ask(list(context), k)])[0].tokens
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ([1, 2, 3, 4, 9, 1, 2], (3, 4, 9, 1)),
+        ([1, 2, 7, 1, 2, 8, 1, 2], (8, 1, 2, 8)),  # the newest occurrence, then the copy itself
+        ([5, 1, 2, 6, 0, 1, 2, 7, 5, 1, 2], (6, 0, 1, 2)),  # the longest match beats the newest
+        ([1, 2, 3], ()),
+        ([4, 4, 4], (4, 4, 4, 4)),
+    ],
+)
+def test_what_is_copied(context: list[int], expected: tuple[int, ...]) -> None:
+    assert offer(context) == expected
+
+
+def test_shorter_matches_than_n_min_are_not_taken() -> None:
+    assert offer([1, 2, 3, 9, 1], n_min=2) == ()
+    assert offer([1, 2, 3, 9, 1, 2], n_min=2) == (3, 9, 1, 2)
+
+
+def test_the_match_length_is_told_beyond_n_max() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7]
+    draft = PromptLookup(n_min=2, n_max=3).propose([ask([*text, 0, *text], 3)])[0]
+    assert draft.match_length == 7 and draft.tokens == (0, 1, 2)
+
+
+def test_a_copy_past_the_end_reads_itself() -> None:
+    assert copy_from([7, 8, 9], 1, 5) == (8, 9, 8, 9, 8)
+
+
+def naive(text: Sequence[int], n_min: int, n_max: int) -> tuple[int, int]:
+    """The definition: the longest suffix, of n_max tokens at most, that occurred before; its newest end."""
+    for n in range(n_max, n_min - 1, -1):
+        for end in range(len(text) - 1, n - 1, -1):
+            if list(text[end - n : end]) == list(text[-n:]):
+                return end, n
+    return 0, 0
+
+
+@given(
+    text=st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    cuts=st.lists(st.integers(1, 10), max_size=20),
+    n_min=st.integers(1, 3),
+    more=st.integers(0, 2),
+)
+def test_the_index_finds_what_a_scan_finds_however_the_text_grows(
+    text: list[int], cuts: list[int], n_min: int, more: int
+) -> None:
+    index, length = NgramIndex(n_min, n_min + more), 0
+    for cut in (*cuts, len(text)):
+        length = min(len(text), length + cut)
+        index.extend(text[:length])
+        end, matched = index.find(text[:length])
+        expected_end, n = naive(text[:length], n_min, n_min + more)
+        assert end == expected_end
+        assert (matched >= n) if n else matched == 0
+
+
+class CountingList(list[int]):
+    """A context that counts how often it is read."""
+
+    reads = 0
+
+    def __getitem__(self, key):  # type: ignore[no-untyped-def]
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("length", [1_000, 8_000, 32_000])
+def test_a_round_reads_the_context_as_often_at_any_length(length: int) -> None:
+    rng = random.Random(0)
+    context = CountingList(rng.randrange(50) for _ in range(length))
+    lookup = PromptLookup()
+    lookup.propose([ask(context, 4)])
+    context.reads = 0
+    for _ in range(100):
+        context.append(rng.randrange(50))
+        lookup.propose([ask(context, 4)])
+    # Per round: 4 orders for the new token, 4 to look up, at most 32 twice to measure, 4 copied.
+    assert context.reads <= 100 * (4 + 4 + 2 * 32 + 4)
+
+
+def test_a_stopped_request_is_forgotten() -> None:
+    lookup = PromptLookup(n_min=1)
+    lookup.propose([ask([1, 2, 3, 1], 2, request=4)])
+    lookup.stop(4)
+    assert lookup.propose([ask([9, 8, 9], 2, request=4)])[0].tokens == (8, 9)
