@@ -1,0 +1,1 @@
+"""The ``localspec`` command: stdout carries the answer, everything else goes to stderr."""

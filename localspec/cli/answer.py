@@ -1,0 +1,88 @@
+"""Getting one answer, from the daemon or in this process; both look the same to the printer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from localspec.cli.output import Printer, note
+from localspec.config import Config
+from localspec.errors import DaemonUnavailable
+from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta
+from localspec.protocol.requests import Request
+from localspec.protocol.results import Result
+
+if TYPE_CHECKING:
+    from localspec.client import Client, Event, Stream
+
+T = TypeVar("T")
+
+
+def local(request: Request, config: Config, printer: Printer) -> Result:
+    """Load the model in this process, answer, and free it again."""
+    from localspec.engine.events import Degradation, Prefilling
+    from localspec.engine.load import choose, load_engine
+    from localspec.protocol.results import Chunk
+
+    options = request.options.over(config.options)
+    choice = choose(options.model or "bundled", options.draft or "auto", config.model_dirs)
+    with load_engine(
+        choice,
+        backend=options.backend or "auto",
+        config=config.engine,
+        progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
+    ) as engine:
+        engine.options = config.options
+        stream = engine.stream(request)
+        for event in stream.events():
+            if isinstance(event, Chunk):
+                printer.delta(event.text, event.tokens)
+            elif isinstance(event, Prefilling):
+                printer.progress("reading the prompt", event.fraction)
+            elif isinstance(event, Degradation):
+                printer.degraded(*event)
+        return stream.result
+
+
+def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
+    """Run ``ask`` on a connection to the daemon, starting the daemon if need be."""
+    return asyncio.run(_connected(ask, start=start))
+
+
+async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
+    from localspec.client import connect
+
+    try:
+        client = await connect(start=False)
+    except DaemonUnavailable:
+        if not start:
+            raise
+        note("localspec: starting the daemon.")
+        client = await connect()
+    async with client:
+        return await ask(client)
+
+
+async def show(stream: Stream[T], printer: Printer) -> T:
+    """Print what comes; when the person interrupts, end the request in the daemon first."""
+    try:
+        async for event in stream.events():
+            _show(event, printer)
+        return await stream.result()
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):  # the daemon may be gone as well: nothing left to cancel
+            await stream.cancel()
+        raise
+
+
+def _show(event: Event, printer: Printer) -> None:
+    if isinstance(event, StreamDelta):
+        printer.delta(event.text, event.tokens)
+    elif isinstance(event, ModelProgress):
+        printer.progress(f"loading the {event.stage} model", event.fraction)
+    elif isinstance(event, SpeculationDegraded):
+        printer.degraded(event.source, event.to, event.reason)
+    else:
+        printer.progress(event.stage, event.fraction)

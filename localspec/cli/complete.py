@@ -1,0 +1,95 @@
+"""``localspec complete``: what stands between two texts."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from localspec.cli import answer
+from localspec.cli.flags import ModelFlags
+from localspec.cli.output import Printer
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Request
+from localspec.protocol.results import Result
+
+if TYPE_CHECKING:
+    from localspec.client import Client
+
+NO_FLAGS = ModelFlags()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CompleteFlags:
+    """Where the texts are and what to print."""
+
+    prefix_file: Path | None = None
+    "Text before the gap; without it, stdin."
+    suffix_file: Path | None = None
+    "Text after the gap; without it, nothing."
+    language: str | None = None
+    "The text's language, such as python."
+    path: str | None = None
+    "The path the text stands at."
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON object instead of text."
+    stats: Annotated[bool, Parameter(negative="")] = False
+    "Print a line of statistics to stderr."
+    no_daemon: Annotated[bool, Parameter(negative="")] = False
+    "Load the model in this process."
+
+
+NO_COMPLETE_FLAGS = CompleteFlags()
+
+
+def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
+    """Fill in the middle: print what stands between the prefix and the suffix.
+
+    Examples:
+      localspec complete --prefix-file before.py --suffix-file after.py
+      head -n 20 app.py | localspec complete --language python --json
+    """
+    prompt = FimPrompt(
+        prefix=_read(how.prefix_file) if how.prefix_file else _piped(),
+        suffix=_read(how.suffix_file) if how.suffix_file else "",
+        path=how.path,
+        language=how.language,
+    )
+    options = flags.options()
+    printer = Printer(as_json=how.json, stats=how.stats)
+    try:
+        if how.no_daemon:
+            request = Request(prompt=prompt, options=options)
+            result = answer.local(request, flags.config(), printer)
+        else:
+            flags.check_daemon()
+            result = answer.remote(lambda client: _ask(client, prompt, options, printer))
+            printer.delta(result.text, ())
+    finally:
+        printer.close()
+    return printer.result(result)
+
+
+async def _ask(client: Client, prompt: FimPrompt, options: Options, printer: Printer) -> Result:
+    where = {name: getattr(prompt, name) for name in ("language", "path") if getattr(prompt, name)}
+    stream = client.complete(prompt.prefix, prompt.suffix, options=options, **where)
+    return (await answer.show(stream, printer)).result
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidOptions(f"{path} cannot be read: {reason}", "Give a readable text file.") from None
+
+
+def _piped() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InvalidOptions("there is no prefix", "Give --prefix-file, or pipe text in.")
+    return sys.stdin.read()

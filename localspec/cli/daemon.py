@@ -1,0 +1,121 @@
+"""``localspec daemon …``: running, starting, stopping and watching the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from localspec.cli import answer, output
+from localspec.errors import DaemonUnavailable, ExitCode
+from localspec.protocol.messages import DaemonStatus, Discovery
+
+AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+MEGABYTE = 1024 * 1024
+
+
+def run() -> int:
+    """Run the daemon in the foreground, logging to stderr, until Ctrl-C."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon"])
+
+
+def start(*, as_json: AsJson = False) -> int:
+    """Start the daemon if it does not run, and say where it listens.
+
+    Parameters
+    ----------
+    as_json
+        Print the discovery object: pid, version, protocol, socket, url, token_file.
+    """
+    from localspec.client import discovery
+
+    found = asyncio.run(_started())
+    if as_json:
+        output.json(found)
+    else:
+        output.write(f"The daemon runs (pid {found.pid}) at {found.socket or found.url}\n")
+        output.note(f"Its log is {discovery.log_path()}.")
+    return ExitCode.OK
+
+
+async def _started() -> Discovery:
+    from localspec.client import connect, discovery
+
+    async with await connect():
+        found = discovery.find()
+    if found is None:
+        raise DaemonUnavailable("the daemon ended while it was asked")
+    return found
+
+
+def stop() -> int:
+    """Stop the daemon; running requests end first."""
+    try:
+        answer.remote(lambda client: client.shutdown(), start=False)
+    except DaemonUnavailable:
+        output.note("No daemon is running.")
+        return ExitCode.OK
+    output.note("The daemon has stopped.")
+    return ExitCode.OK
+
+
+def status(*, as_json: AsJson = False) -> int:
+    """What the daemon is doing; exits with 69 if none runs.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON object.
+    """
+    found = answer.remote(lambda client: client.status(), start=False)
+    if as_json:
+        output.json(found)
+    else:
+        output.write(describe(found))
+    return ExitCode.OK
+
+
+def describe(found: DaemonStatus) -> str:
+    """A daemon's status for a person."""
+    lines = [
+        f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
+        f"listening: {found.socket or '-'} and {found.url or '-'}",
+        f"connections: {found.connections}",
+        f"requests running: {found.running}",
+    ]
+    lines += [
+        f"model: {m.model}, draft {m.draft or 'none'}, worker pid {m.pid}{_size(m.resident_bytes)},"
+        f" {m.running} running"
+        for m in found.models
+    ] or ["model: none loaded"]
+    return "\n".join(lines) + "\n"
+
+
+def _size(resident: int | None) -> str:
+    return f", {resident / MEGABYTE:.0f} MB" if resident else ""
+
+
+def logs(*, lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50) -> int:
+    """The end of the log of the daemon that clients start.
+
+    Parameters
+    ----------
+    lines
+        How many lines.
+    """
+    from localspec.client import discovery
+
+    try:
+        text = discovery.log_path().read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        output.note(
+            f"There is no log yet: {discovery.log_path()} is written when a client starts the daemon."
+        )
+        return ExitCode.OK
+    for line in text.splitlines()[-lines:] if lines > 0 else []:
+        output.write(line + "\n")
+    return ExitCode.OK

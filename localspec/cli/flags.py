@@ -1,0 +1,100 @@
+"""The flags that every command with a model takes, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+from localspec.config import Config, EngineConfig, load_config, override
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options, parse_options
+
+MODEL = Group("Model", sort_key=1)
+SAMPLING = Group("Sampling", sort_key=2)
+SPECULATION = Group("Speculation", sort_key=3)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """See :class:`localspec.protocol.options.Options` for the ranges."""
+
+    model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL)] = None
+    "Model to answer with: a name of `localspec models list`, or a path."
+    draft: Annotated[str | None, Parameter(group=MODEL)] = None
+    "Draft model: a name, a path, `none` or `auto`."
+    backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
+    "What runs the model."
+    max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "Longest answer, in tokens."
+    temperature: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "0 is greedy; 0.7 where neither you nor the model say otherwise."
+    top_k: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "Sample among the k most probable tokens; 0: all."
+    top_p: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Sample among the fewest tokens that have this probability together."
+    min_p: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Drop tokens less probable than this share of the most probable one."
+    repeat_penalty: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Above 1: tokens that occurred become less probable."
+    seed: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "The same seed gives the same text, whoever drafts."
+    stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING, negative="")] = ()
+    "End the answer before this text; may be repeated."
+    proposer: Annotated[
+        Literal["auto", "none", "prompt-lookup", "memory", "draft"] | None, Parameter(group=SPECULATION)
+    ] = None
+    "Who drafts tokens."
+    k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
+    "Most draft tokens a round, 1 to 20."
+    exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
+    "At temperature 0: strict computes near-ties again, fast does not."
+    opt: Annotated[tuple[str, ...], Parameter(name="--opt", negative="")] = ()
+    "Any other option or setting, as key=value; may be repeated."
+
+    def options(self) -> Options:
+        """What the flags say, validated; raises :class:`InvalidOptions`."""
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "opt"}
+        values = {name: value for name, value in said.items() if value not in (None, ())}
+        for name in ("model", "draft"):
+            if name in values:
+                values[name] = absolute(values[name])
+        options = parse_options(values)
+        pairs = {key: text for key, text in self._pairs().items() if key in Options.__struct_fields__}
+        changed = override(Config(options=options), pairs).options
+        return parse_options(
+            {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
+        )
+
+    def config(self) -> Config:
+        """The configuration with the settings of ``--opt``."""
+        pairs = {key: text for key, text in self._pairs().items() if key not in Options.__struct_fields__}
+        return override(load_config(), pairs)
+
+    def check_daemon(self) -> None:
+        """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
+        for key in self._pairs():
+            if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
+                raise InvalidOptions(
+                    f"{key} is settled when the daemon loads the model",
+                    "Set it in config.toml under [engine], or add --no-daemon.",
+                )
+
+    def _pairs(self) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for item in self.opt:
+            key, equals, text = item.partition("=")
+            if not equals:
+                raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
+            pairs[key.strip().replace("-", "_")] = text
+        return pairs
+
+
+def absolute(name: str) -> str:
+    """A path as the daemon can find it from its own directory; names stay as they are."""
+    path = Path(name).expanduser()
+    is_path = path.exists() or path.suffix == ".gguf" or "/" in name
+    return str(path.resolve()) if is_path else name

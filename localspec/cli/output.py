@@ -1,0 +1,146 @@
+"""The one place that writes to stdout and stderr, and says how a request's end becomes an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from localspec.errors import ExitCode, LocalspecError
+from localspec.protocol.results import Result, Stats, Token
+
+
+def write(text: str) -> None:
+    """Model text to stdout, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def json(value: Any) -> None:
+    """One JSON object on a line of its own."""
+    write(msgspec.json.encode(value).decode() + "\n")
+
+
+def note(text: str) -> None:
+    """A line for the person, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def failure(error: LocalspecError, *, as_json: bool) -> None:
+    """What happened and what to do: a sentence each, or the error object."""
+    if as_json:
+        json({"error": error.as_dict()})
+    else:
+        message = error.message[:1].upper() + error.message[1:]
+        end = "" if message.endswith((".", "!", "?")) else "."
+        note(f"localspec: {message}{end} {error.remedy}")
+
+
+def exit_code(result: Result) -> ExitCode:
+    """What a finished request tells the shell."""
+    endings = {"cancelled": ExitCode.INTERRUPTED, "deadline": ExitCode.BUSY}
+    return endings.get(result.finish_reason, ExitCode.OK)
+
+
+def stats_line(result: Result) -> str:
+    """A request in one line: tokens, speed, who proposed, how much was accepted, tokens per round."""
+    stats = result.stats
+    parts = [f"{result.completion_tokens} tokens"]
+    if stats.decode_tokens_per_s:
+        parts.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
+    parts.append(_proposers(stats))
+    if stats.acceptance_rate is not None:
+        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted accepted")
+    if stats.tokens_per_round is not None:
+        parts.append(f"{stats.tokens_per_round:.2f} tokens per round")
+    if stats.rechecks:
+        parts.append(f"{stats.rechecks} rechecked")
+    if stats.ttft_s is not None:
+        parts.append(f"first token after {stats.ttft_s:.2f} s")
+    if not stats.lossless:
+        parts.append("lossy (threshold)")
+    return " · ".join(parts)
+
+
+def _proposers(stats: Stats) -> str:
+    used = [name for name, share in stats.proposers.items() if share.drafted]
+    if used:
+        return " + ".join(used)
+    return (
+        f"no speculation ({stats.speculation_off_reason})"
+        if stats.speculation_off_reason
+        else "no speculation"
+    )
+
+
+class Progress:
+    """What is going on before text comes: a live line on a terminal, nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def update(self, what: str, fraction: float) -> None:
+        """``fraction`` of ``what`` is done, 0 to 1."""
+        if not sys.stderr.isatty():
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(f"{what} {fraction:.0%}")
+
+    def stop(self) -> None:
+        """Text comes: clear the line."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+class Printer:
+    """Shows one answer as it comes, in the form that was asked for."""
+
+    def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
+        self._json, self._events, self._stats = as_json, events, stats
+        self._progress = Progress()
+        self._ends_line = True
+
+    def progress(self, what: str, fraction: float) -> None:
+        self._progress.update(what, fraction)
+        if self._events:
+            json({"event": "progress", "stage": what, "fraction": fraction})
+
+    def delta(self, text: str, tokens: tuple[Token, ...]) -> None:
+        self._progress.stop()
+        if self._events:
+            json({"event": "delta", "text": text, "tokens": tokens})
+        elif not self._json and text:
+            write(text)
+            self._ends_line = text.endswith("\n")
+
+    def degraded(self, source: str, to: str, reason: str) -> None:
+        if self._events:
+            json({"event": "degraded", "from": source, "to": to, "reason": reason})
+        else:
+            note(f"localspec: the proposer {source} failed ({reason}); going on with {to}.")
+
+    def result(self, result: Result) -> ExitCode:
+        """The end of the answer; returns the exit code."""
+        self._progress.stop()
+        if self._events:
+            json({"event": "result", **msgspec.to_builtins(result)})
+        elif self._json:
+            json(result)
+        elif not self._ends_line and sys.stdout.isatty():
+            write("\n")
+        if self._stats:
+            if not self._ends_line and not sys.stdout.isatty() and sys.stderr.isatty():
+                note("")
+            note(stats_line(result))
+        return exit_code(result)
+
+    def close(self) -> None:
+        """No more output, whatever the reason."""
+        self._progress.stop()

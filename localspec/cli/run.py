@@ -1,0 +1,131 @@
+"""``localspec run``: one prompt, one answer."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from localspec.cli import answer
+from localspec.cli.flags import ModelFlags
+from localspec.cli.output import Printer
+from localspec.errors import InvalidOptions, SessionNotFound
+from localspec.protocol.options import Options
+from localspec.protocol.requests import ChatPrompt, Message, Request, TextPrompt
+from localspec.protocol.results import Result
+
+if TYPE_CHECKING:
+    from localspec.client import Client
+
+NO_FLAGS = ModelFlags()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """How to ask and what to print."""
+
+    system: str | None = None
+    "System prompt."
+    raw: Annotated[bool, Parameter(negative="")] = False
+    "Continue the text as it is, without the chat template."
+    json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON object at the end instead of text."
+    stream_json: Annotated[bool, Parameter(negative="")] = False
+    "Print one JSON event a line as they come."
+    stats: Annotated[bool, Parameter(negative="")] = False
+    "Print a line of statistics to stderr."
+    no_daemon: Annotated[bool, Parameter(negative="")] = False
+    "Load the model in this process."
+    go_on: Annotated[bool, Parameter(name=["--continue", "-c"], negative="")] = False
+    "Continue the last session."
+    session: str | None = None
+    "Continue this session."
+    private: Annotated[bool, Parameter(negative="")] = False
+    "Keep no history."
+
+
+NO_RUN_FLAGS = RunFlags()
+
+
+def run(prompt: str | None = None, /, *, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
+    """Answer a prompt.
+
+    Text piped in comes first, then the argument. The answer streams to stdout, everything else
+    goes to stderr; Ctrl-C ends the generation and exits with 130.
+
+    Examples:
+      localspec run 'What does textwrap.dedent do?'
+      git diff | localspec run 'Write a commit message'
+      echo 'def add(a, b):' | localspec run --raw --json --temperature 0 --max-tokens 64
+    """
+    text = _prompt(prompt, raw=how.raw)
+    _check(how)
+    options = flags.options()
+    printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
+    try:
+        if how.no_daemon:
+            result = answer.local(_request(text, how, options), flags.config(), printer)
+        else:
+            flags.check_daemon()
+            result = answer.remote(lambda client: _ask(client, text, how, options, printer))
+    finally:
+        printer.close()
+    return printer.result(result)
+
+
+def _prompt(argument: str | None, *, raw: bool) -> str:
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    if not raw:
+        piped = piped.removesuffix("\n")
+    separator = "\n" if piped and argument and not piped.endswith("\n") else ""
+    text = piped + separator + (argument or "")
+    if not text:
+        raise InvalidOptions("there is no prompt", "Give one as an argument, or pipe text in.")
+    return text
+
+
+def _check(how: RunFlags) -> None:
+    session = how.go_on or how.session is not None
+    if session and (how.no_daemon or how.raw or how.private):
+        raise InvalidOptions(
+            "sessions are the daemon's", "Drop --no-daemon, --raw and --private to continue a session."
+        )
+    if session and how.system is not None:
+        raise InvalidOptions("a session keeps its system prompt", "Drop --system, or start a new session.")
+    if how.raw and how.system is not None:
+        raise InvalidOptions("raw text has no system prompt", "Drop --raw or --system.")
+
+
+def _messages(text: str, how: RunFlags) -> tuple[Message, ...]:
+    system = (Message("system", how.system),) if how.system is not None else ()
+    return (*system, Message("user", text))
+
+
+def _request(text: str, how: RunFlags, options: Options) -> Request:
+    prompt = TextPrompt(text) if how.raw else ChatPrompt(_messages(text, how))
+    return Request(prompt=prompt, options=options)
+
+
+async def _ask(client: Client, text: str, how: RunFlags, options: Options, printer: Printer) -> Result:
+    if how.raw:
+        return await answer.show(client.generate(text, raw=True, options=options), printer)
+    if how.private:
+        stream = client.generate(messages=_messages(text, how), options=options)
+        return await answer.show(stream, printer)
+    session = await _session(client, how, options, printer)
+    return await answer.show(client.chat(session, text, options=options), printer)
+
+
+async def _session(client: Client, how: RunFlags, options: Options, printer: Printer) -> str:
+    if how.session is not None:
+        return how.session
+    if how.go_on:
+        sessions = await client.sessions()
+        if not sessions:
+            raise SessionNotFound("there is no session to continue", "Run without -c first.")
+        return sessions[0].session
+    opened = await answer.show(client.open(system=how.system, options=options), printer)
+    return opened.session
