@@ -32,6 +32,8 @@ class Capabilities:
     """how many tokens `truncate` can take back; None: any number"""
     margin_bound: float = 0.0
     """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
+    drift_bound: float = 0.0
+    """the same for a 1-wide forward over cells that a wide one wrote"""
 
 
 class Span(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.backends.base import Capabilities, FimTokens, Rows, Span, top_margin
 from localspec.errors import EngineBusy, EngineError
@@ -78,8 +79,8 @@ class ToyLogits:
 class ToyBackend:
     """The contract over a :data:`Rule`.
 
-    ``noise`` is added to the logits of every forward wider than one token, as the wide kernels of
-    real backends do; ``margin_bound`` is then twice that.
+    With ``noise``, a row's logits are off by up to that much, depending on which cells were written
+    by forwards wider than one token and on whether this one is: as the kernels of real backends do.
     """
 
     name = "toy"
@@ -103,20 +104,22 @@ class ToyBackend:
             max_sequences=max_sequences,
             max_batch=512,
             rollback=rollback,
-            margin_bound=2 * noise,
+            margin_bound=4 * noise,
+            drift_bound=4 * noise,
         )
         self.defaults = Options()
         self.noise = noise
         self.forwards: list[list[Span]] = []
         """every batch so far"""
         self._cache: dict[int, list[int]] = {}
+        self._wide: dict[int, list[bool]] = {}
 
     def open(self) -> int:
         free = set(range(self.capabilities.max_sequences)) - self._cache.keys()
         if not free:
             raise EngineBusy("all sequences are in use")
         sequence = min(free)
-        self._cache[sequence] = []
+        self._cache[sequence], self._wide[sequence] = [], []
         return sequence
 
     def forward(self, batch: Sequence[Span]) -> ToyLogits:
@@ -127,22 +130,26 @@ class ToyBackend:
             if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {span.sequence} is full")
         self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
-        rows = [row for span in batch for row in self._append(span)]
-        table = np.array(rows, dtype=np.float32).reshape(len(rows), self.vocabulary.size)
-        if width > 1 and self.noise:
-            table += np.random.default_rng(len(self.forwards)).uniform(-self.noise, self.noise, table.shape)
-        return ToyLogits(table.astype(np.float32))
+        rows = [row for span in batch for row in self._append(span, wide=width > 1)]
+        return ToyLogits(np.array(rows, dtype=np.float32).reshape(len(rows), self.vocabulary.size))
 
-    def _append(self, span: Span) -> list[Sequence[float]]:
-        cache = self._cache[span.sequence]
+    def _append(self, span: Span, *, wide: bool) -> list[NDArray[np.float64]]:
+        cache, flags = self._cache[span.sequence], self._wide[span.sequence]
         rows = []
         for i, token in enumerate(span.tokens):
             if not 0 <= token < self.vocabulary.size:
                 raise EngineError(f"there is no token {token}")
             cache.append(token)
+            flags.append(wide)
             if i >= len(span.tokens) - span.rows:
-                rows.append(self.rule(cache))
+                rows.append(np.array(self.rule(cache)) + self._error(flags))
         return rows
+
+    def _error(self, flags: list[bool]) -> NDArray[np.float64]:
+        """The rounding error of a row over cells written so; the last flag is this forward's."""
+        if not self.noise:
+            return np.zeros(self.vocabulary.size)
+        return np.random.default_rng(flags).uniform(-self.noise, self.noise, self.vocabulary.size)
 
     def truncate(self, sequence: int, length: int) -> None:
         cache = self._cache[sequence]
@@ -151,15 +158,16 @@ class ToyBackend:
             raise EngineError(f"sequence {sequence} holds {len(cache)} tokens, not {length}")
         if self.capabilities.rollback is not None and depth > self.capabilities.rollback:
             raise EngineError(f"a rollback of {depth} tokens; {self.capabilities.rollback} are possible")
-        del cache[length:]
+        del cache[length:], self._wide[sequence][length:]
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
         self._cache[copy] = self._cache[sequence][:length]
+        self._wide[copy] = self._wide[sequence][:length]
         return copy
 
     def close(self, sequence: int) -> None:
-        del self._cache[sequence]
+        del self._cache[sequence], self._wide[sequence]
 
     def length(self, sequence: int) -> int:
         return len(self._cache[sequence])

@@ -51,7 +51,7 @@ class ModelFlags:
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
     "Most draft tokens a round, 1 to 20."
     exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
-    "At temperature 0: strict computes near-ties again, fast does not."
+    "At temperature 0 or with a seed: strict computes near-ties again, fast does not."
     opt: Annotated[tuple[str, ...], Parameter(name="--opt", negative="")] = ()
     "Any other option or setting, as key=value; may be repeated."
 

@@ -13,11 +13,12 @@ import msgspec
 from localspec.backends.base import Backend, Span
 from localspec.config import EngineConfig
 from localspec.engine.events import Prefilling
+from localspec.engine.exactness import first_token
 from localspec.engine.prompt import PromptEncoder
 from localspec.engine.proposers import Proposers
 from localspec.engine.round import play_round
 from localspec.engine.scheduler import Scheduler
-from localspec.engine.sequence import Emitted, Sequence
+from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
 from localspec.errors import InvalidOptions, LocalspecError
@@ -28,7 +29,6 @@ from localspec.speculation.auto import Auto
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Nothing, Proposer
-from localspec.speculation.verify import ForwardRows, TargetRows, log_probability
 
 NO_ROLLBACK = "the model's cache cannot be rolled back"
 
@@ -54,14 +54,14 @@ class Engine:
         self.target, self.draft, self.reason = target, draft, reason
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
-        self._chunk = min(config.prefill_chunk, capabilities.max_batch)
+        self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
         self._proposers = Proposers(
             [*_own_proposers(draft, vocabulary.size, config), *proposers],
             vocabulary_size=vocabulary.size,
             rollback=capabilities.rollback,
         )
-        self._scheduler = Scheduler(target)
+        self._scheduler = Scheduler(target, self._limits.chunk)
         self._ids = itertools.count(1)
 
     # One call per request.
@@ -97,9 +97,7 @@ class Engine:
         self._proposers.check(settings.proposer)
         encoded = self._encoder.encode(request.prompt, settings.max_tokens)
         capabilities = self.target.capabilities
-        sequence = Sequence(
-            next(self._ids), encoded, settings, self.target.vocabulary, n_ctx=capabilities.n_ctx
-        )
+        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped
         if capabilities.rollback == 0 and settings.proposer != "none":
             sequence.proposer, sequence.stats.speculation_off_reason = "none", NO_ROLLBACK
@@ -148,29 +146,24 @@ class Engine:
         return self.target.defaults
 
     def _prefill(self, sequence: Sequence) -> None:
-        """Feed the next chunk of the prompt; the last one gives the first token of the answer.
-
-        Chunks are of fixed size, so that the same prompt is always computed the same way.
-        """
-        start = self.target.length(sequence.slot)
-        chunk = sequence.tokens[start : start + self._chunk]
-        last = start + len(chunk) == sequence.prompt_length
+        """Feed the next chunk of the prompt; the last one gives the first token of the answer."""
+        start, end = next(sequence.chunks(self.target.length(sequence.slot)))
+        last = end == sequence.prompt_length
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
-            logits = self.target.forward([Span(sequence.slot, chunk, rows)])
+            logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
         except LocalspecError as error:
             sequence.error = error
             return
+        if sequence.exact == start:
+            sequence.exact = end
         if last and not rows:
             sequence.finish = "length"
         elif last:
-            row = TargetRows(ForwardRows(logits), 0).row(0)
-            token = sequence.sampler.pick(row, (), sequence.prompt_length)
-            logprob = log_probability(row, token) if sequence.settings.logprobs else None
-            sequence.extend([Emitted(token, "target", logprob)])
+            sequence.extend([first_token(self.target, sequence, logits)])
             sequence.publish()
-        if sequence.prompt_length > self._chunk:
-            sequence.events.append(Prefilling((start + len(chunk)) / sequence.prompt_length))
+        if sequence.prompt_length > self._limits.chunk:
+            sequence.events.append(Prefilling(end / sequence.prompt_length))
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """A round for all; where the batch fails, a round for each, so that only the culprit ends."""

@@ -7,21 +7,21 @@ from typing import NamedTuple
 
 from localspec.backends.base import Backend
 
-FRESH = 2
-"""at least this many tokens are always prefilled: a forward of one token rounds differently from a
-wider one, and a prompt's text must not depend on what was cached"""
-
 
 class _Idle(NamedTuple):
     slot: int
     tokens: list[int]
+    exact: int
 
 
 class Prefixes:
-    """The backend's sequences that nobody uses at the moment, oldest first."""
+    """The backend's sequences that nobody uses at the moment, oldest first.
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    ``chunk`` is how many tokens of a prompt are computed at once.
+    """
+
+    def __init__(self, backend: Backend, chunk: int) -> None:
+        self._backend, self._chunk = backend, chunk
         self._idle: list[_Idle] = []
 
     @property
@@ -32,23 +32,26 @@ class Prefixes:
     def __len__(self) -> int:
         return len(self._idle)
 
-    def keep(self, slot: int, tokens: Sequence[int]) -> None:
-        """``slot`` is free to be taken over; its cache holds the start of ``tokens``."""
+    def keep(self, slot: int, tokens: Sequence[int], exact: int) -> None:
+        """``slot`` is free to be taken over.
+
+        Its cache holds the start of ``tokens``, the first ``exact`` of them as any prompt's cells.
+        """
         length = self._backend.length(slot)
         if length:
-            self._idle.append(_Idle(slot, list(tokens[:length])))
+            self._idle.append(_Idle(slot, list(tokens[:length]), min(exact, length)))
         else:
             self._backend.close(slot)
 
-    def take(self, prompt: Sequence[int]) -> tuple[int, int]:
-        """(a slot, how many tokens of ``prompt`` it holds already)."""
+    def take(self, prompt: Sequence[int]) -> tuple[int, int, int]:
+        """(a slot, how many tokens of ``prompt`` it holds already, how many of those are exact)."""
         best = max(self._idle, key=lambda idle: self._usable(idle, prompt), default=None)
         usable = self._usable(best, prompt) if best else 0
         if best is None or not usable:
-            return self._backend.open(), 0
+            return self._backend.open(), 0, 0
         self._idle.remove(best)
         self._backend.truncate(best.slot, usable)
-        return best.slot, usable
+        return best.slot, usable, min(best.exact, usable)
 
     def _usable(self, idle: _Idle, prompt: Sequence[int]) -> int:
         n = 0
@@ -56,10 +59,19 @@ class Prefixes:
             if mine != theirs:
                 break
             n += 1
-        n = min(n, len(prompt) - FRESH)
+        n = self._aligned(min(n, len(prompt) - 1), len(prompt))
         rollback = self._backend.capabilities.rollback
         fits = rollback is None or len(idle.tokens) - n <= rollback
         return n if n > 0 and fits else 0
+
+    def _aligned(self, n: int, length: int) -> int:
+        """``n``, or one less: what is left must not begin with a forward of one token.
+
+        That rounds differently from a wider one, and a prompt's cells must not depend on what was cached.
+        """
+        begins_chunk = n % self._chunk == 0
+        ends_chunk = (n + 1) % self._chunk == 0 or n + 1 == length
+        return n if begins_chunk or not ends_chunk else n - 1
 
     def evict(self) -> bool:
         """Close the oldest idle prefix; False if there is none."""

@@ -13,9 +13,9 @@ from localspec.engine.sequence import NO_SLOT, Sequence
 class Scheduler:
     """First come, first served. Sequences move from ``waiting`` to ``running`` and out."""
 
-    def __init__(self, target: Backend) -> None:
+    def __init__(self, target: Backend, chunk: int) -> None:
         self._target = target
-        self._prefixes = Prefixes(target)
+        self._prefixes = Prefixes(target, chunk)
         self._waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
 
@@ -37,7 +37,7 @@ class Scheduler:
             self.running.append(sequence)
             if sequence.ended:
                 continue
-            sequence.slot, sequence.cached = self._prefixes.take(sequence.tokens)
+            sequence.slot, sequence.cached, sequence.exact = self._prefixes.take(sequence.tokens)
             sequence.admitted()
 
     def _make_room(self, sequence: Sequence) -> bool:
@@ -68,7 +68,8 @@ class Scheduler:
             if sequence.slot == NO_SLOT:
                 continue
             if sequence.error is None:
-                self._prefixes.keep(sequence.slot, sequence.tokens)
+                exact = min(sequence.exact, sequence.shareable)
+                self._prefixes.keep(sequence.slot, sequence.tokens, exact)
             else:
                 self._target.close(sequence.slot)
         return ended

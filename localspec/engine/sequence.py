@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
@@ -30,15 +30,23 @@ class Emitted(NamedTuple):
     logprob: float | None = None
 
 
+class Limits(NamedTuple):
+    """What the engine sets: tokens of context, and tokens of prompt a forward."""
+
+    n_ctx: int
+    chunk: int
+
+
 class Sequence:
     """A request's state.
 
     ``tokens`` is prompt and answer; the newest one is sampled but not fed, so the target's cache
-    holds ``len(tokens) - 1`` between rounds. ``slot`` is the backend's sequence.
+    holds ``len(tokens) - 1`` between rounds. ``slot`` is the backend's sequence; the first
+    ``cached`` tokens of the prompt were in it already; ``exact``: see :mod:`.exactness`.
     """
 
     def __init__(
-        self, id: int, encoded: Encoded, settings: Settings, vocabulary: Vocabulary, *, n_ctx: int
+        self, id: int, encoded: Encoded, settings: Settings, vocabulary: Vocabulary, limits: Limits
     ) -> None:
         self.id = id
         self.settings = settings
@@ -46,6 +54,7 @@ class Sequence:
         self.prompt_length = len(encoded.tokens)
         self.slot = NO_SLOT
         self.cached = 0
+        self.exact = 0
         self.proposer = settings.proposer
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
@@ -60,7 +69,7 @@ class Sequence:
         self._vocabulary = vocabulary
         self._end_tokens = encoded.end_tokens
         self._emitted = 0
-        self._n_ctx = n_ctx
+        self._n_ctx, self._chunk = limits
         self._submitted = time.perf_counter()
         self._admitted = self._first = self._last = self._submitted
 
@@ -93,6 +102,24 @@ class Sequence:
         if self.settings.max_tokens is None:
             return self._n_ctx
         return min(self._n_ctx, self.prompt_length + self.settings.max_tokens)
+
+    def chunks(self, start: int) -> Iterator[tuple[int, int]]:
+        """What of the prompt is left from ``start`` on, as (from, to).
+
+        The borders are the same wherever it starts, so that a prompt is always computed the same way.
+        """
+        while start < self.prompt_length:
+            end = min(start - start % self._chunk + self._chunk, self.prompt_length)
+            yield start, end
+            start = end
+
+    @property
+    def shareable(self) -> int:
+        """How many leading cells are what they would be in any longer prompt.
+
+        The answer's cells were written token by token, and so was a last chunk of one token.
+        """
+        return self.prompt_length - (self.prompt_length % self._chunk == 1)
 
     def ask(self, rollback: int | None) -> Ask:
         """How many draft tokens are of use: the context, ``max_tokens`` and the cache set limits."""

@@ -36,6 +36,8 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         temperature = 0.0 if isinstance(prompt, FimPrompt) else CHAT_TEMPERATURE
     if isinstance(prompt, FimPrompt) and options.temperature is None:
         temperature = 0.0
+    # What a seed promises is the same text again; only there and at temperature 0 can a near-tie matter.
+    reproducible = temperature == 0.0 or said.seed is not None
     lossy = said.verify == "threshold"
     return Settings(
         sampling=SamplingParams(
@@ -50,7 +52,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         proposer=said.proposer or "auto",
         k=said.k or DEFAULT_K,
         tau=(said.threshold or DEFAULT_TAU) if lossy else None,
-        strict=temperature == 0.0 and said.exactness != "fast" and not lossy,
+        strict=reproducible and said.exactness != "fast" and not lossy,
         seed=said.seed,
         stop=said.stop or (),
         max_tokens=said.max_tokens,

@@ -41,9 +41,10 @@ class Stats(msgspec.Struct, kw_only=True):
     """What speculation did for one request.
 
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
-    too. ``rechecks`` rows were computed again alone because their margin was under
-    ``margin_bound``. ``truncated_messages`` old messages did not fit the context.
-    ``time_saved_s`` is null until the machine's cost curve is known.
+    too. ``rechecks`` rows were decided again as plain decoding would, because their margin was
+    under ``margin_bound``; that wrote the cells of ``replayed_tokens`` anew.
+    ``truncated_messages`` old messages did not fit the context. ``time_saved_s`` is null until
+    the machine's cost curve is known.
     """
 
     rounds: int = 0
@@ -54,6 +55,7 @@ class Stats(msgspec.Struct, kw_only=True):
     proposers: dict[str, ProposerStats] = msgspec.field(default_factory=dict)
     k_histogram: dict[int, int] = msgspec.field(default_factory=dict)
     rechecks: int = 0
+    replayed_tokens: int = 0
     min_margin: float | None = None
     margin_bound: float | None = None
     lossless: bool = True
@@ -63,6 +65,11 @@ class Stats(msgspec.Struct, kw_only=True):
     queued_s: float = 0.0
     ttft_s: float | None = None
     decode_tokens_per_s: float | None = None
+
+    def see_margin(self, margin: float, bound: float) -> None:
+        """Keep the smallest margin that was compared, and the largest bound."""
+        self.min_margin = margin if self.min_margin is None else min(margin, self.min_margin)
+        self.margin_bound = bound if self.margin_bound is None else max(bound, self.margin_bound)
 
 
 class Result(msgspec.Struct, kw_only=True):

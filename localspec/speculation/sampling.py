@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.backends.base import top_margin
 from localspec.speculation.noise import Noise, Stream
 
 
@@ -48,9 +50,13 @@ class Distribution:
 
     def sample(self, noise: Noise, position: int, stream: Stream) -> int:
         """A token, by the Gumbel-max trick."""
+        return int(self.tokens[self.perturbed(noise, position, stream).argmax()])
+
+    def perturbed(self, noise: Noise, position: int, stream: Stream) -> NDArray[np.float64]:
+        """Log-probabilities plus Gumbel numbers: the largest is the sample."""
         with np.errstate(divide="ignore"):
-            scores = np.log(self.probabilities) + noise.gumbel(position, stream, self.tokens)
-        return int(self.tokens[scores.argmax()])
+            scores: NDArray[np.float64] = np.log(self.probabilities)
+        return scores + noise.gumbel(position, stream, self.tokens)
 
     def minus(self, other: Distribution) -> Distribution:
         """``norm(max(0, self − other))``: what rejection sampling draws from after a rejection."""
@@ -62,6 +68,13 @@ class Distribution:
         total = rest.sum()
         # p = q up to rounding: then a rejection has probability 0, and p itself is as good.
         return Distribution(self.tokens, rest / total) if total > 0 else self
+
+
+class Pick(NamedTuple):
+    """A choice, and how far in logits the runner-up was behind: a smaller error cannot change it."""
+
+    token: int
+    margin: float
 
 
 class Sampler:
@@ -122,11 +135,15 @@ class Sampler:
             tokens, probabilities = tokens[kept], probabilities[kept] / probabilities[kept].sum()
         return Distribution(tokens, probabilities)
 
-    def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
+    def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Pick:
         """The target's own choice for ``position``: greedy, or its sample under the seed."""
         if self.params.greedy:
-            return int(self.scores(row, drafted).argmax())
-        return self.distribution(row, drafted).sample(self.noise, position, Stream.TARGET)
+            scores = self.scores(row, drafted)
+            return Pick(int(scores.argmax()), top_margin(scores))
+        distribution = self.distribution(row, drafted)
+        perturbed = distribution.perturbed(self.noise, position, Stream.TARGET)
+        token = int(distribution.tokens[perturbed.argmax()])
+        return Pick(token, top_margin(perturbed) * self.params.temperature)
 
 
 NUCLEUS_GUESS = 1024

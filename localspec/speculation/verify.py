@@ -13,15 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import Logits, top_margin
+from localspec.backends.base import Logits
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Stream
-from localspec.speculation.sampling import Sampler
+from localspec.speculation.sampling import Pick, Sampler
 
 Row = NDArray[np.float32]
-
-Judge = Callable[[int, int | None], int]
-"""(row, drafted token or None after the last one) → the token that stands there"""
 
 
 class ForwardRows:
@@ -71,19 +68,37 @@ class Verdict:
     doubtful: bool = False
 
 
+class Judge:
+    """Says which token stands at a row; the base of the ways to decide."""
+
+    def __init__(self, rows: TargetRows) -> None:
+        self.rows = rows
+
+    def token(self, i: int, drafted: int | None) -> int:
+        """The token at row ``i``, where ``drafted`` was offered (None after the last draft token)."""
+        raise NotImplementedError
+
+    def margin(self, i: int) -> float:
+        """How far, in logits, the runner-up at row ``i`` is behind; infinite where chance decides anyway."""
+        return float("inf")
+
+
 def verify(
     draft: Sequence[int],
     judge: Judge,
     *,
     end_tokens: frozenset[int] = frozenset(),
-    doubt: Callable[[int], bool] | None = None,
+    doubt: Callable[[float], bool] | None = None,
 ) -> Verdict:
-    """Walk the draft; the longest prefix that the judge confirms is accepted."""
+    """Walk the draft; the longest prefix that the judge confirms is accepted.
+
+    ``doubt`` looks at a row's margin and may stop the walk before that row.
+    """
     kept: list[int] = []
     for i, drafted in enumerate((*draft, None)):
-        if doubt is not None and doubt(i):
+        if doubt is not None and doubt(judge.margin(i)):
             return Verdict(tuple(kept), i, doubtful=True)
-        token = judge(i, drafted)
+        token = judge.token(i, drafted)
         kept.append(token)
         if token != drafted:
             return Verdict(tuple(kept), i)
@@ -92,67 +107,87 @@ def verify(
     raise AssertionError("the last row has no drafted token to equal")
 
 
-def greedy(rows: TargetRows) -> Judge:
+class Greedy(Judge):
     """The most probable token, without moving the rows off the device."""
-    return lambda i, _drafted: rows.argmax(i)
+
+    def token(self, i: int, drafted: int | None) -> int:
+        return self.rows.argmax(i)
+
+    def margin(self, i: int) -> float:
+        return self.rows.margin(i)
 
 
-def margin(rows: TargetRows, sampler: Sampler, draft: Sequence[int], i: int) -> float:
-    """Top-1 minus top-2 score of row ``i``, after the penalties."""
-    if not sampler.params.penalises:
-        return rows.margin(i)
-    return top_margin(sampler.scores(rows.row(i), draft[:i]))
-
-
-def matching(rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> Judge:
+class Matching(Judge):
     """The target's own choice at each position: greedy with penalties, or its sample.
 
     For a one-hot draft this accepts with probability p(t), as rejection sampling would.
+    ``position`` is the absolute one of row 0's token.
     """
-    return lambda i, _drafted: sampler.pick(rows.row(i), draft[:i], position + i)
+
+    def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
+        super().__init__(rows)
+        self.sampler, self.draft, self.position = sampler, draft, position
+        self._picks: dict[int, Pick] = {}
+
+    def token(self, i: int, drafted: int | None) -> int:
+        return self._pick(i).token
+
+    def margin(self, i: int) -> float:
+        return self._pick(i).margin
+
+    def _pick(self, i: int) -> Pick:
+        if i not in self._picks:
+            self._picks[i] = self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
+        return self._picks[i]
 
 
-def rejection(rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> Judge:
+class Rejection(Judge):
     """Rejection sampling (Leviathan et al. 2211.17192, Chen et al. 2302.01318).
 
     Accept t with probability ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: what
     comes out is distributed as p, whatever q was.
     """
 
-    def judge(i: int, drafted: int | None) -> int:
-        p = sampler.distribution(rows.row(i), draft.tokens[:i])
+    def __init__(self, rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> None:
+        super().__init__(rows)
+        self.sampler, self.draft, self.position = sampler, draft, position
+
+    def token(self, i: int, drafted: int | None) -> int:
+        sampler, draft, position = self.sampler, self.draft, self.position + i
+        p = sampler.distribution(self.rows.row(i), draft.tokens[:i])
         if drafted is None or draft.q is None:
-            return p.sample(sampler.noise, position + i, Stream.TARGET)
+            return p.sample(sampler.noise, position, Stream.TARGET)
         q = draft.q[i]
-        if sampler.noise.uniform(position + i, Stream.ACCEPT) * q.of(drafted) < p.of(drafted):
+        if sampler.noise.uniform(position, Stream.ACCEPT) * q.of(drafted) < p.of(drafted):
             return drafted
-        return p.minus(q).sample(sampler.noise, position + i, Stream.RESIDUAL)
-
-    return judge
+        return p.minus(q).sample(sampler.noise, position, Stream.RESIDUAL)
 
 
-def threshold(rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int, tau: float) -> Judge:
+class Threshold(Matching):
     """Lossy: a drafted token stands if the target gives it at least probability ``tau``."""
 
-    def judge(i: int, drafted: int | None) -> int:
-        row = rows.row(i)
-        if drafted is not None and sampler.distribution(row, draft[:i]).of(drafted) >= tau:
-            return drafted
-        return sampler.pick(row, draft[:i], position + i)
+    def __init__(self, matching: Matching, tau: float) -> None:
+        super().__init__(matching.rows, matching.sampler, matching.draft, matching.position)
+        self.tau = tau
 
-    return judge
+    def token(self, i: int, drafted: int | None) -> int:
+        if drafted is not None:
+            p = self.sampler.distribution(self.rows.row(i), self.draft[:i])
+            if p.of(drafted) >= self.tau:
+                return drafted
+        return super().token(i, drafted)
 
 
 def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, tau: float | None) -> Judge:
     """The judge a request asks for; ``position`` is the absolute one of row 0's token."""
     params = sampler.params
     if tau is not None:
-        return threshold(rows, sampler, draft.tokens, position, tau)
+        return Threshold(Matching(rows, sampler, draft.tokens, position), tau)
     if params.greedy and not params.penalises:
-        return greedy(rows)
+        return Greedy(rows)
     if draft.q is not None and not sampler.seeded and not params.greedy:
-        return rejection(rows, sampler, draft, position)
-    return matching(rows, sampler, draft.tokens, position)
+        return Rejection(rows, sampler, draft, position)
+    return Matching(rows, sampler, draft.tokens, position)
 
 
 def log_probability(row: Row, token: int) -> float:

@@ -85,8 +85,8 @@ def test_the_penalty_context_grows_with_the_draft() -> None:
 
 def test_greedy_picks_the_best_after_the_penalties() -> None:
     row = np.array([3.0, 2.9], dtype=np.float32)
-    assert sampler().pick(row, (), 0) == 0
-    assert sampler((0,), repeat_penalty=1.5).pick(row, (), 0) == 1
+    assert sampler().pick(row, (), 0).token == 0
+    assert sampler((0,), repeat_penalty=1.5).pick(row, (), 0).token == 1
 
 
 def test_samples_follow_the_distribution() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from localspec.backends.toy import ToyLogits
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
-from localspec.speculation.verify import ForwardRows, TargetRows, judge_for, log_probability, verify
+from localspec.speculation.verify import ForwardRows, Judge, TargetRows, judge_for, log_probability, verify
 
 DRAWS = 100_000
 # 99.9 % points of chi-square, by degrees of freedom.
@@ -37,7 +37,7 @@ def chi_square(counts: NDArray[np.int64], p: Sequence[float]) -> float:
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-def judge(rows: TargetRows, draft: Draft) -> Callable[[int, int | None], int]:
+def judge(rows: TargetRows, draft: Draft) -> Judge:
     return judge_for(rows, greedy_sampler(), draft, 0, None)
 
 
@@ -64,8 +64,9 @@ class TestGreedy:
         assert (verdict.tokens, verdict.accepted) == ((1, 2), 2)
 
     def test_a_doubtful_row_stops_the_walk_before_it(self) -> None:
-        rows = one_hot(5, 1, 2, 3, 4)
-        verdict = verify((1, 2, 3), judge(rows, Draft((1, 2, 3), "x")), doubt=lambda i: i == 2)
+        sure, unsure = [0.9, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.5, 0.45]
+        rows = table(sure[-1:] + sure[:-1], [0.1, 0.1, 0.9, 0.1, 0.1], unsure, sure)
+        verdict = verify((1, 2, 3), judge(rows, Draft((1, 2, 3), "x")), doubt=lambda margin: margin < 0.5)
         assert verdict.doubtful and (verdict.tokens, verdict.accepted) == ((1, 2), 2)
 
     def test_penalties_count_the_draft_before_each_row(self) -> None:
@@ -177,7 +178,7 @@ class TestMatching:
     @pytest.mark.parametrize("draft", [(), (0,), (1, 2), (3, 3, 3)])
     def test_under_a_seed_the_text_does_not_depend_on_the_draft(self, draft: tuple[int, ...]) -> None:
         rows = table(*[self.P] * 4)
-        plain = [Sampler(WARM, Noise(8), seeded=True).pick(rows.row(0), (), 100 + i) for i in range(4)]
+        plain = [Sampler(WARM, Noise(8), seeded=True).pick(rows.row(0), (), 100 + i).token for i in range(4)]
         sampler = Sampler(WARM, Noise(8), seeded=True)
         q = tuple(distribution([0.25] * 4) for _ in draft)
         offered = Draft(draft, "draft", q)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from localspec.backends.base import Capabilities, Rows, Span, top_margin
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
+from localspec.backends.rounding import measure_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions
 from localspec.models.catalogue import model_name
@@ -19,11 +21,6 @@ from localspec.models.gguf import read_header
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL = 1
-MARGIN_BOUND = {"F32": 0.02, "F16": 0.05, "BF16": 0.05}
-MARGIN_BOUND_QUANTISED = 0.3
-"""Twice and more of what was measured between 1-wide and wider kernels: F16 0.010, Q8_0 0.13."""
-
-
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """``general.sampling.*`` of a GGUF file, and what we call it"""
 
@@ -79,12 +76,12 @@ class LlamaCppBackend:
         self._lib_model = native.load_model(str(path), config, progress)
         self._context: Any = None
         try:
-            self._start(config, header.quantisation)
+            self._start(config)
         except BaseException:
             self.free()
             raise
 
-    def _start(self, config: EngineConfig, quantisation: str) -> None:
+    def _start(self, config: EngineConfig) -> None:
         n_ctx, parallel = native.choose_sizes(self._lib_model, config)
         # As many sequences again may stay behind as prefixes that a next turn takes over.
         n_sequences = 2 * parallel
@@ -103,9 +100,11 @@ class LlamaCppBackend:
             max_sequences=n_sequences,
             max_batch=config.prefill_chunk,
             rollback=0 if recurrent else None,
-            margin_bound=MARGIN_BOUND.get(quantisation, MARGIN_BOUND_QUANTISED),
         )
         self._lengths: dict[int, int] = {}
+        if not recurrent:
+            margin_bound, drift_bound = measure_rounding(self)
+            self.capabilities = replace(self.capabilities, margin_bound=margin_bound, drift_bound=drift_bound)
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):

@@ -1,0 +1,79 @@
+"""Strict mode: text that speculation cannot change, not even at near-ties.
+
+A forward of one token and a wider one round differently, so the top two logits of a near-tie can
+swap; and the cells that a wide forward wrote make later rows differ a little too. The reference is
+plain decoding: the prompt in fixed chunks, then one token at a time, alone. Where a row's margin
+is under what rounding can move, the row is computed again as the reference would compute it.
+
+``Sequence.exact`` counts the leading cells that equal the reference's.
+"""
+
+from __future__ import annotations
+
+from localspec.backends.base import Backend, Logits, Span
+from localspec.engine.sequence import Emitted, Sequence
+from localspec.speculation.draft import Draft
+from localspec.speculation.sampling import Pick
+from localspec.speculation.verify import ForwardRows, TargetRows, log_probability
+
+
+def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool) -> float:
+    """The margin, in logits, under which this round's rows may choose another token than the reference."""
+    if not sequence.settings.strict:
+        return 0.0
+    capabilities = target.capabilities
+    if capabilities.rollback is not None and capabilities.rollback <= len(draft.tokens):
+        return 0.0
+    drifted = sequence.exact < len(sequence.tokens) - 1
+    return wide * capabilities.margin_bound + drifted * capabilities.drift_bound
+
+
+def first_token(target: Backend, sequence: Sequence, logits: Logits) -> Emitted:
+    """The answer's first token, from the prompt's last row; the prompt is read anew if cells it took over
+    leave doubt."""
+    pick, emitted = _choose(sequence, logits)
+    drifted = sequence.settings.strict and sequence.exact < sequence.prompt_length
+    if drifted and pick.margin < target.capabilities.drift_bound:
+        sequence.stats.rechecks += 1
+        return _choose(sequence, _replay(target, sequence))[1]
+    return emitted
+
+
+def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
+    """The next token after the newest one, decided as plain decoding would.
+
+    The cache holds all tokens but the newest. After a wide round its row is computed again alone;
+    where that is still too close for cells that a wide forward wrote, those are written anew.
+    """
+    sequence.stats.rechecks += 1
+    length = target.length(sequence.slot)
+    if wide:
+        logits = target.forward([Span(sequence.slot, [sequence.newest], 1)])
+        pick, emitted = _choose(sequence, logits)
+        if sequence.exact >= length:
+            sequence.exact = length + 1
+            return emitted
+        if pick.margin >= target.capabilities.drift_bound:
+            return emitted
+    return _choose(sequence, _replay(target, sequence))[1]
+
+
+def _choose(sequence: Sequence, logits: Logits) -> tuple[Pick, Emitted]:
+    row = TargetRows(ForwardRows(logits), 0).row(0)
+    pick = sequence.sampler.pick(row, (), len(sequence.tokens))
+    logprob = log_probability(row, pick.token) if sequence.settings.logprobs else None
+    return pick, Emitted(pick.token, "target", logprob)
+
+
+def _replay(target: Backend, sequence: Sequence) -> Logits:
+    """Write all cells that are not exact anew, the newest token's too; its row."""
+    start = sequence.exact
+    target.truncate(sequence.slot, start)
+    spans = list(sequence.chunks(start))
+    spans += [(at, at + 1) for at in range(max(start, sequence.prompt_length), len(sequence.tokens))]
+    for at, end in spans:
+        last = end == len(sequence.tokens)
+        logits = target.forward([Span(sequence.slot, sequence.tokens[at:end], int(last))])
+    sequence.stats.replayed_tokens += len(sequence.tokens) - start
+    sequence.exact = len(sequence.tokens)
+    return logits
