@@ -63,16 +63,14 @@ class ModelFlags:
             if name in values:
                 values[name] = absolute(values[name])
         options = parse_options(values)
-        pairs = {key: text for key, text in self._pairs().items() if key in Options.__struct_fields__}
-        changed = override(Config(options=options), pairs).options
+        changed = override(Config(options=options), self._pairs()).options
         return parse_options(
             {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
         )
 
     def config(self) -> Config:
         """The configuration with the settings of ``--opt``."""
-        pairs = {key: text for key, text in self._pairs().items() if key not in Options.__struct_fields__}
-        return override(load_config(), pairs)
+        return override(load_config(), self._pairs())
 
     def check_daemon(self) -> None:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""

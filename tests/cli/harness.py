@@ -1,0 +1,73 @@
+"""The real command, in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tests.waiting import DEADLINE_S
+
+CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
+LONG = ("run", "--temperature", "0", "--proposer", "none", "What does textwrap.dedent do?")
+"""a request that goes on for a while: greedy text of a small model repeats itself to the end"""
+
+
+class Cli:
+    """Runs ``localspec`` with this home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        (home / "config").mkdir(parents=True, exist_ok=True)
+        (home / "config" / "config.toml").write_text(CONFIG)
+        self.environment = {**os.environ, "LOCALSPEC_HOME": str(home), "COLUMNS": "200"}
+        self.command = (sys.executable, "-m", "localspec")
+
+    def __call__(
+        self, *arguments: str, input: str = "", cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (*self.command, *arguments),
+            input=input,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=cwd,
+            timeout=4 * DEADLINE_S,
+        )
+
+    def json(self, *arguments: str, input: str = "") -> Any:
+        """The one JSON object that a command prints; it must succeed."""
+        done = self(*arguments, "--json", input=input)
+        assert done.returncode == 0, done.stderr + done.stdout
+        (line,) = done.stdout.splitlines()
+        return json.loads(line)
+
+    def begin(self, *arguments: str, stdin: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start a command and return when its first output is there."""
+        process = subprocess.Popen(
+            (*self.command, *arguments),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+        )
+        assert process.stdout is not None
+        assert process.stdout.read(1), process.communicate()
+        return process
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.json("daemon", "status")
+        return found
+
+    def worker_pid(self) -> int:
+        (model,) = self.status()["models"]
+        return int(model["pid"])
+
+
+def texts(results: Sequence[dict[str, Any]]) -> set[str]:
+    return {result["text"] for result in results}

@@ -1,0 +1,70 @@
+"""What happens when things are interrupted or killed, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import psutil
+
+from tests.cli.harness import LONG, Cli
+from tests.daemon.harness import gone
+from tests.waiting import DEADLINE_S, until_sync
+
+
+def idle(cli: Cli) -> bool:
+    return bool(cli.status()["running"] == 0)
+
+
+def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
+    process = cli.begin(*LONG)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130 and b"Traceback" not in stderr
+    assert idle(cli)
+
+
+def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> None:
+    cli("run", "--max-tokens", "8", "hello")
+    pid = cli.worker_pid()
+    process = cli.begin(*LONG, "--stream-json")
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    stdout, _ = process.communicate(timeout=DEADLINE_S)
+    assert time.monotonic() - killed < 1.0 + 0.5  # the command's own end included
+    assert json.loads(stdout.splitlines()[-1])["error"]["code"] == "engine_crashed"
+    assert process.returncode == 1
+    assert cli("run", "--max-tokens", "8", "hello").returncode == 0
+    assert cli.worker_pid() != pid
+
+
+def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
+    cli("run", "--max-tokens", "8", "hello")
+    status = cli.status()
+    worker = psutil.Process(cli.worker_pid())
+    process = cli.begin(*LONG)
+    os.kill(status["pid"], signal.SIGKILL)
+    _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 69 and b"Traceback" not in stderr
+    until_sync(lambda: gone(worker), "the worker has ended")
+    assert cli("run", "--max-tokens", "8", "hello").returncode == 0
+    assert cli.status()["pid"] != status["pid"]
+
+
+def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cli) -> None:
+    one, two = cli.json("daemon", "start"), cli.json("daemon", "start")
+    process = psutil.Process(one["pid"])
+    assert one == two and set(one) == {"pid", "version", "protocol", "socket", "url", "token_file"}
+    assert cli("daemon", "stop").returncode == 0
+    assert cli("daemon", "stop").returncode == 0
+    assert gone(process)
+    done = cli("daemon", "status")
+    assert done.returncode == 69 and "daemon start" in done.stderr
+
+
+def test_the_log_holds_no_prompt(cli: Cli) -> None:
+    cli("run", "--max-tokens", "8", "a very unusual phrase")
+    done = cli("daemon", "logs")
+    assert done.returncode == 0 and "unusual" not in done.stdout and done.stdout

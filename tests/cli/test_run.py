@@ -1,0 +1,201 @@
+"""``localspec run`` and ``complete`` as people call them: real processes, the real daemon, a real model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import localspec
+from tests.cli.harness import LONG, Cli, texts
+
+GREEDY = ("--temperature", "0", "--max-tokens", "64")
+PROPOSERS = ("none", "prompt-lookup", "draft", "auto")
+CODE = "def add(a, b):\n"
+
+DOCUMENTED = {
+    "text",
+    "finish_reason",
+    "model",
+    "draft",
+    "backend",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "stats",
+}
+
+
+def test_an_answer_streams_to_stdout_and_the_rest_to_stderr(cli: Cli) -> None:
+    done = cli("run", "--stats", *GREEDY, "What does textwrap.dedent do?")
+    assert done.returncode == 0 and done.stdout.strip()
+    assert "tok/s" in done.stderr and "tokens per round" in done.stderr and "tok/s" not in done.stdout
+
+
+def test_the_same_text_whoever_drafts_and_wherever_it_runs(cli: Cli) -> None:
+    """In process = in this command's process = through the daemon, byte for byte."""
+    results = []
+    for proposer in PROPOSERS:
+        arguments = ("run", "--raw", *GREEDY, "--proposer", proposer)
+        results += [cli.json(*arguments, input=CODE), cli.json(*arguments, "--no-daemon", input=CODE)]
+    with localspec.load("bundled", threads=1) as engine:
+        text = engine.generate(CODE, temperature=0.0, max_tokens=64).finish().text
+    assert texts(results) == {text} and text
+    assert {result["completion_tokens"] for result in results} == {64}
+
+
+def test_a_seeded_answer_is_the_same_everywhere(cli: Cli) -> None:
+    arguments = ("run", "--seed", "7", "--temperature", "0.9", "--max-tokens", "40", "Explain `json.dumps`.")
+    one, two = cli.json(*arguments), cli.json(*arguments, "--no-daemon")
+    assert one["text"] == two["text"] and one["text"]
+    assert cli.json(*arguments[:2], "8", *arguments[3:])["text"] != one["text"]
+
+
+def test_the_json_object_has_the_documented_fields(cli: Cli) -> None:
+    result = cli.json("run", *GREEDY, "hello")
+    assert set(result) == DOCUMENTED
+    assert (result["model"], result["draft"], result["backend"]) == ("stdlib-6m", "stdlib-1m", "llama_cpp")
+
+
+def test_a_rename_is_faster_by_lookup(cli: Cli) -> None:
+    source = inspect.getsource(textwrap.indent)
+    assert 500 < len(source) < 1000
+    prompt = f"Rename `prefix` to `value` in this function:\n```python\n{source}```"
+    lookup = cli.json(
+        "run", "--temperature", "0", "--max-tokens", "200", "--proposer", "prompt-lookup", prompt
+    )
+    assert lookup["stats"]["tokens_per_round"] > 1.5 and lookup["stats"]["acceptance_rate"] > 0.5
+    draft = cli.json("run", "--temperature", "0", "--max-tokens", "200", "--proposer", "draft", prompt)
+    assert draft["stats"]["acceptance_rate"] is not None and draft["text"] == lookup["text"]
+
+
+def test_piped_text_comes_first_then_the_argument(cli: Cli) -> None:
+    joined = cli.json("run", "--raw", *GREEDY, "    return", input=CODE)
+    assert joined["text"] == cli.json("run", "--raw", *GREEDY, CODE + "    return")["text"]
+
+
+def test_events_a_line_each(cli: Cli) -> None:
+    done = cli("run", "--stream-json", *GREEDY, "hello")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[-1] == "result" and "delta" in kinds
+    assert "".join(e["text"] for e in events if e["event"] == "delta") == events[-1]["text"]
+
+
+def test_a_session_goes_on(cli: Cli) -> None:
+    cli("run", *GREEDY, "What does `shutil.move` do?")
+    first = cli.json("run", "-c", *GREEDY, "And `shutil.copy`?")
+    second = cli.json("run", "-c", *GREEDY, "And `shutil.rmtree`?")
+    assert second["prompt_tokens"] > first["prompt_tokens"] > 40
+    # What was said before is still in the model's cache.
+    assert second["cached_tokens"] >= first["prompt_tokens"]
+
+
+def test_a_private_answer_leaves_no_session(cli: Cli) -> None:
+    cli("run", *GREEDY, "public")
+    cli("run", *GREEDY, "--private", "very secret words")
+    history = (cli.home / "data").rglob("*")
+    assert not any(b"very secret words" in path.read_bytes() for path in history if path.is_file())
+    assert b"very secret words" not in (cli.home / "state" / "daemon.log").read_bytes()
+
+
+def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
+    prefix, suffix = tmp_path / "a", tmp_path / "b"
+    prefix.write_text("def __init__(self, name, value):\n        self.name = name\n        ")
+    suffix.write_text("\n\n    def get(self):\n        return self.value\n")
+    arguments = ("complete", "--prefix-file", str(prefix), "--suffix-file", str(suffix), "--max-tokens", "12")
+    result = cli.json(*arguments)
+    assert result["text"] and set(result) == DOCUMENTED
+    assert cli.json(*arguments, "--no-daemon")["text"] == result["text"]
+    assert cli(*arguments).stdout == result["text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("run", "-m", "/etc/hostname", "x"), 1, "GGUF"),
+        (("run", "-m", "/etc/hostname", "x", "--no-daemon"), 1, "GGUF"),
+        (("run", "-m", "nonexistent", "x"), 1, "no model named 'nonexistent'"),
+        (("run", "-m", "bundeld", "x"), 1, "did you mean 'bundled'"),
+        (("run", "-m", "/nowhere/x.gguf", "x"), 1, "no file"),
+        (("run", "-k", "50", "x"), 2, "k: expected int <= 20"),
+        (("run", "--opt", "temprature=1", "x"), 2, "did you mean 'temperature'"),
+        (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
+        (("run", "--proposer", "memory", "x"), 2, "memory"),
+        (("run", "--draft", "none", "--proposer", "draft", "x"), 2, "--draft"),
+        (("run", "--proposer", "magic", "x"), 2, "magic"),
+        (("run", "--bogus", "x"), 2, "--bogus"),
+        (("run",), 2, "no prompt"),
+        (("run", "-c", "--no-daemon", "x"), 2, "daemon"),
+        (("run", "x" * 9000), 1, "context"),
+        (("complete", "--prefix-file", "/nowhere"), 2, "/nowhere"),
+        (("run", "--session", "none-such", "x"), 1, "session"),
+    ],
+)
+def test_a_mistake_is_answered_by_a_sentence(
+    cli: Cli, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    done = cli(*arguments)
+    assert done.returncode == code, done.stderr
+    assert sentence in done.stderr and "Traceback" not in done.stderr and not done.stdout
+
+
+def test_an_error_as_json(cli: Cli) -> None:
+    done = cli("run", "-m", "/etc/hostname", "--json", "x")
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and set(error) == {"code", "message", "remedy"}
+    assert error["code"] == "model_invalid"
+
+
+def test_a_draft_of_another_vocabulary_is_refused(cli: Cli, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    draft = Path(localspec.__file__).parent.parent / "assets" / "models" / "stdlib-1m" / "stdlib-1m.gguf"
+    other.write_bytes(draft.read_bytes().replace("Ġdef".encode(), "Ġdxf".encode(), 1))
+    done = cli("run", "--draft", str(other), "--json", "x")
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "tokenizer_mismatch" and "def" in error["message"]
+
+
+def test_a_relative_path_is_meant_from_here(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "notes.gguf").write_text("no model")
+    done = cli("run", "-m", "notes.gguf", "x", cwd=tmp_path)
+    assert str(tmp_path / "notes.gguf") in done.stderr
+
+
+def test_engine_settings_without_a_daemon(cli: Cli) -> None:
+    done = cli(
+        "run", "--no-daemon", "--opt", "n_ctx=64", "--raw", "--temperature", "0", "--json", "def f(x):"
+    )
+    assert json.loads(done.stdout)["finish_reason"] == "context_full"
+
+
+def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
+    assert cli.json(*LONG)["completion_tokens"] > 1000
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        (*cli.command, *LONG),
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=cli.environment,
+    )
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
+    _, stderr = process.communicate(timeout=60)
+    assert b"Traceback" not in stderr and b"Broken" not in stderr
+
+
+def test_models_list(cli: Cli) -> None:
+    cli("run", *GREEDY, "hello")
+    found = {model["id"]: model for model in cli.json("models", "list")["models"]}
+    assert (
+        found["stdlib-6m"]["loaded"] and found["stdlib-6m"]["fim"] and found["stdlib-6m"]["context"] == 2048
+    )
+    assert found["stdlib-6m"]["vocab_fp"] == found["stdlib-1m"]["vocab_fp"]
+    assert cli("models", "list").stdout.startswith("stdlib-6m\t")

@@ -1,0 +1,50 @@
+"""Commands start fast: what is heavy is imported by those that need it only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import localspec
+from tests.cli.harness import Cli
+
+HEAVY = {"numpy", "llama_cpp", "jinja2", "textual", "mlx", "psutil", "prometheus_client", "sqlite3"}
+MODULES = 420
+"""loaded by `localspec run` up to its first byte from a warm daemon; 376 when this was written"""
+
+
+def loaded(statement: str) -> set[str]:
+    done = subprocess.run(
+        (sys.executable, "-c", f"{statement}\nimport sys; print(*sys.modules)"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module", ["localspec", "localspec.cli.main", "localspec.cli.run", "localspec.client"]
+)
+def test_light(module: str) -> None:
+    assert not loaded(f"import {module}") & HEAVY
+
+
+def test_the_number_of_modules_is_pinned() -> None:
+    found = loaded("import localspec.cli.main, localspec.cli.run, localspec.client.client")
+    assert len(found) <= MODULES, len(found)
+
+
+def test_version(cli: Cli) -> None:
+    done = cli("--version")
+    assert done.stdout.strip() == f"localspec {localspec.__version__}" and done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("run",), ("complete",), ("daemon",), ("daemon", "status"), ("models",)]
+)
+def test_help(cli: Cli, command: tuple[str, ...]) -> None:
+    done = cli(*command, "--help")
+    assert done.returncode == 0 and "Usage" in done.stdout
