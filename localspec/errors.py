@@ -198,7 +198,10 @@ def _tree(root: type[LocalspecError]) -> list[type[LocalspecError]]:
 
 
 def from_dict(data: dict[str, str]) -> LocalspecError:
-    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described; unknown codes give the root."""
-    code = data.get("code", "internal")
-    kind = next((c for c in _tree(LocalspecError) if c.code == code), LocalspecError)
+    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described; unknown codes give the root.
+
+    Whoever sends ``backend_unavailable`` is a daemon, so it is a backend that is missing.
+    """
+    kinds = {c.code: c for c in _tree(LocalspecError) if "code" in vars(c)}
+    kind = kinds.get(data.get("code", "internal"), LocalspecError)
     return kind(data.get("message", "unknown error"), data.get("remedy"))

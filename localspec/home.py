@@ -44,6 +44,16 @@ def runtime_dir() -> Path:
     return private_dir(_place("runtime"))
 
 
+def discovery_path() -> Path:
+    """The file in which a listening daemon says where it listens (``messages.Discovery``)."""
+    return runtime_dir() / "daemon.json"
+
+
+def token_path() -> Path:
+    """The file of this user's token for TCP."""
+    return data_dir() / "token"
+
+
 def private_dir(path: Path) -> Path:
     """Create ``path`` if need be and take every right from group and others."""
     path.mkdir(parents=True, exist_ok=True, mode=PRIVATE)

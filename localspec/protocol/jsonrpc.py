@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from localspec.errors import InvalidOptions, LocalspecError
 
@@ -15,7 +16,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000
 
-Id = int | str
+Id = int | Annotated[str, Meta(max_length=128)]
+"""A request's name, repeated in each of its messages."""
 
 
 class Incoming(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,14 +95,16 @@ def decode(text: str | bytes) -> Call | Response:
     )
 
 
+class _Named(msgspec.Struct):
+    id: Id | None = None
+
+
 def _id_of(text: str | bytes) -> Id | None:
     """The id of a message that is JSON but not ours, so that the refusal can name it."""
     try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return msgspec.json.decode(text, type=_Named).id
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    value = found.get("id") if isinstance(found, dict) else None
-    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
 def request(id: Id, method: str, params: Any) -> str:

@@ -20,7 +20,7 @@ SUBPROTOCOL = "localspec.v1"
 BEARER = "localspec.bearer."
 
 
-class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Base of all parameters: an unknown field is an error."""
 
 
@@ -29,7 +29,9 @@ class ClientInfo(Params):
     version: Annotated[str, Meta(max_length=200)]
 
 
-class Initialize(Params):
+class Initialize(Params, forbid_unknown_fields=False):
+    """Takes unknown fields: whoever sends them speaks another protocol, and is to be told so."""
+
     protocol: int
     client: ClientInfo
 

@@ -1,0 +1,13 @@
+"""The daemon's client: start it if need be, ask it for text, stream the answer.
+
+::
+
+    async with await connect() as client:
+        async for delta in client.generate("def fib(n):", raw=True):
+            print(delta.text, end="")
+"""
+
+from localspec.client.client import Client, connect
+from localspec.client.stream import Event, Stream
+
+__all__ = ["Client", "Event", "Stream", "connect"]

@@ -1,0 +1,239 @@
+"""The client's public face: one connection to the daemon, a method for each of the wire's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+
+from localspec import home
+from localspec._version import __version__
+from localspec.client import discovery
+from localspec.client.stream import Stream
+from localspec.client.wire import Wire, open_socket
+from localspec.errors import DaemonUnavailable
+from localspec.protocol.messages import (
+    PROTOCOL,
+    ChatSend,
+    ClientInfo,
+    CompletionInline,
+    Completions,
+    DaemonStatus,
+    Discovery,
+    Generate,
+    Initialize,
+    Initialized,
+    Metrics,
+    ModelDescription,
+    ModelList,
+    Nothing,
+    SessionContent,
+    SessionId,
+    SessionList,
+    SessionOpen,
+    SessionOpened,
+    SessionSummary,
+)
+from localspec.protocol.options import Options
+from localspec.protocol.requests import File, Message
+from localspec.protocol.results import Result
+
+NO_OPTIONS = Options()
+NOTHING = Nothing()
+
+
+class Where(TypedDict, total=False):
+    """What a completion may be told besides its prefix and suffix."""
+
+    language: str
+    path: str
+    extra: tuple[File, ...]
+    n: int
+    max_ms: int
+    multiline: bool
+
+
+class Client:
+    """A connection that has said ``initialize``; close it, or use it as ``async with``.
+
+    Whatever fails raises a :class:`~localspec.errors.LocalspecError` of the daemon's code; a lost
+    daemon raises :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
+    """
+
+    def __init__(self, wire: Wire, welcome: Initialized) -> None:
+        self._wire = wire
+        self.welcome = welcome
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; the daemon ends what was still running."""
+        await self._wire.close()
+
+    # What streams.
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: tuple[Message, ...] | None = None,
+        raw: bool = False,
+        options: Options = NO_OPTIONS,
+    ) -> Stream[Result]:
+        """Answer a prompt or a conversation; ``raw`` goes around the chat template."""
+        params = Generate(prompt=prompt, messages=messages, raw=raw, options=options)
+        return self._wire.request("generate", params, Result)
+
+    def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:
+        """Say something in a session, and stream its answer."""
+        params = ChatSend(session=session, content=content, options=options)
+        return self._wire.request("chat/send", params, Result)
+
+    def complete(
+        self,
+        prefix: str,
+        suffix: str = "",
+        *,
+        options: Options = NO_OPTIONS,
+        **where: Unpack[Where],
+    ) -> Stream[Completions]:
+        """Fill in what is missing between two texts; it comes whole, so there are no deltas."""
+        params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
+        return self._wire.request("completion/inline", params, Completions)
+
+    def open(
+        self,
+        *,
+        system: str | None = None,
+        private: bool = False,
+        options: Options = NO_OPTIONS,
+    ) -> Stream[SessionOpened]:
+        """Open a session, as a stream of the model's loading; :meth:`open_session` just awaits it."""
+        params = SessionOpen(options=options, system=system, private=private)
+        return self._wire.request("session/open", params, SessionOpened)
+
+    # What is answered at once.
+
+    async def open_session(
+        self,
+        *,
+        system: str | None = None,
+        private: bool = False,
+        options: Options = NO_OPTIONS,
+    ) -> SessionOpened:
+        """Open a session, loading its model; a private one leaves no history."""
+        return await self.open(system=system, private=private, options=options).result()
+
+    async def sessions(self) -> tuple[SessionSummary, ...]:
+        """The stored sessions, the last used first."""
+        listed: SessionList = await self._ask("session/list", SessionList)
+        return listed.sessions
+
+    async def session(self, session: str) -> SessionContent:
+        """A session's messages."""
+        params = SessionId(session=session)
+        content: SessionContent = await self._ask("session/get", SessionContent, params)
+        return content
+
+    async def models(self) -> tuple[ModelDescription, ...]:
+        """The models on this disk."""
+        listed: ModelList = await self._ask("models/list", ModelList)
+        return listed.models
+
+    async def status(self) -> DaemonStatus:
+        """What the daemon is doing."""
+        status: DaemonStatus = await self._ask("daemon/status", DaemonStatus)
+        return status
+
+    async def metrics(self) -> Metrics:
+        """Totals since the daemon started."""
+        metrics: Metrics = await self._ask("metrics", Metrics)
+        return metrics
+
+    async def shutdown(self) -> None:
+        """Stop the daemon, and wait until it has closed the connection."""
+        await self._ask("daemon/shutdown", Nothing)
+        await self._wire.closed()
+
+    async def request(self, method: str, params: object = NOTHING, type: Any = Any) -> Any:
+        """Any method of the wire; the result is decoded as ``type``."""
+        return await self._ask(method, type, params)
+
+    async def _ask(self, method: str, type: Any, params: object = NOTHING) -> Any:
+        return await self._wire.request(method, params, type).result()
+
+
+async def connect(
+    *,
+    start: bool = True,
+    url: str | None = None,
+    token: str | None = None,
+    name: str = "localspec",
+    on_start: Callable[[], None] = lambda: None,
+    command: tuple[str, ...] = discovery.COMMAND,
+) -> Client:
+    """Connect to this user's daemon; if ``start`` allows, one that does not run is started.
+
+    An idle daemon that is older than this client is replaced then, too. ``on_start`` is called
+    before ``command`` is started. ``url`` names another way to a daemon, over TCP with ``token`` or
+    this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
+    """
+    if url is not None:
+        return await _open(None, url, home.token_path() if token is None else token, name)
+    found = discovery.find()
+    client = None if found is None else await _answering(found, name)
+    if client is not None and start and await _replaceable(client):
+        await client.shutdown()
+        client = None
+    if client is not None:
+        return client
+    if not start:
+        raise DaemonUnavailable("no daemon is running")
+    on_start()
+    found = await asyncio.to_thread(discovery.start_daemon, command)
+    return await _open(found.socket, found.url, Path(found.token_file), name)
+
+
+async def _answering(found: Discovery, name: str) -> Client | None:
+    """A client of the daemon found, or None if that one has been killed."""
+    try:
+        return await _open(found.socket, found.url, Path(found.token_file), name)
+    except DaemonUnavailable:
+        return None
+
+
+async def _open(path: str | None, url: str, token: Path | str, name: str) -> Client:
+    if path is None and isinstance(token, Path):
+        token = await asyncio.to_thread(_read_token, token)
+    wire = Wire(await open_socket(path=path, url=url, token=str(token)))
+    params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
+    try:
+        return Client(wire, await wire.request("initialize", params, Initialized).result())
+    except BaseException:
+        await wire.close()
+        raise
+
+
+def _read_token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise DaemonUnavailable(f"the token in {path} cannot be read: {error.strerror}") from None
+
+
+async def _replaceable(client: Client) -> bool:
+    """Whether the daemon is older than this client and nobody waits for it."""
+    theirs = client.welcome.server.version
+    return _numbers(theirs) < _numbers(__version__) and (await client.status()).running == 0
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

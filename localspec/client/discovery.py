@@ -1,0 +1,126 @@
+"""Finding the daemon, and starting it."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from localspec import home
+from localspec.errors import DaemonUnavailable
+from localspec.protocol.messages import Discovery
+
+COMMAND = (sys.executable, "-m", "localspec.daemon")
+START_S = 30.0
+"""how long a daemon may take to listen, and another client to start it"""
+PROBE_S = 1.0
+TAIL_LINES = 5
+
+
+def find() -> Discovery | None:
+    """Where a daemon says it listens; it may have been killed since."""
+    try:
+        return msgspec.json.decode(home.discovery_path().read_bytes(), type=Discovery)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
+    """Start a daemon, detached, and return where it listens; one that listens already will do.
+
+    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it
+    does not come up. Of several clients that start it at once, one does and the others wait.
+    """
+    try:
+        with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
+            found = find()
+            if found is not None and _listens(found):
+                return found
+            _spawn(command)
+    except Timeout:
+        raise DaemonUnavailable("another program has been starting the daemon for too long") from None
+    found = find()
+    if found is None:
+        raise DaemonUnavailable("the daemon was started, but has ended already")
+    return found
+
+
+def log_path() -> Path:
+    """The log of daemons that clients start."""
+    return home.state_dir() / "daemon.log"
+
+
+def _listens(found: Discovery) -> bool:
+    url = urlsplit(found.url)
+    try:
+        if found.socket is not None:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.settimeout(PROBE_S)
+                probe.connect(found.socket)
+        else:
+            socket.create_connection((url.hostname, url.port), PROBE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _spawn(command: tuple[str, ...]) -> None:
+    ready, theirs = os.pipe()
+    with open(ready, "rb", buffering=0) as pipe:
+        with open(log_path(), "ab", opener=_private) as log:
+            begin = log.tell()
+            try:
+                process = _run_detached((*command, "--ready-fd", str(theirs)), theirs, log)
+            except OSError as error:
+                raise DaemonUnavailable(f"the daemon cannot be started: {error}") from None
+            finally:
+                os.close(theirs)
+        # Reaps the daemon should it end before this program does.
+        threading.Thread(target=process.wait, name="daemon-reaper", daemon=True).start()
+        listening, _, _ = select.select([pipe], [], [], START_S)
+        if not listening:
+            process.terminate()
+            raise DaemonUnavailable(f"the daemon did not listen within {START_S:.0f} s", _advice(begin))
+        if pipe.read(1) != b"1":
+            raise DaemonUnavailable(f"the daemon ended before it listened{_tail(begin)}", _advice(begin))
+
+
+def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subprocess.Popen[bytes]:
+    environment = dict(os.environ)
+    if place := environment.get("LOCALSPEC_HOME"):
+        environment["LOCALSPEC_HOME"] = os.path.abspath(os.path.expanduser(place))
+    return subprocess.Popen(
+        command,
+        pass_fds=(fd,),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd="/",
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _tail(begin: int) -> str:
+    """What the daemon logged last, as the end of a sentence."""
+    with open(log_path(), "rb") as log:
+        log.seek(begin)
+        lines = log.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
+    return ": " + "\n".join(lines) if lines else ""
+
+
+def _advice(begin: int) -> str:
+    return f"See {log_path()}, or run `localspec daemon run` to watch it start."

@@ -1,0 +1,163 @@
+"""The client's end of the wire: requests out, responses and notifications in."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.asyncio.client import connect as tcp_connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from localspec.client.stream import Event, Stream
+from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, Unauthorized, from_dict
+from localspec.protocol import jsonrpc, messages
+from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
+
+OPEN_S = 5.0
+
+
+async def open_socket(
+    *, path: str | None = None, url: str | None = None, token: str = ""
+) -> ClientConnection:
+    """Connect and shake hands, over a Unix socket or else over TCP with the token.
+
+    Raises :class:`DaemonUnavailable` if nobody answers, :class:`Unauthorized` if let off at the door.
+    """
+    settings: dict[str, Any] = {
+        "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
+        "compression": None,
+        "max_size": None,
+        "open_timeout": OPEN_S,
+        "close_timeout": 1,
+        "user_agent_header": None,
+    }
+    try:
+        if path is not None:
+            return await unix_connect(path, **settings)
+        # No proxy, whatever the environment says: the daemon is on this machine.
+        bearer = {"Authorization": f"Bearer {token}"}
+        return await tcp_connect(url or "", proxy=None, additional_headers=bearer, **settings)
+    except InvalidStatus as error:
+        sentence = (error.response.body or b"").decode(errors="replace").strip()
+        if error.response.status_code in (401, 403):
+            raise Unauthorized(f"the daemon let nobody in: {sentence}") from None
+        raise DaemonUnavailable(f"the daemon let nobody in: {sentence}") from None
+    except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
+        raise DaemonUnavailable(f"no daemon answers at {path or url}: {error}") from None
+
+
+class Wire:
+    """Matches responses to requests; every request ends, at the latest with the connection."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._ids = itertools.count(1)
+        self._live: dict[Id, tuple[Stream[Any], Any]] = {}
+        self._outgoing: asyncio.Queue[str] = asyncio.Queue()
+        self._lost: str | None = None
+        self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
+
+    def request(self, method: str, params: object, type: Any) -> Stream[Any]:
+        """Send a request whose result is a ``type``."""
+        id = next(self._ids)
+        stream: Stream[Any] = Stream(lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id)))
+        try:
+            frame = jsonrpc.request(id, method, params)
+        except UnicodeEncodeError:
+            stream.finish(InvalidOptions("the text is not valid Unicode: it has half of a surrogate pair"))
+            return stream
+        if self._lost is not None:
+            stream.finish(DaemonUnavailable(self._lost))
+            return stream
+        self._live[id] = stream, type
+        self._outgoing.put_nowait(frame)
+        return stream
+
+    def notify(self, method: str, params: object) -> None:
+        self._outgoing.put_nowait(jsonrpc.notification(method, params))
+
+    async def close(self) -> None:
+        """Close the connection; what still runs fails with :class:`DaemonUnavailable`."""
+        await self._socket.close()
+        await self.closed()
+
+    async def closed(self) -> None:
+        """Wait until the connection is closed, by whichever side."""
+        sending, receiving = self._tasks
+        await asyncio.wait([receiving])
+        sending.cancel()
+        await asyncio.wait([sending])
+
+    async def _send_all(self) -> None:
+        try:
+            while True:
+                await self._socket.send(await self._outgoing.get())
+        except ConnectionClosed:
+            pass  # told by the receiving side
+
+    async def _receive_all(self) -> None:
+        reason = "the daemon cannot be understood"
+        try:
+            while True:
+                self._receive(await self._socket.recv())
+        except ConnectionClosed as error:
+            told = error.rcvd.reason if error.rcvd is not None else ""
+            reason = f"the daemon is gone: {told or 'connection lost'}"
+        except ProtocolFault as error:
+            reason = f"what answers does not speak protocol {messages.PROTOCOL}: {error}"
+        finally:
+            self._end(reason)
+            await self._socket.close()
+
+    def _end(self, reason: str) -> None:
+        self._lost = reason
+        for stream, _ in self._live.values():
+            stream.finish(DaemonUnavailable(reason))
+        self._live.clear()
+
+    def _receive(self, text: str | bytes) -> None:
+        message = jsonrpc.decode(text)
+        if isinstance(message, Call):
+            self._notified(message)
+        elif message.id is not None and message.id in self._live:
+            stream, type = self._live.pop(message.id)
+            stream.finish(_outcome(message, type))
+
+    def _notified(self, call: Call) -> None:
+        kind = messages.NOTIFICATIONS.get(call.method)
+        if kind is None:
+            return  # from a newer daemon
+        event: Event = _decoded(call.params, kind)
+        if isinstance(event, messages.ModelProgress):
+            for stream, _ in self._live.values():
+                stream.feed(event)
+        elif event.request in self._live:
+            self._live[event.request][0].feed(event)
+
+
+def _outcome(response: Response, type: Any) -> Any:
+    if response.error is not None:
+        return _error(response.error)
+    try:
+        return _decoded(response.result or jsonrpc.EMPTY, type)
+    except ProtocolFault as error:
+        return LocalspecError(f"the daemon's answer cannot be read: {error}")
+
+
+def _decoded(raw: msgspec.Raw, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except msgspec.MsgspecError as error:
+        raise ProtocolFault(INVALID_PARAMS, str(error)) from None
+
+
+def _error(error: ErrorObject) -> LocalspecError:
+    """The typed error: ours by its code, a wrong parameter as InvalidOptions, else internal."""
+    if error.data is not None:
+        return from_dict(error.data)
+    kind = InvalidOptions if error.code == INVALID_PARAMS else LocalspecError
+    return kind(error.message)

@@ -1,0 +1,218 @@
+"""One client: its requests, each answered exactly once, and what it may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+
+from localspec._version import __version__
+from localspec.daemon import methods
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.exchange import Exchange
+from localspec.daemon.outbox import Outbox
+from localspec.daemon.transport import CLOSE_S
+from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
+from localspec.protocol import jsonrpc, messages
+from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
+from localspec.protocol.results import Result
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """Reads requests and runs each in a task of its own; a client that goes takes its requests along."""
+
+    def __init__(self, socket: ServerConnection, daemon: Daemon) -> None:
+        self.daemon = daemon
+        limits = daemon.config.daemon
+        self.outbox = Outbox(socket, limits.send_buffer, limits.slow_client_s, self._drop)
+        self._socket = socket
+        self._initialized = False
+        self._live: dict[Id, Exchange] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._newest: dict[str, Exchange] = {}
+        self._dropped = False
+
+    # The life of a connection.
+
+    async def serve(self) -> None:
+        """Answer until the client is gone and its requests have ended."""
+        self.daemon.connections.add(self)
+        self.daemon.metrics.connections.inc()
+        self.daemon.metrics.opened.inc()
+        sending = asyncio.create_task(self.outbox.run())
+        try:
+            await self._receive_all()
+        except ConnectionClosed:
+            pass  # the client is gone, in whatever way
+        finally:
+            self.outbox.close(now=True)
+            await self.end_requests()
+            await sending
+            self.daemon.connections.discard(self)
+            self.daemon.metrics.connections.dec()
+
+    async def end_requests(self) -> None:
+        """Cancel every request, and wait until they are answered."""
+        for exchange in tuple(self._live.values()):
+            exchange.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Send what waits, then close; a client that does not take part is cut off."""
+        self.outbox.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.outbox.sent.wait()
+                await self._socket.close(code, reason)
+        except TimeoutError:
+            self._socket.transport.abort()
+
+    async def _receive_all(self) -> None:
+        async for message in self._socket:
+            if isinstance(message, bytes):
+                await self.close(CloseCode.UNSUPPORTED_DATA, "text frames only")
+                return
+            self._receive(message)
+
+    def _drop(self) -> None:
+        """The client does not read."""
+        if self._dropped:
+            return
+        self._dropped = True
+        log.warning("a client did not read what it asked for: dropped")
+        self.daemon.metrics.slow_clients.inc()
+        self.outbox.close(now=True)
+        self._spawn(self.close(CloseCode.TRY_AGAIN_LATER, "this client does not read"))
+        for exchange in tuple(self._live.values()):
+            exchange.cancel()
+
+    # What comes in.
+
+    def _receive(self, text: str) -> None:
+        try:
+            message = jsonrpc.decode(text)
+            if not isinstance(message, Call):
+                return  # a response: the daemon asks nothing
+            if message.id is None:
+                self._notified(message)
+            else:
+                self._requested(message, message.id)
+        except (ProtocolFault, LocalspecError) as error:
+            id = error.id if isinstance(error, ProtocolFault) else message.id
+            self.daemon.metrics.requests.labels("refused", _ending(error)).inc()
+            self.outbox.put(jsonrpc.failure(id, error))
+
+    def _notified(self, call: Call) -> None:
+        """A notification gets no answer, not even when it is wrong."""
+        if call.method == "$/cancelRequest" and self._initialized:
+            try:
+                params = messages.params_of(call)
+            except ProtocolFault:
+                return
+            if (exchange := self._live.get(params.id)) is not None:
+                exchange.cancel()
+
+    def _requested(self, call: Call, id: Id) -> None:
+        if id in self._live:
+            # Answered without its id: that one names the request that is running.
+            raise ProtocolFault(jsonrpc.INVALID_REQUEST, f"a request with the id {id!r} is still running")
+        if call.method == "initialize":
+            self._initialize(messages.params_of(call), id)
+            return
+        if not self._initialized:
+            raise NotInitialized(f"{call.method[:40]!r} came before initialize")
+        params = messages.params_of(call)
+        if call.method == "$/cancelRequest":
+            raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
+        self._check_room(call.method)
+        self.daemon.running += call.method in methods.NEED_A_MODEL
+        exchange = self._live[id] = Exchange(id, self)
+        self._spawn(self._answer(exchange, call.method, params))
+
+    def _initialize(self, params: messages.Initialize, id: Id) -> None:
+        if self._initialized:
+            raise ProtocolFault(jsonrpc.INVALID_REQUEST, "already initialized", id)
+        if params.protocol != messages.PROTOCOL:
+            raise VersionSkew(
+                f"the client {params.client.name} {params.client.version} speaks protocol {params.protocol}, "
+                f"this daemon (localspec {__version__}) speaks {messages.PROTOCOL}"
+            )
+        self._initialized = True
+        limits = self.daemon.config.daemon
+        result = messages.Initialized(
+            protocol=messages.PROTOCOL,
+            server=messages.ServerInfo("localspec", __version__),
+            limits=messages.Limits(limits.max_frame, limits.max_in_flight),
+            models=tuple(ready.model for _, ready in self.daemon.pool.loaded()),
+        )
+        self.outbox.put(jsonrpc.result(id, result))
+
+    def _check_room(self, method: str) -> None:
+        limits = self.daemon.config.daemon
+        if self.daemon.stopping.is_set():
+            raise ShuttingDown("the daemon is stopping")
+        if len(self._live) >= limits.max_in_flight:
+            raise QueueFull(f"this connection has {len(self._live)} requests in flight already")
+        if method in methods.NEED_A_MODEL and self.daemon.running >= limits.max_queued:
+            raise QueueFull(f"the daemon has {self.daemon.running} requests waiting or running already")
+
+    # The requests.
+
+    async def _answer(self, exchange: Exchange, method: str, params: messages.Params) -> None:
+        answer: object = None
+        try:
+            answer = await methods.HANDLERS[method](exchange, params)
+        except (LocalspecError, ProtocolFault) as error:
+            answer = error
+        except Exception:  # a defect in one handler must cost one request, not the connection
+            log.exception("%s failed", method)
+            answer = ProtocolFault(jsonrpc.INTERNAL_ERROR, "internal error; the daemon's log tells more")
+        finally:
+            self.daemon.running -= method in methods.NEED_A_MODEL
+            self.daemon.metrics.requests.labels(method, _ending(answer)).inc()
+            del self._live[exchange.id]
+        exchange.answer(answer)
+
+    @contextmanager
+    def newest(self, path: str | None, exchange: Exchange) -> Iterator[None]:
+        """Inside, ``exchange`` is the completion for ``path``: it cancels the one before it."""
+        if path is None:
+            yield
+            return
+        if (older := self._newest.get(path)) is not None:
+            older.cancel()
+        self._newest[path] = exchange
+        try:
+            yield
+        finally:
+            if self._newest.get(path) is exchange:
+                del self._newest[path]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _ending(answer: object) -> str:
+    """How a request ended, for the metrics: a finish reason, an error's code, or ``ok``."""
+    match answer:
+        case Result():
+            return answer.finish_reason
+        case messages.Completions():
+            return answer.result.finish_reason
+        case LocalspecError():
+            return answer.code
+        case ProtocolFault():
+            return str(answer.code)
+        case _:
+            return "ok"

@@ -1,0 +1,35 @@
+"""What every connection shares: the rooms of the house."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from localspec import home
+from localspec.config import Config
+from localspec.daemon.chat import Turns
+from localspec.daemon.history import History
+from localspec.daemon.metrics import Metrics
+from localspec.daemon.pool import COMMAND, Pool
+
+if TYPE_CHECKING:
+    from localspec.daemon.connection import Connection
+
+
+class Daemon:
+    """Configuration, workers, history, metrics and connections; setting ``stopping`` ends it."""
+
+    def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.pool = Pool(config, self.metrics, worker_command)
+        self.history = History(home.data_dir() / "history.sqlite")
+        self.turns = Turns()
+        self.connections: set[Connection] = set()
+        self.running = 0
+        """requests that need a model, running or waiting"""
+        self.stopping = asyncio.Event()
+        self.started = time.monotonic()
+        self.socket: str | None = None
+        self.url: str | None = None

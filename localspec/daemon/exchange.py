@@ -1,0 +1,89 @@
+"""One request and its one response: what a handler sees of the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from localspec.daemon.outbox import Deltas, Outbox
+from localspec.errors import LocalspecError
+from localspec.protocol import jsonrpc
+from localspec.protocol.frames import Degraded, Delta, Loading, Prefill
+from localspec.protocol.jsonrpc import Id, ProtocolFault
+from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamProgress
+
+if TYPE_CHECKING:
+    from localspec.daemon.connection import Connection
+    from localspec.daemon.daemon import Daemon
+    from localspec.daemon.worker import StreamEvent
+
+
+class Exchange:
+    """Sends what belongs to one request, and ends it when it is cancelled."""
+
+    def __init__(self, id: Id, connection: Connection) -> None:
+        self.id = id
+        self.connection = connection
+        self.daemon: Daemon = connection.daemon
+        self.cancelled = False
+        self._deltas = Deltas(id)
+        self._outbox: Outbox = connection.outbox
+        self._on_cancel: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Ask for the end: the response still comes, with what there is."""
+        self.cancelled = True
+        for stop in tuple(self._on_cancel):
+            stop()
+
+    @contextmanager
+    def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Inside, a cancel calls ``stop``; one that came earlier calls it at once."""
+        self._on_cancel.append(stop)
+        try:
+            if self.cancelled:
+                stop()
+            yield
+        finally:
+            self._on_cancel.remove(stop)
+
+    @asynccontextmanager
+    async def waiting(self, deadline: float | None = None) -> AsyncIterator[None]:
+        """Inside is a wait that ``deadline`` (loop time) or a cancel ends with TimeoutError."""
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout_at(deadline) as scope:
+            with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
+                yield
+
+    # What goes to the client.
+
+    def progress(self, stage: str, fraction: float) -> None:
+        self._notify("stream/progress", StreamProgress(self.id, stage, fraction))
+
+    def stream(self, event: StreamEvent) -> None:
+        """Pass a worker's event on."""
+        match event:
+            case Delta():
+                self._outbox.delta(self._deltas, event.text, event.tokens)
+            case Prefill():
+                self.progress("prefill", event.fraction)
+            case Degraded():
+                self._notify(
+                    "speculation/degraded", SpeculationDegraded(self.id, event.source, event.to, event.reason)
+                )
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        self._notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
+
+    def answer(self, answer: object) -> None:
+        """The one response: a result, or the error it is."""
+        if isinstance(answer, (LocalspecError, ProtocolFault)):
+            frame = jsonrpc.failure(self.id, answer)
+        else:
+            frame = jsonrpc.result(self.id, answer)
+        self._outbox.put(frame, after=self._deltas)
+
+    def _notify(self, method: str, params: object) -> None:
+        self._outbox.put(jsonrpc.notification(method, params), after=self._deltas)

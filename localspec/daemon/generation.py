@@ -1,0 +1,70 @@
+"""One generation, from merged options to a result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from localspec.daemon.exchange import Exchange
+from localspec.daemon.pool import key_of
+from localspec.daemon.worker import StreamEvent
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Prompt, Request
+from localspec.protocol.results import FinishReason, Result, Stats
+
+
+def ignore(event: StreamEvent) -> None:
+    """For requests that have no stream."""
+
+
+async def generate(
+    exchange: Exchange,
+    prompt: Prompt,
+    options: Options,
+    *,
+    max_ms: int | None = None,
+    on_event: Callable[[StreamEvent], None] = ignore,
+) -> Result:
+    """Run ``prompt`` on the worker that ``options`` name, loading it if need be.
+
+    A cancel, and the end of ``max_ms`` (which counts the load too), give a result with the text so
+    far. Raises what the load or the worker raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = None if max_ms is None else loop.time() + max_ms / 1000
+    key = key_of(options)
+    async with AsyncExitStack() as lease:
+        try:
+            async with exchange.waiting(deadline):
+                worker = await lease.enter_async_context(
+                    exchange.daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame))
+                )
+        except TimeoutError:
+            return nothing(options, "cancelled" if exchange.cancelled else "deadline")
+        left = None if deadline is None else max(1, round((deadline - loop.time()) * 1000))
+        job = worker.submit(Request(prompt=prompt, options=options, max_ms=left), on_event)
+        try:
+            with exchange.cancelled_by(job.cancel):
+                result = await job.end
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
+    exchange.daemon.metrics.count_result(result)
+    return result
+
+
+def nothing(options: Options, finish_reason: FinishReason) -> Result:
+    """The result of a request that ended before a worker had it."""
+    key = key_of(options)
+    return Result(
+        text="",
+        finish_reason=finish_reason,
+        model=key.model,
+        draft=None,
+        backend=key.backend,
+        prompt_tokens=0,
+        cached_tokens=0,
+        completion_tokens=0,
+        stats=Stats(),
+    )

@@ -1,0 +1,68 @@
+"""Who may come in: the checks on a handshake, before it is upgraded.
+
+Web pages can open WebSockets to loopback and are not held back by CORS, so a browser's ``Origin``
+is refused, a ``Host`` that is not loopback (DNS rebinding) too, and TCP needs the token as well.
+Malformed headers are refused like wrong ones: nothing here raises.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from websockets.datastructures import Headers
+
+from localspec.protocol.messages import BEARER
+
+LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+SOCKET_PATH = "/"
+HEALTH_PATH = "/healthz"
+METRICS_PATH = "/metrics"
+
+Refusal = tuple[HTTPStatus, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What one listening socket asks for; only TCP asks for a loopback ``Host`` and the token."""
+
+    tcp: bool
+    token: str
+    origins: frozenset[str]
+
+
+def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | None:
+    """Why this handshake is refused, as an HTTP status and a sentence; None lets it in."""
+    if gate.tcp and not _is_loopback(headers.get_all("Host")):
+        return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."
+    if any(origin not in gate.origins for origin in headers.get_all("Origin")):
+        return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's daemon.allowed_origins."
+    if path not in (SOCKET_PATH, HEALTH_PATH, METRICS_PATH):
+        return HTTPStatus.NOT_FOUND, "There is nothing here."
+    if method != "GET":
+        return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered."
+    if gate.tcp and path != HEALTH_PATH and not _shows_token(headers, gate.token):
+        return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
+    return None
+
+
+def _is_loopback(hosts: list[str]) -> bool:
+    return len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip()) is not None
+
+
+def _shows_token(headers: Headers, token: str) -> bool:
+    shown = [*_authorizations(headers), *_subprotocols(headers)]
+    # Every candidate is compared in constant time, and one wrong among them refuses the lot.
+    return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
+
+
+def _authorizations(headers: Headers) -> list[str]:
+    values = (value.strip().partition(" ") for value in headers.get_all("Authorization"))
+    return [value.strip() if scheme.lower() == "bearer" else "" for scheme, _, value in values]
+
+
+def _subprotocols(headers: Headers) -> list[str]:
+    offered = ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(",")
+    return [name.strip().removeprefix(BEARER) for name in offered if name.strip().startswith(BEARER)]

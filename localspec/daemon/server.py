@@ -1,0 +1,175 @@
+"""The daemon's life: listen, announce, answer, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from http import HTTPStatus
+from pathlib import Path
+
+from websockets.asyncio.server import Server as Listener
+from websockets.asyncio.server import ServerConnection, serve, unix_serve
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from localspec import home
+from localspec._version import __version__
+from localspec.config import Config
+from localspec.daemon import guard, instance, token
+from localspec.daemon.connection import Connection
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.guard import Gate
+from localspec.daemon.pool import COMMAND
+from localspec.daemon.transport import CLOSE_S, Socket
+from localspec.protocol.messages import PROTOCOL, SUBPROTOCOL, Discovery
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+SOCKET_NAME = "daemon.sock"
+SOCKET_PATH_BYTES = 103
+"""the longest address of a Unix socket that every system takes"""
+OPEN_S = 5.0
+"""how long a handshake may take"""
+END_S = 1.0
+"""how long running requests may take to end when the daemon stops"""
+
+
+class Server:
+    """One daemon, from its first listening socket to its last."""
+
+    def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
+        self._config = config
+        self._daemon = Daemon(config, worker_command)
+        self._listeners: list[Listener] = []
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens."""
+        daemon = self._daemon
+        await daemon.history.open()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(daemon.history.close)
+            stack.push_async_callback(self._stop)
+            await self._listen()
+            _on_signals(daemon.stopping.set)
+            on_ready()
+            log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
+            await daemon.stopping.wait()
+
+    # Listening.
+
+    async def _listen(self) -> None:
+        daemon = self._daemon
+        token_path = home.token_path()
+        secret = token.read_or_create(token_path)
+        daemon.socket = await self._listen_unix(secret)
+        daemon.url = await self._listen_tcp(secret)
+        instance.announce(
+            Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
+        )
+
+    async def _listen_unix(self, secret: str) -> str | None:
+        path = home.runtime_dir() / SOCKET_NAME
+        if not hasattr(socket, "AF_UNIX"):
+            return None
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            log.warning("%s is too long for a Unix socket: TCP only", path)
+            return None
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        await self._serve(listening, Gate(False, secret, self._origins()))
+        return str(path)
+
+    async def _listen_tcp(self, secret: str) -> str:
+        try:
+            listening = socket.create_server((LOOPBACK, self._config.daemon.port))
+        except OSError as error:
+            log.warning("port %d cannot be used (%s): another one", self._config.daemon.port, error.strerror)
+            listening = socket.create_server((LOOPBACK, 0))
+        await self._serve(listening, Gate(True, secret, self._origins()))
+        return f"ws://{LOOPBACK}:{listening.getsockname()[1]}"
+
+    async def _serve(self, listening: socket.socket, gate: Gate) -> None:
+        limits = self._config.daemon
+        start = serve if gate.tcp else unix_serve
+        self._listeners.append(
+            await start(
+                self._handle,
+                sock=listening,
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                process_request=lambda connection, request: self._admit(connection, request, gate),
+                compression=None,
+                max_size=limits.max_frame,
+                ping_interval=limits.ping_interval_s,
+                ping_timeout=limits.ping_interval_s,
+                open_timeout=OPEN_S,
+                close_timeout=CLOSE_S,
+                server_header=None,
+                create_connection=Socket,
+            )
+        )
+
+    def _origins(self) -> frozenset[str]:
+        return frozenset(self._config.daemon.allowed_origins)
+
+    # Letting in.
+
+    def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
+        """Answer plain HTTP, refuse, or (None) let the upgrade go on."""
+        path = request.path.partition("?")[0]
+        refused = guard.refusal(request.method, path, request.headers, gate)
+        if refused is not None:
+            status, sentence = refused
+            return connection.respond(status, f"{sentence}\n")
+        if path == guard.HEALTH_PATH:
+            return connection.respond(HTTPStatus.OK, "ok\n")
+        if path == guard.METRICS_PATH:
+            return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
+        if len(self._daemon.connections) >= self._config.daemon.max_connections:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
+        return None
+
+    async def _handle(self, socket: ServerConnection) -> None:
+        await Connection(socket, self._daemon).serve()
+
+    # Stopping.
+
+    async def _stop(self) -> None:
+        """Take the announcement back, cancel what runs, end the workers, then close every socket."""
+        daemon = self._daemon
+        daemon.stopping.set()
+        instance.withdraw()
+        for listener in self._listeners:
+            listener.close(close_connections=False)
+        ending = [connection.end_requests() for connection in daemon.connections]
+        ended = asyncio.gather(*ending)
+        await asyncio.wait([ended], timeout=END_S)
+        # Requests that did not end are failed by the end of their worker.
+        await daemon.pool.close()
+        await asyncio.wait([ended], timeout=END_S)
+        reason = "the daemon is stopping"
+        await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
+        closing = [asyncio.create_task(listener.wait_closed()) for listener in self._listeners]
+        if closing:
+            # Whoever has not finished the handshake by now is not waited for.
+            await asyncio.wait(closing, timeout=END_S)
+        if daemon.socket is not None:
+            Path(daemon.socket).unlink(missing_ok=True)
+        log.info("stopped")
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stop)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))

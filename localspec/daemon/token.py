@@ -1,0 +1,34 @@
+"""The token that TCP clients show: 256 bits, per user, kept across restarts."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from localspec import home
+
+TOKEN = re.compile(r"[0-9a-f]{64}")
+
+
+def read_or_create(path: Path) -> str:
+    """The token in ``path``; a missing, damaged or once readable-by-others one is replaced."""
+    token = _read(path)
+    if token is None:
+        home.write_private(path, secrets.token_hex(32))
+        token = _read(path)
+    if token is None:
+        raise PermissionError(f"{path} cannot be kept private")
+    return token
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                return None
+            token = file.read(65)
+    except FileNotFoundError:
+        return None
+    return token if TOKEN.fullmatch(token) else None

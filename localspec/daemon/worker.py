@@ -1,0 +1,245 @@
+"""One model in a process of its own, and the daemon's end of the socket to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from localspec.errors import EngineCrashed, LocalspecError, ShuttingDown, from_dict
+from localspec.protocol import frames
+from localspec.protocol.frames import (
+    Cancel,
+    Degraded,
+    Delta,
+    Done,
+    Failed,
+    FromWorker,
+    Load,
+    LoadFailed,
+    Loading,
+    Prefill,
+    Ready,
+    Stop,
+    Submit,
+    ToWorker,
+)
+from localspec.protocol.requests import Request
+from localspec.protocol.results import Result
+
+log = logging.getLogger(__name__)
+
+STOP_S = 1.0
+"""how long a worker may take to free its model before it is killed"""
+EXIT_S = 0.3
+"""how long a worker whose socket is closed may take to be gone"""
+STDERR = 2
+
+StreamEvent = Prefill | Delta | Degraded
+
+
+class Key(NamedTuple):
+    """What a worker holds, as the client named it."""
+
+    model: str
+    draft: str
+    backend: str
+
+
+class Job:
+    """A request in a worker: events go to ``on_event`` as they come, the end is awaited in ``end``."""
+
+    def __init__(self, worker: WorkerProcess, id: int, on_event: Callable[[StreamEvent], None]) -> None:
+        self.end: asyncio.Future[Result] = _future()
+        self.on_event = on_event
+        self._worker = worker
+        self._id = id
+
+    def cancel(self) -> None:
+        """Ask for the end; it comes as a result with what there is."""
+        self._worker.send(Cancel(self._id))
+
+
+class WorkerProcess:
+    """A worker from its start to its end.
+
+    ``ready`` gets Ready, or the error of a load that failed. When the socket ends, every job gets
+    :class:`EngineCrashed` and ``on_end`` is called once. Nothing here waits for a client.
+    """
+
+    def __init__(self, key: Key, command: tuple[str, ...], on_end: Callable[[WorkerProcess], None]) -> None:
+        self.key = key
+        self.ready: asyncio.Future[Ready] = _future()
+        self.listeners: list[Callable[[Loading], None]] = []
+        self.users = 0
+        self.last_used = time.monotonic()
+        self.crashed = False
+        self._command = command
+        self._on_end = on_end
+        self._jobs: dict[int, Job] = {}
+        self._last_id = 0
+        self._ended = False
+        self._expected: LocalspecError | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is loading or loaded."""
+        failed = self.ready.done() and (self.ready.cancelled() or self.ready.exception() is not None)
+        return not (self._ended or failed or self._expected)
+
+    async def start(self, load: Load) -> None:
+        """Spawn the process and have it load; how that went is awaited in ``ready``."""
+        if self._expected is not None:
+            self._end(self._expected)
+            return
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    "--fd",
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=STDERR,
+                    # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
+                    start_new_session=True,
+                )
+            reader, self._writer = await asyncio.open_connection(sock=ours)
+        except OSError as error:
+            ours.close()
+            self._end(EngineCrashed(f"the worker of {self.key.model} could not be started: {error.strerror}"))
+            return
+        log.info("worker %d loads %s", self._process.pid, self.key)
+        self.send(load)
+        self._reading = asyncio.create_task(self._read(reader, self._process))
+        if self._expected is not None:
+            await self.stop()
+
+    def submit(self, request: Request, on_event: Callable[[StreamEvent], None]) -> Job:
+        """Run a request; raises :class:`EngineCrashed` if the worker has ended."""
+        if self._ended:
+            raise EngineCrashed(f"the worker of {self.key.model} has ended")
+        self._last_id += 1
+        job = self._jobs[self._last_id] = Job(self, self._last_id, on_event)
+        self.send(Submit(self._last_id, request))
+        return job
+
+    def send(self, message: ToWorker) -> None:
+        """Queue a frame; what is sent to an ended worker is lost, as its jobs already know."""
+        if self._writer is not None and not self._ended:
+            self._writer.write(frames.encode_frame(message))
+
+    async def stop(self) -> None:
+        """Have it free everything and exit; kill it if that takes longer than a second."""
+        self._expected = self._expected or ShuttingDown(f"{self.key.model} is being unloaded")
+        self.send(Stop())
+        if self._reading is None:
+            return
+        await asyncio.wait([self._reading], timeout=STOP_S)
+        if not self._reading.done():
+            self._kill()
+            await self._reading
+
+    async def _read(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
+        try:
+            await self._receive_all(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the worker's end of the socket is closed
+        except msgspec.DecodeError as error:
+            log.error("worker %d sent a damaged frame: %s", process.pid, error)
+            self._kill()
+        except Exception:  # a defect of ours must not leave the jobs waiting for ever
+            log.exception("worker %d cannot be read", process.pid)
+            self._kill()
+        how = await self._exit(process)
+        self.crashed = self._expected is None
+        log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
+        self._end(self._expected or EngineCrashed(f"the worker of {self.key.model} {how}"))
+
+    async def _receive_all(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            (length,) = frames.HEADER.unpack(await reader.readexactly(frames.HEADER.size))
+            if length > frames.MAX_FRAME:
+                raise msgspec.DecodeError(f"a frame of {length} bytes")
+            self._receive(frames.from_worker_decoder.decode(await reader.readexactly(length)))
+
+    def _receive(self, frame: FromWorker) -> None:
+        match frame:
+            case Loading():
+                for listener in tuple(self.listeners):
+                    listener(frame)
+            case Ready():
+                if not self.ready.done():
+                    self.ready.set_result(frame)
+            case LoadFailed():
+                self._expected = from_dict(frame.error)
+                if not self.ready.done():
+                    self.ready.set_exception(self._expected)
+            case Done() | Failed():
+                self._finish(frame)
+            case _:
+                if (job := self._jobs.get(frame.id)) is not None:
+                    job.on_event(frame)
+
+    def _finish(self, frame: Done | Failed) -> None:
+        job = self._jobs.pop(frame.id, None)
+        if job is None or job.end.done():
+            return
+        if isinstance(frame, Done):
+            job.end.set_result(frame.result)
+        else:
+            job.end.set_exception(from_dict(frame.error))
+
+    async def _exit(self, process: asyncio.subprocess.Process) -> str:
+        """Wait for the process to be gone, and say what ended it."""
+        try:
+            async with asyncio.timeout(EXIT_S):
+                code = await process.wait()
+        except TimeoutError:
+            self._kill()
+            await process.wait()
+            return "closed its socket and was killed"
+        return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
+
+    def _end(self, error: LocalspecError) -> None:
+        self._ended = True
+        if self._writer is not None:
+            self._writer.close()
+        futures: list[asyncio.Future[Any]] = [self.ready, *(job.end for job in self._jobs.values())]
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
+        self._jobs.clear()
+        self._on_end(self)
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+
+def _future() -> asyncio.Future[Any]:
+    """A future whose error may find nobody waiting any more, which is no fault."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return future
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

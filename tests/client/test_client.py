@@ -1,0 +1,271 @@
+"""The client's public face, over real connections to real daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
+
+from localspec.client import Client, Stream, connect, discovery
+from localspec.errors import (
+    DaemonUnavailable,
+    EngineCrashed,
+    InvalidOptions,
+    LocalspecError,
+    ModelInvalid,
+    OutOfMemory,
+    SessionNotFound,
+    Unauthorized,
+    VersionSkew,
+)
+from localspec.protocol import jsonrpc, messages
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Message
+from localspec.protocol.results import Result
+from tests.daemon.harness import ECHO_DAEMON
+from tests.waiting import run, soon
+
+
+async def echo() -> Client:
+    """A client of the home's daemon, with echo workers."""
+    return await connect(command=ECHO_DAEMON)
+
+
+async def begun(stream: Stream[Result]) -> Stream[Result]:
+    """The stream, once its first text has come."""
+    async for _ in stream:
+        return stream
+    raise AssertionError("it ended without a text")
+
+
+def test_streams_text_and_gives_the_result(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            stream = client.generate("one two three")
+            assert "".join([delta.text async for delta in stream]) == "one two three "
+            result = await stream.result()
+            assert (result.text, result.finish_reason, result.stats.accepted) == ("one two three ", "stop", 3)
+            stream = client.generate(messages=(Message("user", "hi"),), options=Options(seed=1))
+            assert (await stream.result()).text == "hi "
+
+    run(test())
+
+
+def test_events_tell_of_loading_queueing_prefill_and_text(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            events = [event async for event in client.generate("degrade").events()]
+            assert [type(event) for event in events if not isinstance(event, messages.StreamDelta)] == [
+                messages.StreamProgress,
+                messages.ModelProgress,
+                messages.StreamProgress,
+                messages.SpeculationDegraded,
+            ]
+            opening = client.open(options=Options(model="other"))
+            assert [event async for event in opening.events()] == [
+                messages.ModelProgress("other", "weights", 0.5)
+            ]
+            assert (await opening.result()).pairing.target == "other"
+
+    run(test())
+
+
+def test_streams_side_by_side(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            stalled = await begun(client.generate("stall"))
+            streams = [client.generate(f"number {n}") for n in range(20)]
+            assert [(await s.result()).text for s in streams] == [f"number {n} " for n in range(20)]
+            result = await soon(stalled.cancel())
+            assert (result.text, result.finish_reason) == ("stalling", "cancelled")
+            assert await stalled.cancel() == result
+
+    run(test())
+
+
+def test_chats(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            opened = await client.open_session(system="be brief", options=Options(proposer="none"))
+            assert opened.pairing.proposer == "none"
+            await client.chat(opened.session, "hello").result()
+            text = (await client.chat(opened.session, "prompt").result()).text
+            assert len(json.loads(text)["messages"]) == 4
+            assert [s.session for s in await client.sessions()] == [opened.session]
+            content = await client.session(opened.session)
+            assert content.title == "hello"
+            assert content.messages[:2] == (Message("user", "hello"), Message("assistant", "hello "))
+            with pytest.raises(SessionNotFound):
+                await client.session("none")
+
+    run(test())
+
+
+def test_completions(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            done = await client.complete("def f", "\n", path="a.py", max_ms=9000).result()
+            assert [item.text for item in done.items] == ["def f "]
+            assert done.result.finish_reason == "stop"
+
+    run(test())
+
+
+def test_models_status_and_metrics(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            await client.generate("hello").result()
+            assert "stdlib-6m" in {model.id for model in await client.models()}
+            status = await client.status()
+            assert (status.connections, status.running, len(status.models)) == (1, 0, 1)
+            assert (await client.metrics()).totals['localspec_tokens_total{kind="completion"}'] == 1
+            assert (await client.request("daemon/status"))["pid"] == status.pid
+
+    run(test())
+
+
+def test_errors_are_typed(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            with pytest.raises(OutOfMemory, match="no memory"):
+                await client.generate("fail").result()
+            with pytest.raises(EngineCrashed):
+                async for _ in client.generate("kill"):
+                    pass
+            with pytest.raises(ModelInvalid):
+                await client.open_session(options=Options(model="broken"))
+            with pytest.raises(InvalidOptions, match="threshold"):
+                await client.generate("x", options=Options(threshold=0.5)).result()
+            with pytest.raises(InvalidOptions, match="either"):
+                await client.generate().result()
+            with pytest.raises(InvalidOptions, match="surrogate"):
+                await client.generate("\ud800").result()
+            with pytest.raises(InvalidOptions, match="verbose"):
+                await client.request("daemon/status", {"verbose": True})
+            with pytest.raises(LocalspecError, match="no method") as caught:
+                await client.request("no/such")
+            assert caught.value.code == "internal"
+
+    run(test())
+
+
+def test_over_tcp_with_the_token(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as local:
+            url = (await local.status()).url
+            async with await connect(url=url) as client:
+                assert (await client.generate("hello").result()).text == "hello "
+            with pytest.raises(Unauthorized, match="token"):
+                await connect(url=url, token="0" * 64)
+
+    run(test())
+
+
+def test_a_lost_daemon_ends_every_stream(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            streams = [await begun(client.generate("stall")) for _ in range(3)]
+            pid = (await client.status()).pid
+            os.kill(pid, signal.SIGKILL)
+            for stream in streams:
+                with pytest.raises(DaemonUnavailable):
+                    await soon(stream.result())
+            with pytest.raises(DaemonUnavailable):
+                await client.status()
+            with pytest.raises(DaemonUnavailable):
+                async for _ in client.generate("hello"):
+                    pass
+            async with await echo() as again:
+                assert (await again.status()).pid != pid
+
+    run(test())
+
+
+def test_shutdown_ends_the_daemon(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            await client.shutdown()
+            with pytest.raises(DaemonUnavailable, match="the daemon is stopping"):
+                await client.status()
+        assert discovery.find() is None
+        with pytest.raises(DaemonUnavailable, match="no daemon is running"):
+            await connect(start=False)
+
+    run(test())
+
+
+def test_closing_ends_the_requests(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as watcher:
+            async with await echo() as client:
+                stream = await begun(client.generate("stall"))
+            with pytest.raises(DaemonUnavailable):
+                await stream.result()
+            while (await watcher.status()).running:
+                pass
+
+    run(test())
+
+
+def test_another_protocol_is_a_version_skew(home: Path) -> None:
+    """A daemon of another protocol: a real server that refuses as ours does."""
+
+    async def refuse(socket: ServerConnection) -> None:
+        call = jsonrpc.decode(await socket.recv())
+        assert isinstance(call, jsonrpc.Call)
+        await socket.send(jsonrpc.failure(call.id, VersionSkew("this daemon speaks 2")))
+        await socket.wait_closed()
+
+    async def test() -> None:
+        async with serve(refuse, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(VersionSkew, match="speaks 2"):
+                await connect(url=f"ws://127.0.0.1:{port}", token="")
+
+    run(test())
+
+
+def test_a_server_that_is_no_daemon_is_told(home: Path) -> None:
+    async def babble(socket: ServerConnection) -> None:
+        await socket.send("hello")
+        await socket.wait_closed()
+
+    async def test() -> None:
+        async with serve(babble, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(DaemonUnavailable, match="does not speak"):
+                await connect(url=f"ws://127.0.0.1:{port}", token="")
+
+    run(test())
+
+
+HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2", "sqlite3", "prometheus_client", "psutil", "localspec.daemon")
+
+
+def test_the_import_is_light() -> None:
+    names = subprocess.run(
+        [sys.executable, "-c", "import sys, localspec.client; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not [name for name in names if name.startswith(HEAVY)]
+
+
+def test_the_daemon_imports_no_engine() -> None:
+    names = subprocess.run(
+        [sys.executable, "-c", "import sys, localspec.daemon.__main__; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    barred = ("engine", "backends", "speculation", "client", "worker")
+    heavy = ("numpy", "llama_cpp", "mlx", "jinja2", *(f"localspec.{name}" for name in barred))
+    assert not [name for name in names if name.startswith(heavy)]

@@ -1,0 +1,166 @@
+"""Finding a daemon, and starting one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from localspec.client import Client, connect, discovery
+from localspec.errors import DaemonUnavailable
+from localspec.protocol.messages import Discovery
+from tests.daemon.harness import ECHO_DAEMON, write_config
+from tests.waiting import run
+
+
+async def echo() -> Client:
+    return await connect(command=ECHO_DAEMON)
+
+
+def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
+    async def test() -> None:
+        clients = await asyncio.gather(*(echo() for _ in range(4)))
+        assert len({(await client.status()).pid for client in clients}) == 1
+        for client in clients:
+            await client.close()
+
+    run(test())
+    log = discovery.log_path()
+    assert log.read_text().count("listens on") == 1
+    assert "already running" not in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
+    program = (
+        "import asyncio, sys; from localspec.client import connect\n"
+        "async def main():\n"
+        "    async with await connect(command=tuple(sys.argv[1:])) as client:\n"
+        "        print((await client.status()).pid)\n"
+        "asyncio.run(main())"
+    )
+
+    async def start() -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, *ECHO_DAEMON, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await process.communicate()
+        return output.decode()
+
+    async def test() -> None:
+        pids = await asyncio.gather(*(start() for _ in range(3)))
+        assert len(set(pids)) == 1
+        assert pids[0].strip().isdigit()
+
+    run(test())
+
+
+def test_a_start_is_told_before_it_happens(home: Path) -> None:
+    async def test() -> None:
+        told: list[bool] = []
+
+        def note() -> None:
+            told.append(discovery.find() is None)
+
+        for _ in range(2):
+            async with await connect(on_start=note, command=ECHO_DAEMON):
+                pass
+        assert told == [True]
+
+    run(test())
+
+
+def test_the_daemon_is_detached(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            process = psutil.Process((await client.status()).pid)
+            assert os.getsid(process.pid) == process.pid
+            assert process.cwd() == "/"
+
+    run(test())
+
+
+def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            first = (await client.status()).pid
+        os.kill(first, signal.SIGKILL)
+        assert discovery.find() is not None
+        async with await echo() as client:
+            assert (await client.status()).pid != first
+
+    run(test())
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"pid": 1}', "[]", "\xff"])
+def test_a_damaged_announcement_is_no_obstacle(home: Path, content: str) -> None:
+    async def test() -> None:
+        (home / "runtime").mkdir()
+        (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
+        async with await echo() as client:
+            assert (await client.status()).running == 0
+
+    run(test())
+
+
+def test_an_announcement_of_a_socket_nobody_reads_is_no_obstacle(home: Path) -> None:
+    async def test() -> None:
+        (home / "runtime").mkdir()
+        stale = Discovery(1, "0", 1, None, "ws://127.0.0.1:9", str(home / "token"))
+        (home / "runtime" / "daemon.json").write_bytes(msgspec.json.encode(stale))
+        async with await echo() as client:
+            assert (await client.status()).pid != 1
+
+    run(test())
+
+
+def test_a_daemon_that_cannot_start_says_why(home: Path) -> None:
+    write_config(home, prt=1)
+    with pytest.raises(DaemonUnavailable, match=r"(?s)ended before it listened.*daemon\.prt.*daemon\.port"):
+        run(echo())
+
+
+def test_a_program_that_does_not_exist_is_told(home: Path) -> None:
+    with pytest.raises(DaemonUnavailable, match="cannot be started"):
+        run(connect(command=("/no/such/program",)))
+
+
+def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            first = (await client.status()).pid
+            monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
+            stream = client.generate("stall")
+            async for _ in stream:
+                break
+            async with await echo() as busy:
+                assert (await busy.status()).pid == first
+            await stream.cancel()
+            async with await echo() as idle:
+                assert (await idle.status()).pid != first
+                # The daemon started is no newer than the first: it is not replaced for ever.
+                assert await idle.sessions() == ()
+
+    run(test())
+
+
+def test_without_a_unix_socket_it_is_reached_over_tcp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = home / ("d" * 100)
+    deep.mkdir()
+    write_config(deep)
+    monkeypatch.setenv("LOCALSPEC_HOME", str(deep))
+
+    async def test() -> None:
+        async with await echo() as client:
+            assert (await client.status()).socket is None
+            assert (await client.generate("hello").result()).text == "hello "
+            await client.shutdown()
+
+    run(test())

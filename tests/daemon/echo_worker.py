@@ -1,0 +1,190 @@
+"""A worker without a model: a real process on the real wire that answers with its prompt.
+
+The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
+``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
+answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``
+(answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while loading,
+and ``gate:PATH`` loads as soon as someone writes to the FIFO.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.protocol.frames import (
+    HEADER,
+    Cancel,
+    Degraded,
+    Delta,
+    Done,
+    Failed,
+    FromWorker,
+    Load,
+    LoadFailed,
+    Loading,
+    Prefill,
+    Ready,
+    Stop,
+    Submit,
+    encode_frame,
+    to_worker_decoder,
+)
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt
+from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
+
+Answer = Iterator[str | FinishReason | None]
+
+
+class Running:
+    """A request that is being answered."""
+
+    def __init__(self, submit: Submit, load: Load) -> None:
+        self.id = submit.id
+        self.load = load
+        self.words = words(submit.request)
+        self.deaf = said(submit.request) == "deaf"
+        self.stalled = said(submit.request) in ("stall", "deaf")
+        self.text = ""
+        self.count = 0
+
+    def delta(self, text: str) -> Delta:
+        self.text += text
+        self.count += 1
+        return Delta(self.id, text, (Token(self.count, "target", len(text)),))
+
+    def done(self, reason: FinishReason) -> Done:
+        proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
+        return Done(
+            self.id,
+            Result(
+                text=self.text,
+                finish_reason=reason,
+                model=self.load.model,
+                draft=None,
+                backend="toy",
+                prompt_tokens=1,
+                cached_tokens=0,
+                completion_tokens=self.count,
+                stats=Stats(rounds=self.count, drafted=4, accepted=3, proposers=proposers),
+            ),
+        )
+
+
+def said(request: Request) -> str:
+    match request.prompt:
+        case ChatPrompt(messages):
+            return messages[-1].content
+        case TextPrompt(text):
+            return text
+        case FimPrompt(prefix=prefix):
+            return prefix
+
+
+def words(request: Request) -> Iterator[str]:
+    """What is answered, delta by delta."""
+    match said(request).split():
+        case ["stall" | "deaf"]:
+            yield "stalling"
+        case ["flood", count, size]:
+            yield from ("x" * int(size) for _ in range(int(count)))
+        case ["kill"]:
+            yield "dying"
+            os.kill(os.getpid(), signal.SIGKILL)
+        case ["exit", code]:
+            yield "dying"
+            os._exit(int(code))
+        case ["prompt"]:
+            yield msgspec.json.encode(request.prompt).decode()
+        case ["options"]:
+            yield msgspec.json.encode(request.options).decode()
+        case ["max_ms"]:
+            yield str(request.max_ms)
+        case several:
+            yield from (word + " " for word in several)
+
+
+class EchoWorker:
+    """Answers every running request by turns, a delta each."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self.wire = wire
+        self.running: dict[int, Running] = {}
+        self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
+
+    def serve(self) -> None:
+        while True:
+            busy = any(not r.stalled or not r.count for r in self.running.values())
+            if select.select([self.wire], [], [], 0 if busy else None)[0]:
+                self.receive()
+            for running in tuple(self.running.values()):
+                self.step(running)
+
+    def receive(self) -> None:
+        (length,) = HEADER.unpack(self.exactly(HEADER.size))
+        match to_worker_decoder.decode(self.exactly(length)):
+            case Load() as load:
+                self.load = load
+                self.open(load)
+            case Submit() as submit:
+                self.submit(submit)
+            case Cancel(id) if id in self.running and not self.running[id].deaf:
+                self.send(self.running.pop(id).done("cancelled"))
+            case Stop():
+                sys.exit(0)
+
+    def open(self, load: Load) -> None:
+        self.send(Loading("weights", 0.5))
+        if load.model == "broken":
+            self.send(LoadFailed(ModelInvalid("this model is broken").as_dict()))
+            sys.exit(1)
+        if load.model == "dies":
+            os._exit(7)
+        if load.model.startswith("gate:"):
+            Path(load.model.removeprefix("gate:")).read_text()
+        self.send(Ready(load.model, None, "toy", 4096, "an echo needs no draft"))
+
+    def submit(self, submit: Submit) -> None:
+        self.send(Prefill(submit.id, 1.0))
+        match said(submit.request):
+            case "fail":
+                self.send(Failed(submit.id, OutOfMemory("no memory is left").as_dict()))
+                return
+            case "degrade":
+                self.send(Degraded(submit.id, "draft", "prompt-lookup", "the draft is slow"))
+        self.running[submit.id] = Running(submit, self.load)
+
+    def step(self, running: Running) -> None:
+        word = next(running.words, None)
+        if word is not None:
+            self.send(running.delta(word))
+        elif not running.stalled:
+            del self.running[running.id]
+            self.send(running.done("stop"))
+
+    def send(self, frame: FromWorker) -> None:
+        self.wire.sendall(encode_frame(frame))
+
+    def exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            if not (part := self.wire.recv(size - len(data))):
+                sys.exit(0)
+            data += part
+        return data
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fd", type=int, required=True)
+    with socket.socket(fileno=parser.parse_args().fd) as wire:
+        EchoWorker(wire).serve()

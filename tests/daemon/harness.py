@@ -1,0 +1,174 @@
+"""Real daemons for the tests, and a client that can say anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from localspec.protocol.messages import Discovery
+from tests.waiting import DEADLINE_S, soon
+
+ECHO_DAEMON = (sys.executable, str(Path(__file__).with_name("echo_daemon.py")))
+INITIALIZE = {"protocol": 1, "client": {"name": "test", "version": "0"}}
+
+Frame = dict[str, Any]
+
+
+def write_config(home: Path, **daemon: Any) -> None:
+    """Settings of the table ``[daemon]``; any free port unless one is named."""
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in {"port": 0, **daemon}.items())
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "config.toml").write_text("[daemon]\n" + "".join(lines))
+
+
+class DaemonProcess:
+    """A daemon of its own home, ready when the constructor returns."""
+
+    def __init__(self, home: Path, **config: Any) -> None:
+        self.home = home
+        write_config(home, **config)
+        ready, theirs = os.pipe()
+        with open(ready, "rb") as pipe, open(home / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                (*ECHO_DAEMON, "--ready-fd", str(theirs)),
+                pass_fds=(theirs,),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, "LOCALSPEC_HOME": str(home)},
+            )
+            os.close(theirs)
+            if pipe.read(1) != b"1":
+                self.process.wait(DEADLINE_S)
+                raise AssertionError(f"no daemon: {self.log()}")
+        self.found = msgspec.json.decode(self.discovery_path.read_bytes(), type=Discovery)
+
+    @property
+    def discovery_path(self) -> Path:
+        return self.home / "runtime" / "daemon.json"
+
+    @property
+    def socket(self) -> str:
+        assert self.found.socket is not None
+        return self.found.socket
+
+    @property
+    def port(self) -> int:
+        return int(self.found.url.rpartition(":")[2])
+
+    @property
+    def token(self) -> str:
+        return Path(self.found.token_file).read_text()
+
+    def log(self) -> str:
+        return (self.home / "log").read_text()
+
+    def workers(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Signal the daemon and wait for its end; returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+
+class Raw:
+    """A client without manners: it sends what it is told to and remembers all that comes."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.seen: list[Frame] = []
+        self.unclaimed: dict[int | str | None, Frame] = {}
+
+    async def say(self, text: str | bytes) -> None:
+        await self.socket.send(text)
+
+    async def ask(self, id: int | str, method: str, **params: Any) -> None:
+        await self.say(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+
+    async def notify(self, method: str, **params: Any) -> None:
+        await self.say(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def next(self) -> Frame:
+        """The next frame of any kind."""
+        frame: Frame = json.loads(await soon(self.socket.recv()))
+        self.seen.append(frame)
+        if "method" not in frame:
+            assert frame["id"] is None or frame["id"] not in self.unclaimed, "a second response"
+            self.unclaimed[frame["id"]] = frame
+        return frame
+
+    async def response(self, id: int | str | None) -> Frame:
+        """The response to ``id``, which may have come already."""
+        while id not in self.unclaimed:
+            await self.next()
+        return self.unclaimed.pop(id)
+
+    async def notice(self, method: str) -> Frame:
+        """The next notification of this method."""
+        while (frame := await self.next()).get("method") != method:
+            pass
+        return frame
+
+    async def call(self, id: int | str, method: str, **params: Any) -> Frame:
+        await self.ask(id, method, **params)
+        return await self.response(id)
+
+    async def close_code(self) -> int | None:
+        """Read until the daemon closes the connection; returns its code."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await soon(self.socket.recv())
+        return self.socket.close_code
+
+
+@asynccontextmanager
+async def raw(daemon: DaemonProcess, *, initialize: bool = True) -> AsyncIterator[Raw]:
+    """A connection over the Unix socket."""
+    subprotocols = [Subprotocol("localspec.v1")]
+    async with unix_connect(
+        daemon.socket, subprotocols=subprotocols, compression=None, max_size=None, close_timeout=1
+    ) as socket:
+        client = Raw(socket)
+        if initialize:
+            await client.call("init", "initialize", **INITIALIZE)
+            client.seen.clear()
+        yield client
+
+
+def texts(frames: list[Frame], id: int | str) -> str:
+    """The text of a request's deltas, whose numbering is checked on the way."""
+    deltas = [
+        f["params"] for f in frames if f.get("method") == "stream/delta" and f["params"]["request"] == id
+    ]
+    assert [delta["seq"] for delta in deltas] == list(range(len(deltas)))
+    for delta in deltas:
+        assert sum(token["chars"] for token in delta["tokens"]) == len(delta["text"])
+    return "".join(delta["text"] for delta in deltas)
+
+
+def code(frame: Frame) -> str:
+    """The stable code of an error of ours."""
+    assert frame["error"]["code"] in (-32000, -32602), frame
+    return str(frame["error"]["data"]["code"])
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether it has ended, even if nobody has asked yet how."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,164 @@
+"""Every way in, and every way to stay out, tried on a real daemon before the upgrade."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.datastructures import Headers
+
+from localspec.daemon.guard import Gate, refusal
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.handshake import answer, request
+from tests.daemon.harness import DaemonProcess
+
+TOKEN = "{token}"
+BEARER = f"Bearer {TOKEN}"
+WRONG = "0" * 64
+
+
+def filled(daemon: DaemonProcess, headers: dict[str, str | None]) -> dict[str, str | None]:
+    return {name: value and value.replace(TOKEN, daemon.token) for name, value in headers.items()}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": BEARER},
+        {"Authorization": f"bearer {TOKEN}"},
+        {"Sec-WebSocket-Protocol": f"localspec.v1, localspec.bearer.{TOKEN}"},
+        {"Sec-WebSocket-Protocol": f"localspec.bearer.{TOKEN},localspec.v1"},
+        {"Authorization": BEARER, "Host": "localhost:8737"},
+        {"Authorization": BEARER, "Host": "LOCALHOST"},
+        {"Authorization": BEARER, "Host": "[::1]:8737"},
+        {"Authorization": BEARER, "Host": "127.0.0.1:1"},
+    ],
+)
+def test_lets_in(daemon: DaemonProcess, headers: dict[str, str | None]) -> None:
+    status, text = answer(daemon, request(filled(daemon, headers)))
+    assert status == 101
+    assert "Sec-WebSocket-Protocol: localspec.v1\r\n" in text
+    assert daemon.token not in text
+    assert "Sec-WebSocket-Extensions" not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (401, {}),
+        (401, {"Authorization": f"Bearer {WRONG}"}),
+        (401, {"Authorization": f"Bearer {WRONG[:-1]}"}),
+        (401, {"Authorization": "Bearer"}),
+        (401, {"Authorization": f"Basic {TOKEN}"}),
+        (401, {"Authorization": TOKEN}),
+        (401, {"Authorization": "Bearer \xe9\xff"}),
+        (401, {"Authorization": f"Bearer {WRONG}", "Sec-WebSocket-Protocol": f"localspec.bearer.{TOKEN}"}),
+        (401, {"Sec-WebSocket-Protocol": "localspec.v1, localspec.bearer."}),
+        (401, {"Sec-WebSocket-Protocol": f"localspec.v1, localspec.bearer.{WRONG}"}),
+        (403, {"Authorization": BEARER, "Origin": "http://localhost"}),
+        (403, {"Authorization": BEARER, "Origin": "https://example.org"}),
+        (403, {"Authorization": BEARER, "Origin": "null"}),
+        (403, {"Authorization": BEARER, "Origin": ""}),
+        (403, {"Authorization": BEARER, "Origin": "vscode-file://vscode-app"}),
+        (403, {"Authorization": BEARER, "Host": "example.org"}),
+        (403, {"Authorization": BEARER, "Host": "localhost.example.org"}),
+        (403, {"Authorization": BEARER, "Host": "127.0.0.1.example.org"}),
+        (403, {"Authorization": BEARER, "Host": "127.0.0.1@example.org"}),
+        (403, {"Authorization": BEARER, "Host": "127.0.0.2"}),
+        (403, {"Authorization": BEARER, "Host": "0.0.0.0"}),
+        (403, {"Authorization": BEARER, "Host": "localhost:8737x"}),
+        (403, {"Authorization": BEARER, "Host": ""}),
+        (403, {"Authorization": BEARER, "Host": "\xff\xfe[::"}),
+        (403, {"Authorization": BEARER, "Host": None}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Protocol": None}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Protocol": "localspec.v2"}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Protocol": ",;,"}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Protocol": f"localspec.bearer.{TOKEN}"}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Key": "short"}),
+        (400, {"Authorization": BEARER, "Sec-WebSocket-Version": "8"}),
+        (426, {"Authorization": BEARER, "Upgrade": None}),
+    ],
+)
+def test_refuses_before_the_upgrade(
+    daemon: DaemonProcess, status: int, headers: dict[str, str | None]
+) -> None:
+    found, text = answer(daemon, request(filled(daemon, headers)))
+    assert found == status, text
+    assert "Switching Protocols" not in text
+    assert daemon.token not in text
+
+
+@pytest.mark.parametrize("repeated", ["Host", "Origin"])
+def test_repeated_headers_are_refused(daemon: DaemonProcess, repeated: str) -> None:
+    bearer: dict[str, str | None] = {"Authorization": f"Bearer {daemon.token}"}
+    status, _ = answer(daemon, request(bearer, (repeated, "localhost")))
+    assert status == 403
+
+
+def test_one_wrong_token_among_right_ones_is_refused(daemon: DaemonProcess) -> None:
+    data = request({}, ("Authorization", f"Bearer {daemon.token}"), ("Authorization", f"Bearer {WRONG}"))
+    assert answer(daemon, data)[0] == 401
+
+
+def test_the_unix_socket_needs_no_token_but_takes_no_browser(daemon: DaemonProcess) -> None:
+    assert answer(daemon, request({"Host": "anything"}), tcp=False)[0] == 101
+    assert answer(daemon, request({"Origin": "http://localhost"}), tcp=False)[0] == 403
+
+
+def test_an_origin_can_be_allowed(start: StartDaemon) -> None:
+    daemon = start(allowed_origins=["https://editor.example"])
+    for origin, status in (("https://editor.example", 101), ("https://editor.example.org", 403)):
+        assert answer(daemon, request({"Origin": origin}), tcp=False)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET /healthz HTTP/1.1", 200),
+        ("GET /metrics HTTP/1.1", 401),
+        ("GET /nowhere HTTP/1.1", 404),
+        ("GET /../healthz HTTP/1.1", 404),
+        ("POST /healthz HTTP/1.1", 405),
+        ("GET / HTTP/1.1", 401),
+        ("GET / HTTP/9", 0),
+        ("nonsense", 0),
+    ],
+)
+def test_plain_http(daemon: DaemonProcess, line: str, status: int) -> None:
+    assert answer(daemon, request({"Upgrade": None, "Connection": None}, line=line))[0] == status
+
+
+def test_metrics_need_the_token(daemon: DaemonProcess) -> None:
+    status, text = answer(
+        daemon, request({"Authorization": f"Bearer {daemon.token}"}, line="GET /metrics HTTP/1.1")
+    )
+    assert status == 200
+    assert "localspec_connections" in text
+
+
+@pytest.mark.parametrize("headers", [{"Host": "example.org"}, {"Origin": "http://localhost"}])
+def test_health_is_not_told_to_browsers(daemon: DaemonProcess, headers: dict[str, str | None]) -> None:
+    assert answer(daemon, request(headers, line="GET /healthz HTTP/1.1"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x16\x03\x01" + bytes(200) + b"\r\n", b"\r\n" * 50, b"GET / HTTP/1.1\r\n: x\r\n\r\n"]
+)
+def test_what_is_no_http_harms_nobody(daemon: DaemonProcess, data: bytes) -> None:
+    assert answer(daemon, data)[0] in (0, 400)
+    assert answer(daemon, request({}, line="GET /healthz HTTP/1.1"))[0] == 200
+
+
+HEADER_NAMES = ["Host", "Origin", "Authorization", "Sec-WebSocket-Protocol"]
+LATIN_1 = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"))
+
+
+@given(
+    method=LATIN_1,
+    path=st.one_of(LATIN_1, st.sampled_from(["/", "/healthz", "/metrics"])),
+    fields=st.lists(st.tuples(st.sampled_from(HEADER_NAMES), LATIN_1), max_size=6),
+)
+def test_no_header_whatever_gets_in_or_raises(method: str, path: str, fields: list[tuple[str, str]]) -> None:
+    refused = refusal(method, path, Headers(fields), Gate(True, WRONG, frozenset()))
+    assert refused is not None
+    assert 400 <= refused[0] < 500

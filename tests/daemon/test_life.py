@@ -1,0 +1,192 @@
+"""Starting, announcing, stopping and being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from localspec._version import __version__
+from localspec.daemon import instance
+from localspec.errors import DaemonUnavailable, ExitCode
+from localspec.protocol.messages import Discovery
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, code, gone, raw, write_config
+from tests.waiting import DEADLINE_S, run, until_sync
+
+MIB = 1024 * 1024
+
+
+def mode(path: str | Path) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
+    found = json.loads(daemon.discovery_path.read_text())
+    assert found == {
+        "pid": daemon.process.pid,
+        "version": __version__,
+        "protocol": 1,
+        "socket": str(daemon.home / "runtime" / "daemon.sock"),
+        "url": f"ws://127.0.0.1:{daemon.port}",
+        "token_file": str(daemon.home / "data" / "token"),
+    }
+    for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/token", "data/history.sqlite"):
+        assert mode(daemon.home / name) == 0o600, name
+    for name in ("data/history.sqlite-wal", "data/history.sqlite-shm"):
+        assert mode(daemon.home / name) == 0o600, name
+    for name in ("runtime", "data"):
+        assert mode(daemon.home / name) == 0o700, name
+
+
+def test_it_listens_on_loopback_only(daemon: DaemonProcess) -> None:
+    listening = [c for c in psutil.Process(daemon.process.pid).net_connections() if c.status == "LISTEN"]
+    assert [c.laddr.ip for c in listening] == ["127.0.0.1"]
+
+
+def test_it_is_small_when_idle(start: StartDaemon) -> None:
+    resident = psutil.Process(start().process.pid).memory_info().rss
+    print(f"idle daemon: {resident / MIB:.0f} MiB resident")
+    assert resident < 80 * MIB
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_gracefully(start: StartDaemon, number: int) -> None:
+    daemon = start()
+
+    workers: list[psutil.Process] = []
+
+    async def test() -> float:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt="stall")
+            await client.notice("stream/delta")
+            workers.extend(daemon.workers())
+            begin = time.monotonic()
+            daemon.process.send_signal(number)
+            assert (await client.response(1))["result"]["finish_reason"] == "cancelled"
+            assert await client.close_code() == 1001
+            return begin
+
+    begin = run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+    print(f"stopped after {time.monotonic() - begin:.2f} s")
+    assert time.monotonic() - begin < 3
+    assert not daemon.discovery_path.exists()
+    assert not Path(daemon.socket).exists()
+    assert len(workers) == 1 and gone(workers[0])
+
+
+def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> None:
+    daemon = start()
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt="deaf")
+            await client.notice("stream/delta")
+            assert "result" in await client.call(2, "daemon/shutdown")
+            assert code(await client.call(3, "daemon/status")) == "shutting_down"
+            assert code(await client.response(1)) == "shutting_down"
+            assert await client.close_code() == 1001
+
+    run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+
+
+def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess) -> None:
+    second = subprocess.run(
+        ECHO_DAEMON,
+        env={**os.environ, "LOCALSPEC_HOME": str(daemon.home)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert second.returncode == ExitCode.OK
+    assert "already running" in second.stderr
+    assert daemon.process.poll() is None
+    assert daemon.discovery_path.exists()
+
+
+def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(home))
+    monkeypatch.setattr(instance, "PATIENCE_S", 0.3)
+    stale = Discovery(2**22 + 1, "0", 1, None, "ws://127.0.0.1:9", "token")
+    instance.announce(stale)
+    with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
+        instance.claim()
+    lock = instance.claim()
+    assert lock is not None
+    lock.release()
+    assert not (home / "runtime" / "daemon.json").exists()
+
+
+def test_a_port_that_is_taken_is_replaced(start: StartDaemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        daemon = start(port=taken.getsockname()[1])
+        assert daemon.port != taken.getsockname()[1]
+        assert "another one" in daemon.log()
+
+
+def test_a_home_too_deep_for_a_unix_socket_gets_tcp_only(home: Path) -> None:
+    deep = home / ("d" * 100)
+    deep.mkdir()
+    daemon = DaemonProcess(deep)
+    assert daemon.found.socket is None
+    assert "too long" in daemon.log()
+    assert daemon.stop() == 0
+
+
+def test_a_wrong_configuration_is_named(home: Path) -> None:
+    write_config(home, prt=1)
+    failed = subprocess.run(
+        ECHO_DAEMON,
+        env={**os.environ, "LOCALSPEC_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert failed.returncode == ExitCode.USAGE
+    assert "daemon.prt" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
+    first = start()
+
+    async def test() -> None:
+        async with raw(first) as client:
+            await client.ask(1, "generate", prompt="stall")
+            await client.notice("stream/delta")
+
+    run(test())
+    (worker,) = first.workers()
+    first.stop(signal.SIGKILL)
+    until_sync(lambda: gone(worker), "the worker is gone")
+    assert first.discovery_path.exists()
+    token = first.token
+    second = start()
+    assert second.found.pid != first.found.pid
+    assert second.token == token
+
+
+@pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
+def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
+    first = start()
+    path, token = Path(first.found.token_file), first.token
+    first.stop()
+    if damage == "chmod 644":
+        path.chmod(0o644)
+    else:
+        path.write_text("" if damage == "empty" else token[:32])
+    second = start()
+    assert second.token != token
+    assert len(second.token) == 64
+    assert mode(path) == 0o600

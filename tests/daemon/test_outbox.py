@@ -1,0 +1,167 @@
+"""What waits for a client: merged, in order, numbered as it goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+
+from localspec.daemon.outbox import MERGED_BYTES, Deltas, Outbox
+from localspec.protocol.results import Token
+from tests.waiting import run, soon, until
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    return (Token(1, "target", len(text)),)
+
+
+class Pair:
+    """An outbox on one side of a real connection, its reader on the other."""
+
+    def __init__(self, server: ServerConnection, client: ClientConnection) -> None:
+        self.server = server
+        self.client = client
+        self.slow = 0
+
+    def outbox(self, limit: int = 1024, patience: float = 600) -> Outbox:
+        def on_slow() -> None:
+            self.slow += 1
+
+        return Outbox(self.server, limit, patience, on_slow)
+
+    async def read(self, count: int) -> list[Any]:
+        return [json.loads(await soon(self.client.recv())) for _ in range(count)]
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    accepted: asyncio.Queue[ServerConnection] = asyncio.Queue()
+
+    async def handle(socket: ServerConnection) -> None:
+        accepted.put_nowait(socket)
+        await socket.wait_closed()
+
+    async with serve(handle, "127.0.0.1", 0, compression=None) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}", proxy=None, max_size=None) as client:
+            yield Pair(await accepted.get(), client)
+
+
+def with_pair(test: Callable[[Pair], Any]) -> None:
+    async def all_of_it() -> None:
+        async with pair() as both:
+            await test(both)
+
+    run(all_of_it())
+
+
+def shown(frames: list[Any]) -> list[tuple[int, int, str] | str]:
+    """(request, seq, text) of deltas, the whole frame of what else was put in."""
+    return [
+        frame
+        if isinstance(frame, str)
+        else (frame["params"]["request"], frame["params"]["seq"], frame["params"]["text"])
+        for frame in frames
+    ]
+
+
+def test_waiting_deltas_merge_by_request_and_keep_their_place() -> None:
+    async def test(both: Pair) -> None:
+        outbox, one, two = both.outbox(), Deltas(1), Deltas(2)
+        for text in "abc":
+            outbox.delta(one, text, tokens(text))
+            outbox.delta(two, text.upper(), tokens(text))
+        outbox.put('"notice"', after=one)
+        outbox.delta(one, "d", tokens("d"))
+        outbox.delta(two, "D", tokens("D"))
+        outbox.put('"end of two"', after=two)
+        outbox.close()
+        await soon(outbox.run())
+        frames = await both.read(5)
+        assert shown(frames) == [(1, 0, "abc"), (2, 0, "ABCD"), "notice", (1, 1, "d"), "end of two"]
+        assert len(frames[1]["params"]["tokens"]) == 4
+
+    with_pair(test)
+
+
+def test_a_merged_delta_does_not_grow_for_ever() -> None:
+    async def test(both: Pair) -> None:
+        outbox, stream = both.outbox(limit=10 * MERGED_BYTES), Deltas(1)
+        for _ in range(5):
+            outbox.delta(stream, "x" * (MERGED_BYTES // 2), ())
+        outbox.close()
+        await soon(outbox.run())
+        sizes = [len(frame["params"]["text"]) * 2 // MERGED_BYTES for frame in await both.read(3)]
+        assert sizes == [2, 2, 1]
+
+    with_pair(test)
+
+
+def test_a_full_buffer_is_told_after_the_patience_and_a_drained_one_is_not() -> None:
+    async def test(both: Pair) -> None:
+        patient = both.outbox(limit=100, patience=0.05)
+        patient.put("x" * 100)
+        await until(lambda: both.slow == 1, "the client is found slow")
+
+        drained = both.outbox(limit=100, patience=0.2)
+        drained.put("x" * 100)
+        sending = asyncio.create_task(drained.run())
+        await both.client.recv()
+        drained.put("y" * 99)
+        await both.client.recv()
+        later = both.outbox(limit=100, patience=0.3)
+        later.put("x" * 100)
+        await until(lambda: both.slow == 2, "the later one is found slow")
+        drained.close()
+        await soon(sending)
+        assert both.slow == 2
+
+    with_pair(test)
+
+
+def test_far_too_much_is_told_at_once() -> None:
+    async def test(both: Pair) -> None:
+        outbox = both.outbox(limit=100)
+        outbox.put("x" * 1500)
+        assert both.slow == 0
+        outbox.put("x" * 100)
+        assert both.slow == 1
+
+    with_pair(test)
+
+
+def test_a_closed_outbox_takes_nothing() -> None:
+    async def test(both: Pair) -> None:
+        outbox, stream = both.outbox(), Deltas(1)
+        outbox.put('"first"')
+        outbox.close()
+        outbox.put('"second"')
+        outbox.delta(stream, "third", ())
+        await soon(outbox.run())
+        assert await both.read(1) == ["first"]
+        assert outbox.sent.is_set()
+
+        dropped = both.outbox()
+        dropped.put('"first"')
+        dropped.close(now=True)
+        await soon(dropped.run())
+        await both.server.send('"nothing before this"')
+        assert await both.read(1) == ["nothing before this"]
+
+    with_pair(test)
+
+
+def test_sending_ends_with_the_connection() -> None:
+    async def test(both: Pair) -> None:
+        outbox = both.outbox()
+        await both.client.close()
+        outbox.put('"too late"')
+        await soon(outbox.run())
+        assert outbox.sent.is_set()
+
+    with_pair(test)

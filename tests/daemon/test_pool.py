@@ -1,0 +1,196 @@
+"""Workers and their pool, without a daemon around them: real processes, started here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.config import Config
+from localspec.daemon.metrics import Metrics
+from localspec.daemon.pool import Pool, key_of
+from localspec.daemon.worker import Job, Key, StreamEvent, WorkerProcess
+from localspec.errors import EngineCrashed, ModelInvalid, ShuttingDown
+from localspec.protocol.frames import Delta, Loading, Prefill
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Request, TextPrompt
+from tests.daemon.echo_daemon import WORKER
+from tests.daemon.harness import gone
+from tests.waiting import run, soon, until
+
+ECHO = Key("echo", "none", "toy")
+
+
+def program(text: str) -> tuple[str, ...]:
+    """A worker that runs this program, with ``fd`` its end of the socket."""
+    return sys.executable, "-c", f"import os, sys; fd = int(sys.argv[2]); {text}"
+
+
+@asynccontextmanager
+async def pool_of(command: tuple[str, ...] = WORKER) -> AsyncIterator[Pool]:
+    pool = Pool(Config(), Metrics(), command)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def ignore(event: object) -> None:
+    """For those who are not listening."""
+
+
+def submit(worker: WorkerProcess, prompt: str, heard: list[StreamEvent]) -> Job:
+    return worker.submit(Request(prompt=TextPrompt(prompt)), heard.append)
+
+
+def test_what_options_name_which_worker() -> None:
+    assert key_of(Options()) == ("bundled", "auto", "auto")
+    assert key_of(Options(model="m", draft="d", backend="mlx", temperature=1.0)) == ("m", "d", "mlx")
+
+
+def test_a_lease_lends_a_loaded_worker() -> None:
+    async def test() -> None:
+        async with pool_of() as pool:
+            loading: list[Loading] = []
+            async with pool.lease(ECHO, loading.append) as worker:
+                assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
+                assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
+                heard: list[StreamEvent] = []
+                result = await soon(submit(worker, "one two", heard).end)
+                assert result.text == "one two "
+                assert [type(event) for event in heard] == [Prefill, Delta, Delta]
+                assert worker.users == 1
+            assert worker.users == 0
+            async with pool.lease(ECHO, ignore) as again:
+                assert again is worker
+
+    run(test())
+
+
+def test_several_jobs_at_once_keep_apart() -> None:
+    async def test() -> None:
+        async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+            stalled = submit(worker, "stall", [])
+            jobs = [submit(worker, f"job {n}", []) for n in range(10)]
+            assert [(await soon(job.end)).text for job in jobs] == [f"job {n} " for n in range(10)]
+            assert not stalled.end.done()
+            stalled.cancel()
+            stalled.cancel()
+            assert (await soon(stalled.end)).finish_reason == "cancelled"
+
+    run(test())
+
+
+def test_a_load_that_fails_raises_in_every_lease() -> None:
+    async def lease(pool: Pool) -> None:
+        async with pool.lease(Key("broken", "none", "toy"), ignore):
+            raise AssertionError("it was loaded")
+
+    async def test() -> None:
+        async with pool_of() as pool:
+            failures = await asyncio.gather(*(lease(pool) for _ in range(3)), return_exceptions=True)
+            assert [type(failure) for failure in failures] == [ModelInvalid] * 3
+            assert pool.loaded() == []
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("/no/such/worker",), "could not be started: No such file"),
+        (program("sys.exit(4)"), "exited with code 4"),
+        (program("os.kill(os.getpid(), 11)"), "was ended by SIGSEGV"),
+        (program("os.close(fd); import signal; signal.pause()"), "closed its socket and was killed"),
+        (
+            program("os.write(fd, b'\\x05\\0\\0\\0hello'); os.read(fd, 1); import signal; signal.pause()"),
+            "SIGKILL",
+        ),
+        (program("os.write(fd, b'\\xff\\xff\\xff\\xff'); import signal; signal.pause()"), "SIGKILL"),
+    ],
+)
+def test_a_worker_that_is_none_costs_an_error(command: tuple[str, ...], what: str) -> None:
+    async def test() -> None:
+        async with pool_of(command) as pool:
+            with pytest.raises(EngineCrashed, match=what):
+                async with pool.lease(ECHO, ignore):
+                    pass
+
+    run(test())
+
+
+def test_an_ended_worker_takes_no_more() -> None:
+    async def test() -> None:
+        async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+            await soon(asyncio.wait([submit(worker, "kill", []).end]))
+            with pytest.raises(EngineCrashed, match="has ended"):
+                submit(worker, "hello", [])
+            assert not worker.usable
+
+    run(test())
+
+
+def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
+    async def test() -> None:
+        async with pool_of() as pool:
+            async with (
+                pool.lease(ECHO, ignore) as worker,
+                pool.lease(Key("b", "none", "toy"), ignore) as other,
+            ):
+                assert worker.pid is not None and other.pid is not None
+                processes = [psutil.Process(worker.pid), psutil.Process(other.pid)]
+                jobs = [submit(worker, "stall", []), submit(other, "deaf", [])]
+                await pool.close()
+                for job in jobs:
+                    with pytest.raises(ShuttingDown):
+                        await soon(job.end)
+                assert all(gone(process) for process in processes)
+            with pytest.raises(ShuttingDown):
+                async with pool.lease(ECHO, ignore):
+                    pass
+
+    run(test())
+
+
+def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        pool = Pool(Config(), Metrics(), WORKER)
+        loading: list[Loading] = []
+
+        async def lease() -> None:
+            async with pool.lease(Key(f"gate:{gate}", "none", "toy"), loading.append):
+                raise AssertionError("it was loaded")
+
+        waiting = asyncio.create_task(lease())
+        await until(lambda: bool(loading), "it loads")
+        await pool.close()
+        with pytest.raises(ShuttingDown):
+            await soon(waiting)
+
+    run(test())
+
+
+def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> None:
+    async def test() -> None:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        key = Key(f"gate:{gate}", "none", "toy")
+        async with pool_of() as pool:
+            loading: list[Loading] = []
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), pool.lease(key, loading.append):
+                    raise AssertionError("it was loaded")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.to_thread(gate.write_text, "open"))
+                async with pool.lease(key, ignore) as worker:
+                    assert worker.users == 1
+
+    run(test())

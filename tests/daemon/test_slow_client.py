@@ -1,0 +1,69 @@
+"""A client that does not read is merged for, then dropped; nobody else notices."""
+
+from __future__ import annotations
+
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import Raw, raw, texts
+from tests.waiting import run
+
+MIB = 1024 * 1024
+
+
+async def idle(client: Raw) -> None:
+    """Wait until the daemon runs nothing."""
+    while (await client.call("idle", "daemon/status"))["result"]["running"]:
+        pass
+
+
+def test_a_client_that_does_not_read_is_dropped_and_its_request_cancelled(start: StartDaemon) -> None:
+    async def test() -> None:
+        daemon = start(send_buffer=65536, slow_client_s=0.2)
+        async with raw(daemon) as sleeper, raw(daemon) as reader:
+            sleeper.socket.transport.pause_reading()
+            await sleeper.ask(1, "generate", prompt="flood 100000000 20")
+            answer = await reader.call(1, "generate", prompt="flood 500 10", options={"model": "other"})
+            assert texts(reader.seen, 1) == answer["result"]["text"] == "x" * 5000
+            await idle(reader)
+            status = (await reader.call(3, "daemon/status"))["result"]
+            assert status["resident_bytes"] < 200 * MIB
+            totals = (await reader.call(4, "metrics"))["result"]["totals"]
+            assert totals["localspec_slow_clients_total"] == 1
+            assert totals['localspec_requests_total{ending="cancelled",method="generate"}'] == 1
+            sleeper.socket.transport.resume_reading()
+            assert await sleeper.close_code() in (1006, 1013)
+        assert "did not read" in daemon.log()
+
+    run(test())
+
+
+def test_a_client_far_behind_is_dropped_without_delay(start: StartDaemon) -> None:
+    async def test() -> None:
+        daemon = start(send_buffer=4096, slow_client_s=600)
+        async with raw(daemon) as sleeper, raw(daemon) as reader:
+            sleeper.socket.transport.pause_reading()
+            await sleeper.ask(1, "generate", prompt="flood 100000000 1000")
+            await idle(reader)
+            sleeper.socket.transport.resume_reading()
+            assert await sleeper.close_code() in (1006, 1013)
+
+    run(test())
+
+
+def test_deltas_are_merged_for_a_slow_client_and_nothing_is_lost(start: StartDaemon) -> None:
+    async def test() -> None:
+        daemon = start(send_buffer=64 * MIB)
+        async with raw(daemon) as sleeper, raw(daemon) as reader:
+            sleeper.socket.transport.pause_reading()
+            await sleeper.ask(1, "generate", prompt="flood 20000 10")
+            await sleeper.ask(2, "generate", prompt="flood 20000 10")
+            # Both answers wait in the daemon while their client sleeps.
+            await idle(reader)
+            sleeper.socket.transport.resume_reading()
+            while len([f for f in sleeper.seen if "id" in f]) < 2:
+                await sleeper.next()
+            for id in (1, 2):
+                assert texts(sleeper.seen, id) == "x" * 200_000
+            deltas = [f for f in sleeper.seen if f.get("method") == "stream/delta"]
+            assert len(deltas) < 20_000
+
+    run(test())

@@ -1,0 +1,42 @@
+"""Every wait of the tests: for an event or a condition, never for a time to pass."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DEADLINE_S = 15.0
+"""generous: it is reached only when something is broken"""
+POLL_S = 0.01
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    """Run an asynchronous test, with an end to it."""
+    return asyncio.run(asyncio.wait_for(test, 4 * DEADLINE_S))
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    """The value of ``awaitable``, which must come within the deadline."""
+    return await asyncio.wait_for(awaitable, DEADLINE_S)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until ``condition`` holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain until {what}")
+        await asyncio.sleep(POLL_S)
+
+
+def until_sync(condition: Callable[[], bool], what: str) -> None:
+    """As :func:`until`, without an event loop."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain until {what}")
+        time.sleep(POLL_S)
