@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import platformdirs
+
+from localspec.errors import LocalspecError
 
 APP = "localspec"
 PRIVATE = 0o700
@@ -15,13 +18,16 @@ def _place(kind: str) -> Path:
     home = os.environ.get("LOCALSPEC_HOME")
     if home:
         return Path(home).expanduser().resolve() / kind
-    return {
-        "config": platformdirs.user_config_path,
-        "data": platformdirs.user_data_path,
-        "cache": platformdirs.user_cache_path,
-        "state": platformdirs.user_state_path,
-        "runtime": platformdirs.user_runtime_path,
-    }[kind](APP)
+    with warnings.catch_warnings():
+        # Without XDG_RUNTIME_DIR platformdirs falls back to a place in /tmp, which private_dir checks.
+        warnings.simplefilter("ignore", UserWarning)
+        return {
+            "config": platformdirs.user_config_path,
+            "data": platformdirs.user_data_path,
+            "cache": platformdirs.user_cache_path,
+            "state": platformdirs.user_state_path,
+            "runtime": platformdirs.user_runtime_path,
+        }[kind](APP)
 
 
 def config_dir() -> Path:
@@ -55,10 +61,21 @@ def token_path() -> Path:
 
 
 def private_dir(path: Path) -> Path:
-    """Create ``path`` if need be and take every right from group and others."""
-    path.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-    if os.name == "posix" and path.stat().st_mode & 0o077:
-        path.chmod(PRIVATE)
+    """Create ``path`` if need be and take every right from group and others.
+
+    Raises :class:`LocalspecError` for a directory of another user, or one that cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        found = path.stat()
+        if os.name == "posix" and found.st_uid != os.geteuid():
+            raise LocalspecError(f"{path} is not a directory of yours", "Remove it, or set LOCALSPEC_HOME.")
+        if os.name == "posix" and found.st_mode & 0o077:
+            path.chmod(PRIVATE)
+    except OSError as error:
+        raise LocalspecError(
+            f"{path} cannot be used: {error.strerror}", "Set LOCALSPEC_HOME to a directory you can write to."
+        ) from None
     return path
 
 

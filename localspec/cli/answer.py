@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from localspec.cli.output import Printer, note
 from localspec.config import Config
-from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
@@ -54,14 +53,7 @@ def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
 async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
     from localspec.client import connect
 
-    try:
-        client = await connect(start=False)
-    except DaemonUnavailable:
-        if not start:
-            raise
-        note("localspec: starting the daemon.")
-        client = await connect()
-    async with client:
+    async with await connect(start=start, on_start=lambda: note("localspec: starting the daemon.")) as client:
         return await ask(client)
 
 

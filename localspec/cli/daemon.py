@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -10,11 +11,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from localspec.cli import answer, output
-from localspec.errors import DaemonUnavailable, ExitCode
+from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery
 
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
 MEGABYTE = 1024 * 1024
+STOP_S = 10.0
 
 
 def run() -> int:
@@ -59,8 +61,26 @@ def stop() -> int:
     except DaemonUnavailable:
         output.note("No daemon is running.")
         return ExitCode.OK
+    except VersionSkew:
+        # It speaks another protocol, but every one of them understands this.
+        _terminate()
     output.note("The daemon has stopped.")
     return ExitCode.OK
+
+
+def _terminate() -> None:
+    """End the daemon that the discovery file names, and wait until it is gone."""
+    from localspec.client import discovery
+
+    found = discovery.find()
+    if found is None:
+        return
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(found.pid)
+        process.terminate()
+        process.wait(STOP_S)
 
 
 def status(*, as_json: AsJson = False) -> int:

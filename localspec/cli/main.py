@@ -1,4 +1,4 @@
-"""The command's entrance: commands by name, loaded when they are called, and how they end."""
+"""The command's entrance: every way a command can end comes through here."""
 
 from __future__ import annotations
 
@@ -6,36 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
-
 from localspec._version import __version__
 from localspec.cli import output
 from localspec.errors import ExitCode, LocalspecError
-
-app = App(
-    name="localspec",
-    help="Local models, speculating, exact: chat, complete, and the daemon that serves them.",
-    version=f"localspec {__version__}",
-    help_format="plaintext",
-)
-app.command("localspec.cli.run:run", name="run", help="Answer a prompt.")
-app.command("localspec.cli.complete:complete", name="complete", help="Fill in the middle of a text.")
-
-daemon = App(name="daemon", help="The background daemon; clients start it by themselves.")
-for _name, _help in (
-    ("run", "Run the daemon in the foreground."),
-    ("start", "Start the daemon if it does not run, and say where it listens."),
-    ("stop", "Stop the daemon; running requests end first."),
-    ("status", "What the daemon is doing."),
-    ("logs", "The end of the daemon's log."),
-):
-    daemon.command(f"localspec.cli.daemon:{_name}", name=_name, help=_help)
-app.command(daemon)
-
-models = App(name="models", help="The models on this disk.")
-models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
-app.command(models)
-app.register_install_completion_command(add_to_startup=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,13 +17,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; returns its exit code. All ways a command can end come through here."""
+    """Run a command; returns its exit code."""
     try:
-        code = app(arguments, exit_on_error=False, result_action="return_value")
-        sys.stdout.flush()
-        return int(code or ExitCode.OK)
-    except CycloptsError:
-        return ExitCode.USAGE
+        if list(arguments) == ["--version"]:
+            # Asked by scripts and editors at every start: not worth loading the command line for.
+            output.write(f"localspec {__version__}\n")
+            return ExitCode.OK
+        return _dispatch(arguments)
     except LocalspecError as error:
         output.failure(error, as_json="--json" in arguments or "--stream-json" in arguments)
         return error.exit_code
@@ -60,6 +33,19 @@ def run(arguments: Sequence[str]) -> int:
         # Nobody reads any more: `| head` has seen enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    from cyclopts import CycloptsError
+
+    from localspec.cli.app import app
+
+    try:
+        code = app(arguments, exit_on_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return int(code or ExitCode.OK)
+    except CycloptsError:
+        return ExitCode.USAGE
 
 
 if __name__ == "__main__":

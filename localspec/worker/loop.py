@@ -26,7 +26,7 @@ from localspec.protocol.frames import (
 from localspec.protocol.results import Chunk
 from localspec.worker.channel import Channel
 
-PROGRESS_STEP = 0.01
+PROGRESS_STEP = 0.05
 
 
 def serve(channel: Channel) -> None:

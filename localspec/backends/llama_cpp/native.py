@@ -19,6 +19,8 @@ MAX_PARALLEL = 4
 KV_SHARE = 0.25
 """of the available memory, for the cells of more than one sequence"""
 F16_BYTES = 2
+SMALL_MODEL = 32 * 1024 * 1024
+"""bytes of weights"""
 
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
@@ -50,10 +52,16 @@ def last_complaint(fallback: str) -> str:
     return fallback
 
 
-def threads(config: EngineConfig) -> int:
-    """One thread per physical core of those this process may use: more only fight for the memory bus."""
+def threads(config: EngineConfig, model: Any) -> int:
+    """One thread per physical core of those this process may use: more only fight for the memory bus.
+
+    A model that fits in a cache gets one thread: its steps are so short that a second one mostly
+    waits, and a busy neighbour on its core stops both.
+    """
     if config.threads:
         return config.threads
+    if lib.llama_model_size(model) < SMALL_MODEL:
+        return 1
     physical = psutil.cpu_count(logical=False) or 1
     usable = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else physical
     return max(1, min(physical, usable))
@@ -104,7 +112,7 @@ def new_context(model: Any, config: EngineConfig, *, n_cells: int, n_sequences: 
     params.n_seq_max = n_sequences
     # With a split cache a partial seq_cp hits an assertion that kills the process.
     params.kv_unified = True
-    params.n_threads = params.n_threads_batch = threads(config)
+    params.n_threads = params.n_threads_batch = threads(config, model)
     params.no_perf = True
     context = lib.llama_init_from_model(model, params)
     if not context:

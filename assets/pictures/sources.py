@@ -1,0 +1,42 @@
+"""Draw the README's picture: one answer, each token coloured by who guessed it.
+
+python assets/pictures/sources.py assets/pictures/sources.svg
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+import localspec
+from localspec.cli.output import stats_line
+
+PROMPT = Path(__file__).parent.parent / "examples" / "rename.txt"
+COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on cyan"}
+COMMAND = 'localspec run --temperature 0 --proposer prompt-lookup --stats "$(cat assets/examples/rename.txt)"'
+
+
+def main(path: str) -> None:
+    """Answer the prompt and save the picture as SVG."""
+    answer = Text()
+    with localspec.load("bundled", proposer="prompt-lookup") as engine:
+        stream = engine.chat([{"role": "user", "content": PROMPT.read_text().rstrip("\n")}], temperature=0.0)
+        for chunk in stream:
+            at = 0
+            for token in chunk.tokens:
+                answer.append(chunk.text[at : at + token.chars], COLOURS[token.source])
+                at += token.chars
+    console = Console(record=True, width=100, file=sys.stderr)
+    console.print(Text(f"$ {COMMAND}", "bold"))
+    console.print(answer)
+    console.print(Text(stats_line(stream.result), "dim"))
+    legend = Text("decoded by the target", COLOURS["target"]).append("   ")
+    console.print(legend.append("copied by prompt lookup", COLOURS["prompt-lookup"]))
+    console.save_svg(path, title="localspec")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
