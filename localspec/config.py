@@ -14,7 +14,7 @@ from localspec import home
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, check_options, readable, unknown_key
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """sequences decoded at once; 0: up to 4, as memory allows"""
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     """CPU threads; 0: one per physical core"""
-    gpu_layers: Annotated[int, Meta(ge=-1)] = -1
+    gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
     """layers on the GPU; -1: all where there is one"""
     prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 512
     """tokens of prompt per forward"""
@@ -46,6 +46,7 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_frame: Annotated[int, Meta(ge=1024)] = 4 * 1024 * 1024
     """bytes per WebSocket message"""
     max_connections: Annotated[int, Meta(ge=1)] = 64
+    """connections open at once"""
     max_in_flight: Annotated[int, Meta(ge=1)] = 32
     """requests running or queued per connection"""
     max_queued: Annotated[int, Meta(ge=1)] = 256
@@ -55,6 +56,7 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     slow_client_s: Annotated[float, Meta(gt=0)] = 30.0
     """seconds a client's buffer may stay full"""
     ping_interval_s: Annotated[float, Meta(gt=0)] = 20.0
+    """seconds between heartbeats"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,8 +65,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model_dirs: tuple[str, ...] = ()
     """directories searched for models"""
     engine: EngineConfig = EngineConfig()
+    """how models are loaded"""
     daemon: DaemonConfig = DaemonConfig()
+    """how the daemon listens"""
     options: Options = Options(model="bundled", draft="auto", proposer="auto", backend="auto")
+    """what a request that does not say otherwise gets"""
 
 
 def config_path() -> Path:
@@ -73,7 +78,8 @@ def config_path() -> Path:
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Read the configuration; a missing file gives the defaults.
+    """Read the configuration; a missing file gives the defaults, ``LOCALSPEC_MODEL``, ``_DRAFT``,
+    ``_PROPOSER`` and ``_BACKEND`` override it.
 
     Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the
     nearest one) or a value out of range.
@@ -83,15 +89,18 @@ def load_config(path: Path | None = None) -> Config:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         values = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Mend {path}.") from None
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", f"Mend {path}.") from None
+    where = str(path)
+    options = values.setdefault("options", {})
     for name in ("model", "draft", "proposer", "backend"):
-        value = os.environ.get(f"LOCALSPEC_{name.upper()}")
-        if value:
-            values.setdefault("options", {})[name] = value
-    return parse_config(values, where=str(path))
+        variable = f"LOCALSPEC_{name.upper()}"
+        if os.environ.get(variable) and isinstance(options, dict):
+            options[name] = os.environ[variable]
+            where += f", {variable}"
+    return parse_config(values, where=where)
 
 
 def parse_config(values: dict[str, Any], *, where: str) -> Config:
@@ -105,10 +114,8 @@ def parse_config(values: dict[str, Any], *, where: str) -> Config:
         config = msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid configuration: {readable(error)}", remedy) from None
-    if config.engine.ngram_min > config.engine.ngram_max:
-        raise InvalidOptions("engine.ngram_min is larger than engine.ngram_max", remedy)
-    base = Config().options
-    return msgspec.structs.replace(config, options=check_options(config.options.over(base)))
+    options = config.options.over(Config().options)
+    return _checked(msgspec.structs.replace(config, options=options), remedy)
 
 
 def override(config: Config, pairs: dict[str, str]) -> Config:
@@ -117,8 +124,10 @@ def override(config: Config, pairs: dict[str, str]) -> Config:
     tables = {"options": Options, "engine": EngineConfig, "daemon": DaemonConfig}
     known = [f for struct in tables.values() for f in struct.__struct_fields__]
     for key, text in pairs.items():
-        name = key.rpartition(".")[2]
-        table = next((t for t, s in tables.items() if name in s.__struct_fields__), None)
+        prefix, _, name = key.rpartition(".")
+        table = next(
+            (t for t, s in tables.items() if name in s.__struct_fields__ and prefix in ("", t)), None
+        )
         if table is None:
             raise InvalidOptions(unknown_key("option", key, known))
         values.setdefault(table, {})[name] = [text] if name == "stop" else text
@@ -126,8 +135,15 @@ def override(config: Config, pairs: dict[str, str]) -> Config:
         changed = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid option: {readable(error)}") from None
-    check_options(changed.options)
-    return changed
+    return _checked(changed)
+
+
+def _checked(config: Config, remedy: str | None = None) -> Config:
+    """Checks over several fields; returns ``config``."""
+    if config.engine.ngram_min > config.engine.ngram_max:
+        raise InvalidOptions("engine.ngram_min is larger than engine.ngram_max", remedy)
+    check_options(config.options)
+    return config
 
 
 def _check_keys(values: dict[str, Any], struct: type[msgspec.Struct], prefix: str, remedy: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
         yield name, bundled_model(name)
     for directory in model_dirs:
-        for path in sorted(Path(directory).expanduser().rglob("*.gguf")):
+        folder = _path(directory)
+        for path in sorted(folder.rglob("*.gguf")) if os.path.isdir(folder) else ():
             yield path.stem, path
 
 
@@ -44,17 +46,28 @@ def find_model(name: str, model_dirs: Iterable[str] = ()) -> Path:
     """
     if name == BUNDLED:
         return bundled_model(BUNDLED_TARGET)
-    path = Path(name).expanduser()
-    if path.suffix == ".gguf" or "/" in name or path.exists():
-        if not path.exists():
+    path = _path(name)
+    if path.suffix == ".gguf" or "/" in name or os.path.exists(path):
+        if not os.path.exists(path):
             raise ModelNotFound(f"there is no file {path}")
         return path.resolve()
-    files = dict(model_files(model_dirs))
+    files: dict[str, Path] = {}
+    for known, file in model_files(model_dirs):
+        files.setdefault(known, file)  # the first: no file in a directory takes a bundled model's place
     if name in files:
         return files[name]
     near = difflib.get_close_matches(name, [BUNDLED, *files], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ModelNotFound(f"there is no model named {name!r}{hint}")
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.expanduser(name))
+
+
+def _text(name: str | Path) -> str:
+    """A name to show: bytes that are no UTF-8 are replaced, as JSON cannot hold them."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def model_name(path: Path) -> str:
@@ -64,25 +77,30 @@ def model_name(path: Path) -> str:
 
 def describe(name: str, path: Path) -> ModelDescription:
     """Read a model file's header; a problem is told in the description, never raised."""
-    size = path.stat().st_size if path.exists() else 0
     try:
         header = read_header(path)
     except ModelError as error:
         return ModelDescription(
-            id=name, path=str(path), format="gguf", backend="llama_cpp", size=size, problem=error.message
+            id=_text(name),
+            path=_text(path),
+            format="gguf",
+            backend="llama_cpp",
+            size=os.path.getsize(path) if os.path.isfile(path) else 0,
+            problem=_text(error.message),
         )
+    tokens = gguf_tokens(header)
     context = header.of_architecture("context_length")
     return ModelDescription(
-        id=name,
-        path=str(path),
+        id=_text(name),
+        path=_text(path),
         format="gguf",
         backend="llama_cpp",
         architecture=header.architecture,
         parameters=header.parameters,
         quantisation=header.quantisation,
-        size=size,
-        context=context if isinstance(context, int) else None,
-        vocab_fp=vocab_fp(gguf_tokens(header)),
+        size=header.file_size,
+        context=context if type(context) is int else None,
+        vocab_fp=vocab_fp(tokens) if tokens else None,
         fim=has_fim(header),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 from localspec.models.gguf import GgufHeader
@@ -18,6 +19,7 @@ def _gpt2_alphabet() -> dict[str, int]:
 
 
 ALPHABET = _gpt2_alphabet()
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_level(text: str) -> bytes:
@@ -30,8 +32,9 @@ def byte_level(text: str) -> bytes:
 
 def sentencepiece(text: str) -> bytes:
     """The bytes of a SentencePiece token as its file writes it."""
-    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
-        return bytes([int(text[3:5], 16)])
+    byte = BYTE_TOKEN.fullmatch(text)
+    if byte:
+        return bytes.fromhex(byte[1])
     return text.replace("▁", " ").encode()
 
 
@@ -52,5 +55,5 @@ def gguf_tokens(header: GgufHeader) -> list[tuple[int, bytes]]:
     return [
         (token, text.encode() if kind in (CONTROL, USER_DEFINED) else decode(text))
         for token, (text, kind) in enumerate(zip(texts, types, strict=False))
-        if kind != UNUSED and not text.startswith("[PAD")
+        if kind != UNUSED and text != f"[PAD{token}]"
     ]

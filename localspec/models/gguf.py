@@ -6,25 +6,30 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
-import mmap
+import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MAX_ENTRIES = 1_000_000
-MAX_ARRAY = 16_000_000
+# Each several times what the largest models of 2026 need (262k tokens: 18 MB of header).
+MAX_HEADER = 64 * 1024 * 1024
+MAX_ENTRIES = 65_536
+MAX_ARRAY = 2_000_000
 MAX_KEY = 65_535
 MAX_DIMENSIONS = 4
+MAX_ELEMENTS = 2**63 - 1
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_STRING, _ARRAY = 8, 9
+_FORMS = {code: struct.Struct("<" + code) for code in _SCALARS.values()}
+_UINT32, _STRING, _ARRAY = 4, 8, 9
 
-# ggml type id: (name, elements per block, bytes per block). A type not listed has its offset checked only.
+# ggml type id: (name, elements per block, bytes per block).
 TENSOR_TYPES = {
     0: ("F32", 1, 4),
     1: ("F16", 1, 2),
@@ -46,7 +51,12 @@ TENSOR_TYPES = {
     39: ("MXFP4", 32, 17),
 }
 
-KEPT_ARRAYS = frozenset({"tokenizer.ggml.tokens", "tokenizer.ggml.token_type"})
+# No type packs a weight into less than one bit.
+LEAST = ("", 8, 1)
+
+# The arrays that are kept, and what they hold.
+KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
+ALIGNMENT = "general.alignment"
 
 
 class Tensor(NamedTuple):
@@ -98,30 +108,34 @@ def read_header(path: Path) -> GgufHeader:
     cannot be read, is no GGUF, is truncated, or whose counts and offsets do not fit its size.
     """
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelInvalid(f"{path} is a directory, not a GGUF file")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
+            raise ModelInvalid(f"{path} is not a plain file")
         with path.open("rb") as file:
-            if path.is_dir() or not file.read(4):
-                raise ModelInvalid(f"{path} is empty")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-                return _Reader(view, path).header()
+            return _Reader(file, path).header()
     except FileNotFoundError:
         raise ModelNotFound(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise ModelInvalid(f"{path} is a directory, not a GGUF file") from None
     except (OSError, ValueError) as error:
         raise ModelInvalid(f"{path} cannot be read: {error}") from None
 
 
 class _Reader:
-    def __init__(self, view: mmap.mmap, path: Path) -> None:
-        self.view, self.path, self.size, self.at = view, path, len(view), 0
+    """Reads, and does not map: a mapped file that somebody shortens kills the process."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.file, self.path, self.at = file, path, 0
+        self.size = os.fstat(file.fileno()).st_size
 
     def bad(self, what: str) -> ModelInvalid:
         return ModelInvalid(f"{self.path} is not a usable GGUF file: {what}")
 
     def header(self) -> GgufHeader:
-        if self.view[:4] != MAGIC:
+        if self.size == 0:
+            raise self.bad("it is empty")
+        if self.take(min(self.size, len(MAGIC))) != MAGIC:
             raise self.bad("it does not start with the letters GGUF")
-        self.at = 4
         version = self.scalar("I")
         if version not in VERSIONS:
             raise self.bad(f"version {version}; versions 2 and 3 are known")
@@ -130,34 +144,42 @@ class _Reader:
             raise self.bad(f"it claims {n_tensors} tensors and {n_values} values")
         metadata: dict[str, Any] = {}
         for _ in range(n_values):
-            key = self.string(MAX_KEY)
-            metadata[key] = self.value(self.scalar("I"), keep=key in KEPT_ARRAYS)
+            key, kind = self.string(MAX_KEY), self.scalar("I")
+            if key in metadata:
+                raise self.bad(f"it has two values of {key!r}")
+            if key == ALIGNMENT and kind != _UINT32:
+                raise self.bad(f"an alignment of type {kind}")
+            metadata[key] = self.value(kind, keep=key in KEPT_ARRAYS)
         tensors = tuple(self.tensor() for _ in range(n_tensors))
-        self.check_data(tensors, metadata.get("general.alignment", 32))
+        self.check_vocabulary(metadata)
+        self.check_data(tensors, metadata.get(ALIGNMENT, 32))
         return GgufHeader(metadata, tensors, self.size)
 
-    def take(self, n: int) -> int:
-        """Step over ``n`` bytes; returns where they start."""
-        start = self.at
-        if n > self.size - start:
+    def take(self, n: int) -> bytes:
+        """The next ``n`` bytes."""
+        self.at += n
+        if self.at > self.size:
             raise self.bad("it is truncated inside its header")
-        self.at = start + n
-        return start
+        if self.at > MAX_HEADER:
+            raise self.bad(f"its header is longer than {MAX_HEADER} bytes")
+        data = self.file.read(n)
+        if len(data) < n:
+            raise self.bad("it became shorter while it was read")
+        return data
 
     def scalar(self, code: str) -> Any:
-        form = struct.Struct("<" + code)
-        return form.unpack_from(self.view, self.take(form.size))[0]
+        form = _FORMS[code]
+        return form.unpack(self.take(form.size))[0]
 
     def string(self, limit: int) -> str:
         n = self.scalar("Q")
         if n > limit:
             raise self.bad(f"a text of {n} bytes in its header")
-        start = self.take(n)
-        return self.view[start : start + n].decode("utf-8", "replace")
+        return self.take(n).decode("utf-8", "replace")
 
     def value(self, kind: int, *, keep: bool) -> Any:
         if kind == _STRING:
-            return self.string(self.size)
+            return self.string(MAX_HEADER)
         if kind == _ARRAY:
             return self.array(keep=keep)
         if kind not in _SCALARS:
@@ -170,15 +192,15 @@ class _Reader:
             raise self.bad(f"an array of {n} items in its header")
         if kind == _STRING:
             if keep:
-                return tuple(self.string(self.size) for _ in range(n))
+                return tuple(self.string(MAX_HEADER) for _ in range(n))
             for _ in range(n):
                 self.take(self.scalar("Q"))
             return None
         if kind not in _SCALARS:
             raise self.bad(f"an array of unknown type {kind}")
         form = struct.Struct(f"<{n}{_SCALARS[kind]}")
-        start = self.take(form.size)
-        return form.unpack_from(self.view, start) if keep else None
+        data = self.take(form.size)
+        return form.unpack(data) if keep else None
 
     def tensor(self) -> Tensor:
         name = self.string(MAX_KEY)
@@ -186,15 +208,24 @@ class _Reader:
         if dimensions > MAX_DIMENSIONS:
             raise self.bad(f"tensor {name!r} has {dimensions} dimensions")
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
+        if not 0 < _elements(shape) <= MAX_ELEMENTS:
+            raise self.bad(f"tensor {name!r} has the shape {shape}")
         return Tensor(name, shape, self.scalar("I"), self.scalar("Q"))
 
-    def check_data(self, tensors: tuple[Tensor, ...], alignment: Any) -> None:
+    def check_vocabulary(self, metadata: dict[str, Any]) -> None:
+        """The kept arrays hold what they are read as."""
+        for key, kind in KEPT_ARRAYS.items():
+            items = metadata.get(key, ())
+            if not isinstance(items, tuple) or not all(type(item) is kind for item in items[:1]):
+                raise self.bad(f"{key} is no list of {kind.__name__}")
+
+    def check_data(self, tensors: tuple[Tensor, ...], alignment: int) -> None:
         """Every tensor lies inside the file."""
-        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-            raise self.bad(f"alignment {alignment!r}")
+        if alignment < 1 or alignment & (alignment - 1):
+            raise self.bad(f"alignment {alignment}")
         data = -(-self.at // alignment) * alignment
         for tensor in tensors:
-            _, block, width = TENSOR_TYPES.get(tensor.type, ("", 1, 0))
+            _, block, width = TENSOR_TYPES.get(tensor.type, LEAST)
             end = data + tensor.offset + _elements(tensor.shape) // block * width
             if end > self.size:
                 raise self.bad(

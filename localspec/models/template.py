@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import TemplateError, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -24,18 +26,64 @@ CHATML = (
 )
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Every call a template makes checks the clock."""
+class _CodeGenerator(CodeGenerator):
+    """Compiles loops and ``~`` to calls of the environment's methods, which know the limits."""
 
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802
+        node.iter = _method("each", node.iter)
+        super().visit_For(node, frame)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        self.visit(_method("concat", nodes.Tuple(node.nodes, "load")), frame)
+
+
+def _method(name: str, argument: nodes.Node) -> nodes.Call:
+    return nodes.Call(nodes.EnvironmentAttribute(name), [argument], [], None, None)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Checks the limits at every call, step of a loop, joining of texts and operator that makes
+    much of little."""
+
+    code_generator_class = _CodeGenerator
+    intercepted_binops = frozenset({"+", "*", "**"})
     deadline = float("inf")
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        __self.check()
+        __self.check_time()
         return super().call(__context, __obj, *args, **kwargs)
 
-    def check(self) -> None:
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        self.check_time()
+        self.check_size(_size(operator, left, right))
+        return super().call_binop(context, operator, left, right)
+
+    def each(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            self.check_time()
+            yield item
+
+    def concat(self, parts: Iterable[Any]) -> str:
+        texts = [str(part) for part in parts]
+        self.check_size(sum(map(len, texts)))
+        return "".join(texts)
+
+    def check_time(self) -> None:
         if time.monotonic() > self.deadline:
             raise TemplateError(f"it ran longer than {MAX_SECONDS:g} s")
+
+    def check_size(self, size: int) -> None:
+        if size > MAX_CHARS:
+            raise TemplateError(f"it makes more than {MAX_CHARS} characters")
+
+
+def _size(operator: str, left: Any, right: Any) -> int:
+    """How many characters, items or bits the result will have, or a little less."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length()
+    numbers = [value for value in (left, right) if isinstance(value, int)]
+    lengths = [len(value) for value in (left, right) if isinstance(value, Sized)]
+    return math.prod(numbers + lengths) if operator == "*" else sum(lengths)
 
 
 def _raise_exception(message: str) -> NoReturn:
@@ -46,17 +94,21 @@ class ChatTemplate:
     """A compiled chat template.
 
     Raises :class:`ModelInvalid` where the source is no Jinja, or a rendering fails, runs longer
-    than two seconds or prints more than eight million characters.
+    than two seconds or makes a text of more than eight million characters.
     """
 
     def __init__(self, source: str | None, *, bos: str = "", eos: str = "") -> None:
         self._environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        for name in ("center", "slice", "batch"):
+            del self._environment.filters[name]  # they run and grow as their argument says
+        del self._environment.globals["lipsum"]
         self._environment.globals["raise_exception"] = _raise_exception
         self._environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         self._variables = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True}
         try:
             self._template = self._environment.from_string(source or CHATML)
-        except TemplateSyntaxError as error:
+        except Exception as error:
+            # Not only TemplateSyntaxError: nesting too deep and numbers too long end in errors of Python.
             raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -69,9 +121,7 @@ class ChatTemplate:
             for piece in self._template.generate(messages=turns, **self._variables):
                 pieces.append(piece)
                 length += len(piece)
-                self._environment.check()
-                if length > MAX_CHARS:
-                    raise TemplateError(f"it printed more than {MAX_CHARS} characters")
+                self._environment.check_size(length)
         except Exception as error:
             # A template is a program of the model's author: whatever it raises is the model's fault.
             raise ModelInvalid(f"the model's chat template failed: {error}", _REMEDY) from None

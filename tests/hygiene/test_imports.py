@@ -1,0 +1,90 @@
+"""Who imports whom: the layers, and what starting up may cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hygiene.source import ROOT
+
+LINTER = Path(sys.executable).with_name("lint-imports")
+HEAVY = ("numpy", "llama_cpp", "mlx", "mlx_lm", "jinja2", "textual")
+LOOP = ("asyncio", "websockets")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(LINTER), "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_module_imports_from_its_own_layer_or_below() -> None:
+    linted = lint(ROOT)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+    assert "0 broken" in linted.stdout
+
+
+LAYERS = ("models", "backends", "speculation", "engine", "worker", "daemon", "client")
+
+
+def copy(folder: Path, module: str, text: str) -> Path:
+    """A small package of the same shape, with one import too many."""
+    for layer in LAYERS:
+        (folder / "localspec" / layer).mkdir(parents=True)
+        (folder / "localspec" / layer / "__init__.py").touch()
+    for name in ("__init__", "config", "errors", "home", "protocol", "backends/toy", "backends/llama_cpp"):
+        (folder / "localspec" / f"{name}.py").touch()
+    (folder / "localspec" / module).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "broken"),
+    [
+        ("engine/round.py", "import localspec.daemon", "Layers"),
+        ("protocol.py", "import localspec.models", "Layers"),
+        ("models/x.py", "import localspec.backends", "Layers"),
+        ("daemon/x.py", "import localspec.client", "Layers"),
+        ("engine/round.py", "def late():\n    import localspec.worker", "Layers"),
+        ("speculation/x.py", "import localspec.backends.toy", "Speculation sees"),
+        ("engine/x.py", "import asyncio", "The engine and everything under it"),
+        ("models/x.py", "from websockets import connect", "The engine and everything under it"),
+        ("daemon/x.py", "import numpy", "Daemon and client stay light"),
+        ("client/x.py", "import jinja2.sandbox", "Daemon and client stay light"),
+        ("daemon/x.py", "import localspec.engine", "Daemon and client stay light"),
+    ],
+)
+def test_an_import_too_many_is_noticed(tmp_path: Path, module: str, text: str, broken: str) -> None:
+    linted = lint(copy(tmp_path, module, text))
+    assert linted.returncode == 1, linted.stderr
+    assert f"{broken}" in linted.stdout.split("Broken contracts")[1]
+
+
+def loaded_by(module: str) -> set[str]:
+    """The top-level packages in memory after importing one module in a fresh interpreter."""
+    program = f"import {module}, sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+                              check=True).stdout.split())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("localspec", HEAVY + LOOP),
+        ("localspec.errors", HEAVY + LOOP),
+        ("localspec.config", HEAVY + LOOP),
+        ("localspec.protocol.messages", HEAVY + LOOP),
+        ("localspec.protocol.frames", HEAVY + LOOP),
+        ("localspec.models.catalogue", HEAVY + LOOP),
+        ("localspec.client", HEAVY),
+        ("localspec.daemon.server", HEAVY),
+    ],
+)
+def test_importing_a_light_module_loads_nothing_heavy(module: str, unwanted: tuple[str, ...]) -> None:
+    assert loaded_by(module) & set(unwanted) == set()
+
+
+def test_the_loaded_packages_are_really_seen() -> None:
+    assert {"localspec", "jinja2"} <= loaded_by("localspec.models.template")

@@ -1,0 +1,90 @@
+"""What the bounded reader reads of a file that is well-formed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFReader
+
+from localspec.errors import ModelInvalid
+from localspec.models.gguf import KEPT_ARRAYS, GgufHeader, Tensor, read_header
+from tests.models import ggufs
+
+
+@pytest.fixture(scope="module", params=[ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
+def bundled(request: pytest.FixtureRequest) -> tuple[GgufHeader, Any]:
+    """What our reader and the gguf package's make of one file."""
+    return read_header(request.param), GGUFReader(request.param)
+
+
+def test_values_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader, Any]) -> None:
+    header, reader = bundled
+    fields = {name: f for name, f in reader.fields.items() if not name.startswith("GGUF.")}
+    assert list(header.metadata) == list(fields)
+    for name, found in header.metadata.items():
+        expected = fields[name].contents()
+        is_array = isinstance(expected, list)
+        assert found == (tuple(expected) if name in KEPT_ARRAYS else None if is_array else expected), name
+
+
+def test_tensors_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader, Any]) -> None:
+    header, reader = bundled
+    assert header.tensors == tuple(
+        Tensor(t.name, tuple(t.shape.tolist()), t.tensor_type.value, t.data_offset - reader.data_offset)
+        for t in reader.tensors
+    )
+
+
+def test_parameters_are_the_weights_of_all_tensors(bundled: tuple[GgufHeader, Any]) -> None:
+    header, reader = bundled
+    assert header.parameters == sum(int(t.n_elements) for t in reader.tensors)
+
+
+def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path) -> None:
+    tensors = [ggufs.tensor("norm", (64,), ggufs.F32), ggufs.tensor("weight", (256,), ggufs.Q4_K, 256)]
+    path = ggufs.write(tmp_path, ggufs.gguf(tensors=tensors, data=b"\0" * 400))
+    assert read_header(path).quantisation == "Q4_K"
+
+
+def test_an_unknown_tensor_type_is_named_by_its_number(tmp_path: Path) -> None:
+    tensors = [ggufs.tensor("weight", (256,), ggufs.UNKNOWN_TYPE)]
+    path = ggufs.write(tmp_path, ggufs.gguf(tensors=tensors, data=b"\0" * 32))
+    assert read_header(path).quantisation == "type 999"
+
+
+def test_a_file_without_tensors_has_no_quantisation(tmp_path: Path) -> None:
+    assert read_header(ggufs.write(tmp_path, ggufs.gguf())).quantisation == "unknown"
+
+
+def test_a_value_of_the_architecture_is_found_by_its_short_key(tmp_path: Path) -> None:
+    header = read_header(ggufs.write(tmp_path, ggufs.small()))
+    assert header.of_architecture("context_length") == 64
+    assert header.of_architecture("width") is None
+
+
+def test_arrays_that_nobody_asks_for_are_stepped_over(tmp_path: Path) -> None:
+    metadata = read_header(ggufs.write(tmp_path, ggufs.small())).metadata
+    assert metadata["tokenizer.ggml.merges"] is None
+    assert metadata["toy.layers"] is None
+    assert metadata["tokenizer.ggml.token_type"] == (1, 1, 1)
+
+
+def test_text_that_is_no_utf8_is_read_with_replacements(tmp_path: Path) -> None:
+    damaged = ggufs.gguf([ggufs.string("general.name", "abc")]).replace(b"abc", b"a\xffc")
+    assert read_header(ggufs.write(tmp_path, damaged)).metadata["general.name"] == "a\ufffdc"
+
+
+def test_version_2_is_read_too(tmp_path: Path) -> None:
+    path = ggufs.write(tmp_path, ggufs.start(0, 1, version=2) + ggufs.uint32("a", 7))
+    assert read_header(path).metadata == {"a": 7}
+
+
+def test_the_alignment_of_the_file_places_its_data(tmp_path: Path) -> None:
+    values, tensors = [ggufs.uint32("general.alignment", 128)], [ggufs.tensor("weight", (8,))]
+    header = ggufs.start(1, 1) + values[0] + tensors[0]
+    padded = header + b"\0" * (-len(header) % 128)
+    assert read_header(ggufs.write(tmp_path, padded + b"\0" * 32)).tensors[0].shape == (8,)
+    with pytest.raises(ModelInvalid, match="1 bytes past its end"):
+        read_header(ggufs.write(tmp_path, padded + b"\0" * 31))

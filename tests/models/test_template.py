@@ -1,0 +1,257 @@
+"""Chat templates are programs of strangers: they render, or they fail within their limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from localspec.errors import ModelInvalid
+from localspec.models import template
+from localspec.models.gguf import read_header
+from localspec.models.template import MAX_CHARS, ChatTemplate
+from localspec.protocol.requests import Message
+from tests.models import ggufs
+
+CONVERSATION = (
+    Message("system", "Be brief."),
+    Message("user", "Hi"),
+    Message("assistant", "Hello"),
+    Message("user", "Bye"),
+)
+BUNDLED = read_header(ggufs.TARGET).metadata["tokenizer.chat_template"]
+
+
+def render(source: str | None, **special: str) -> str:
+    return ChatTemplate(source, **special).render(CONVERSATION)
+
+
+def failure(source: str) -> str:
+    """Why a template is refused; it must not take longer than its limit and a bit."""
+    begun = time.monotonic()
+    with pytest.raises(ModelInvalid) as caught:
+        render(source)
+    assert time.monotonic() - begun < template.MAX_SECONDS + 3
+    assert "--raw" in caught.value.remedy
+    return caught.value.message
+
+
+# --- rendering ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [None, "", BUNDLED])
+def test_chatml_is_the_bundled_template_and_the_fallback(source: str | None) -> None:
+    assert render(source) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nHi<|im_end|>\n"
+        "<|im_start|>assistant\nHello<|im_end|>\n"
+        "<|im_start|>user\nBye<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_special_tokens_are_variables() -> None:
+    assert render("{{ bos_token }}|{{ eos_token }}", bos="<s>", eos="</s>") == "<s>|</s>"
+
+
+def test_messages_have_roles_and_contents() -> None:
+    source = "{% for m in messages %}{{ m.role[0] }}{{ m['content'] }};{% endfor %}"
+    assert render(source) == "sBe brief.;uHi;aHello;uBye;"
+
+
+def test_text_is_not_escaped() -> None:
+    assert ChatTemplate(None).render([Message("user", "<a & 'b'>")]).count("<a & 'b'>") == 1
+
+
+def test_a_message_is_never_a_template() -> None:
+    assert "{{ 1 + 1 }}" in ChatTemplate(None).render([Message("user", "{{ 1 + 1 }}")])
+
+
+def test_block_tags_leave_no_blank_lines() -> None:
+    assert render("{% if true %}\n  {% set x = 1 %}\na\n{% endif %}\n") == "a\n"
+
+
+def test_a_template_can_be_rendered_again() -> None:
+    chat = ChatTemplate(BUNDLED)
+    assert chat.render(CONVERSATION) == chat.render(CONVERSATION)
+
+
+def test_the_date_can_be_asked_for() -> None:
+    assert render("{{ strftime_now('%Y') }}") == time.strftime("%Y")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{% for m in messages %}{{ loop.index }}{{ loop.last|int }} {% endfor %}", "10 20 30 41 "),
+        ("{% for m in messages %}{{ loop.revindex }}/{{ loop.length }} {% endfor %}", "4/4 3/4 2/4 1/4 "),
+        ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "HiBye"),
+        ("{% for m in nothing %}x{% else %}none{% endfor %}", "none"),
+        ("{% for m in messages[::-1] %}{{ m.role[0] }}{% endfor %}", "uaus"),
+        ("{% for k, v in messages[1].items() %}{{ k }}={{ v }} {% endfor %}", "role=user content=Hi "),
+        ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
+        ("{% for i in range(3) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "02"),
+        ("{% for x in [1, [2]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %}", "12"),
+        ("{% set n = namespace(t='') %}{% for m in messages %}{% set n.t = n.t ~ loop.index %}{% endfor %}"
+         "{{ n.t }}", "1234"),
+        ("{{ 'a' ~ 1 ~ none ~ true }}", "a1NoneTrue"),
+        ("{{ 'a' + 'b' }}{{ 'ab' * 2 }}{{ [1] + [2] }}{{ 2 ** 5 }}{{ 1.5 * 2 }}", "ababab[1, 2]323.0"),
+        ("{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f(1) }}{{ f('b') }}", "<1><b>"),
+        ("{% set x %}a{{ 1 }}{% endset %}{{ x }}{{ x }}", "a1a1"),
+        ("{{ [1, 2]|join('-') }}{{ ' a '|trim }}{{ {'a': 1}|tojson }}", '1-2a{"a": 1}'),
+    ],
+)  # fmt: skip
+def test_what_templates_use_works_as_in_jinja(source: str, expected: str) -> None:
+    assert render(source) == expected
+
+
+# --- failing -----------------------------------------------------------------------------------
+
+
+def test_a_template_may_refuse_a_conversation() -> None:
+    message = failure("{{ raise_exception('roles must alternate') }}")
+    assert message == "the model's chat template failed: roles must alternate"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}",
+        "{{ messages",
+        "{% nonsense %}",
+        "{{ messages|nonsense }}",
+        "{{ " + "9" * 5000 + " }}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% for i in messages %}" * 30 + "{% endfor %}" * 30,
+    ],
+)
+def test_broken_syntax_is_refused_when_the_template_is_made(source: str) -> None:
+    with pytest.raises(ModelInvalid, match="the model's chat template is broken"):
+        ChatTemplate(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ 1 // 0 }}", "{{ messages[99].role }}", "{{ nothing() }}", "{{ 1 + 'a' }}", "{% include 'other' %}"],
+)
+def test_any_error_of_a_template_is_the_models(source: str) -> None:
+    assert failure(source).startswith("the model's chat template failed: ")
+
+
+# --- the sandbox -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ ''['__class__']['__mro__'] }}",
+        "{{ (''|attr('__class__')).__mro__ }}",
+        "{{ [].__class__.__base__.__subclasses__() }}",
+        "{{ raise_exception.__globals__['time'] }}",
+        "{{ strftime_now.__code__.co_code }}",
+        "{{ namespace.__init__.__globals__.os.system('true') }}",
+        "{{ '{0.__class__.__mro__}'.format('') }}",
+        "{{ '{x.__class__.__mro__}'.format_map({'x': 1}) }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ messages.append(1) }}",
+        "{{ messages[0].update({'role': 'x'}) }}",
+        "{{ messages[0].__setitem__('role', 'x') }}",
+    ],
+)
+def test_attribute_tricks_are_refused(source: str) -> None:
+    assert "unsafe" in failure(source)
+
+
+def test_an_unsafe_attribute_prints_nothing() -> None:
+    assert (
+        render("{{ raise_exception.__globals__ }}{{ ''.__class__ }}{{ self._TemplateReference__context }}")
+        == ""
+    )
+
+
+@pytest.mark.parametrize("name", ["open", "eval", "__import__", "environment.compile", "lipsum"])
+def test_nothing_of_python_is_in_reach(name: str) -> None:
+    assert "is undefined" in failure(f"{{{{ {name}('1') }}}}")
+
+
+def test_a_template_cannot_change_the_conversation() -> None:
+    with pytest.raises(ModelInvalid):
+        render("{% set messages[0].content = 'x' %}")
+    assert CONVERSATION[0].content == "Be brief."
+
+
+# --- the limits --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(template, "MAX_SECONDS", 0.1)
+    yield
+
+
+def nested(depth: int, body: str = "", *, items: str = "r") -> str:
+    loops = "".join(f"{{% for x{n} in {items} %}}" for n in range(depth))
+    return "{% set r = range(99999) %}" + loops + body + "{% endfor %}" * depth
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "source",
+    [
+        nested(4),
+        nested(4, items="range(99999)"),
+        nested(4, "{{ x0 }}"),
+        nested(3, "{% set y = x0 + x1 %}"),
+        nested(4, items="r if true"),
+        "{% set y %}" + nested(4) + "{% endset %}",
+        "{% macro f() %}" + nested(4) + "{% endmacro %}{{ f() }}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% set n = namespace(x=7) %}{% for i in range(99999) %}{% set n.x = n.x * n.x %}{% endfor %}",
+    ],
+    ids=["pure", "calls", "output", "sum", "filtered", "block", "macro", "recursion", "arithmetic"],
+)
+def test_a_loop_without_end_is_cut(source: str) -> None:
+    message = failure(source)
+    assert "ran longer than 0.1 s" in message or "makes more than" in message
+
+
+def test_a_template_may_take_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "MAX_SECONDS", 0.3)
+    begun = time.monotonic()
+    assert "ran longer than 0.3 s" in failure(nested(4))
+    assert time.monotonic() - begun > 0.25
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(99999) %}{{ messages[0].content * 10 }}{% endfor %}",
+        "{% set x %}{% for i in range(99999) %}" + "literal " * 20 + "{% endfor %}{% endset %}",
+        "{{ 'a' * 9000000 }}",
+        "{{ 9000000 * 'a' }}",
+        "{% set x = [1] * 9000000 %}",
+        "{% set s = 'ab' %}" + "{% set s = s + s %}" * 40,
+        "{% set s = 'ab' %}" + "{% set s = s ~ s %}" * 40,
+        "{% set s = 'ab' %}" + "{% set s %}{{ s }}{{ s }}{% endset %}" * 40,
+        "{% macro f(s) %}{{ s }}{{ s }}{% endmacro %}{% set s = 'ab' %}" + "{% set s = f(s) %}" * 40,
+        "{% set n = 9 ** 999999999 %}",
+        "{% set n = 7 %}" + "{% set n = n * n %}" * 40,
+    ],
+    ids=[
+        *("prints", "block", "text", "swapped", "list", "sum", "concat", "set", "macro", "power", "squares"),
+    ],
+)
+def test_huge_output_is_cut(source: str) -> None:
+    assert f"makes more than {MAX_CHARS} characters" in failure(source)
+
+
+def test_output_just_below_the_limit_is_let_through() -> None:
+    assert len(render(f"{{{{ 'a' * {MAX_CHARS} }}}}")) == MAX_CHARS
+
+
+@pytest.mark.parametrize("source", ["{{ 'a'|center(99) }}", "{{ [1]|slice(99) }}", "{{ [1]|batch(99, 1) }}"])
+def test_filters_that_make_as_much_as_they_are_told_are_not_there(source: str) -> None:
+    with pytest.raises(ModelInvalid, match="No filter named"):
+        ChatTemplate(source)

@@ -1,0 +1,115 @@
+"""Every frame between daemon and worker arrives as it was sent."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.config import EngineConfig
+from localspec.errors import ModelNotFound
+from localspec.protocol import frames
+from localspec.protocol.frames import (
+    HEADER,
+    Cancel,
+    Degraded,
+    Delta,
+    Done,
+    Failed,
+    FromWorker,
+    Load,
+    LoadFailed,
+    Loading,
+    Prefill,
+    Ready,
+    Stop,
+    Submit,
+    ToWorker,
+    encode_frame,
+    from_worker_decoder,
+    to_worker_decoder,
+)
+from localspec.protocol.options import Options
+from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Request, TextPrompt
+from localspec.protocol.results import ProposerStats, Result, Stats, Token
+
+RESULT = Result(
+    text="é😀",
+    finish_reason="stop",
+    model="m",
+    draft=None,
+    backend="toy",
+    prompt_tokens=3,
+    cached_tokens=1,
+    completion_tokens=2,
+    stats=Stats(rounds=2, proposers={"draft": ProposerStats(4, 3, 0.5)}, k_histogram={0: 1, 4: 1}),
+)
+TO_WORKER: list[ToWorker] = [
+    Load("m", "auto", "llama_cpp", EngineConfig(n_ctx=4096, gpu_layers=0), ("/models",)),
+    Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500)),
+    Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
+    Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),
+    Cancel(1),
+    Stop(),
+]
+FROM_WORKER: list[FromWorker] = [
+    Loading("target", 0.5),
+    Ready("m", None, "toy", 4096, "why"),
+    LoadFailed(ModelNotFound("no").as_dict()),
+    Prefill(1, 1.0),
+    Delta(1, "é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5))),
+    Degraded(1, "draft", "prompt-lookup", "it failed"),
+    Done(1, RESULT),
+    Failed(1, ModelNotFound("no").as_dict()),
+]
+
+
+def body(frame: bytes) -> bytes:
+    assert HEADER.unpack_from(frame)[0] == len(frame) - HEADER.size
+    return frame[HEADER.size :]
+
+
+def test_every_frame_has_an_example_here() -> None:
+    assert {type(message) for message in TO_WORKER} == set(get_args(ToWorker))
+    assert {type(message) for message in FROM_WORKER} == set(get_args(FromWorker))
+
+
+@pytest.mark.parametrize("message", TO_WORKER, ids=lambda message: type(message).__name__)
+def test_frames_reach_the_worker(message: ToWorker) -> None:
+    assert to_worker_decoder.decode(body(encode_frame(message))) == message
+
+
+@pytest.mark.parametrize("message", FROM_WORKER, ids=lambda message: type(message).__name__)
+def test_frames_reach_the_daemon(message: FromWorker) -> None:
+    assert from_worker_decoder.decode(body(encode_frame(message))) == message
+
+
+def test_a_frame_begins_with_its_length_in_little_endian() -> None:
+    assert encode_frame(Stop()) == b"\x0b\x00\x00\x00" + b"\x81\xa4type\xa4Stop"
+
+
+@pytest.mark.parametrize("message", FROM_WORKER, ids=lambda message: type(message).__name__)
+def test_a_worker_takes_no_frames_of_workers(message: FromWorker) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        to_worker_decoder.decode(body(encode_frame(message)))
+
+
+@given(
+    st.sampled_from(FROM_WORKER), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255)), max_size=3)
+)
+def test_damaged_frames_are_decoded_or_refused(message: FromWorker, flips: list[tuple[int, int]]) -> None:
+    damaged = bytearray(body(encode_frame(message)))
+    for place, byte in flips:
+        damaged[place % len(damaged)] = byte
+    try:
+        assert isinstance(from_worker_decoder.decode(damaged), get_args(FromWorker))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        assert str(error)
+
+
+def test_the_largest_message_of_a_client_fits_a_frame() -> None:
+    text = "😀" * (4 * 1024 * 1024 // 4)
+    assert len(encode_frame(Submit(1, Request(prompt=TextPrompt(text))))) < frames.MAX_FRAME

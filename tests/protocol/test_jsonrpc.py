@@ -1,0 +1,260 @@
+"""Text in, typed messages out: golden cases, and whatever else may arrive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import InvalidOptions, LocalspecError, QueueFull
+from localspec.protocol import jsonrpc
+from localspec.protocol.jsonrpc import Call, ErrorObject, ProtocolFault, Response, decode
+from localspec.protocol.messages import METHODS, params_of
+from localspec.protocol.options import Options
+
+NOTICE = jsonrpc.notification("m", {})
+
+
+def fault_of(text: str | bytes) -> tuple[int, Any]:
+    with pytest.raises(ProtocolFault) as caught:
+        decode(text)
+    assert str(caught.value)
+    return caught.value.code, caught.value.id
+
+
+# --- decoding ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "id", "params"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"method":"metrics","params":{}}', "metrics", 1, b"{}"),
+        ('{"jsonrpc":"2.0","id":"a","method":"metrics"}', "metrics", "a", b"{}"),
+        ('{"jsonrpc":"2.0","id":0,"method":"m","params":{"a": [1]}}', "m", 0, b'{"a": [1]}'),
+        ('{"jsonrpc":"2.0","id":-1,"method":"m","params":[1]}', "m", -1, b"[1]"),
+        ('{"method":"m","jsonrpc":"2.0","params":null}', "m", None, b"null"),
+        (' { "jsonrpc" : "2.0" , "method" : "\\u006d" } ', "m", None, b"{}"),
+        (b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m"}', "m", "é", b"{}"),
+    ],
+)
+def test_a_call_is_decoded(text: str | bytes, method: str, id: Any, params: bytes) -> None:
+    call = decode(text)
+    assert isinstance(call, Call)
+    assert (call.method, call.id, bytes(call.params)) == (method, id, params)
+
+
+@pytest.mark.parametrize("result", ["{}", "null", "[1, 2]", '"text"', "0"])
+def test_a_result_is_decoded(result: str) -> None:
+    response = decode(f'{{"jsonrpc":"2.0","id":1,"result":{result}}}')
+    assert isinstance(response, Response)
+    assert response.result is not None and bytes(response.result) == result.encode()
+    assert (response.id, response.error) == (1, None)
+
+
+def test_an_error_is_decoded() -> None:
+    text = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m","data":{"code":"gone"}}}'
+    assert decode(text) == Response(None, None, ErrorObject(-32000, "m", {"code": "gone"}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "{", "nonsense", "{]", '{"jsonrpc":"2.0",}', NOTICE[:-1], NOTICE + "}", NOTICE * 2, "\ufeff{}"],
+)
+def test_what_is_no_json_is_a_parse_error(text: str) -> None:
+    assert fault_of(text) == (jsonrpc.PARSE_ERROR, None)
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b'{"jsonrpc":"2.0","method":"\xff"}', "\ud800", b"\x00" * 9])
+def test_what_is_no_utf8_is_a_parse_error(text: str | bytes) -> None:
+    assert fault_of(text) == (jsonrpc.PARSE_ERROR, None)
+
+
+@pytest.mark.parametrize("text", ["[]", "[{}]", "1", '"a"', "null", "true", "{}"])
+def test_what_is_no_message_is_an_invalid_request(text: str) -> None:
+    assert fault_of(text) == (jsonrpc.INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"jsonrpc": "1.0"},
+        {"jsonrpc": 2},
+        {"method": 3},
+        {"method": None},
+        {"extra": 1},
+        {"error": {"code": "a", "message": "m"}},
+    ],
+)
+def test_an_invalid_request_is_answered_by_its_id(change: dict[str, Any]) -> None:
+    message = {"jsonrpc": "2.0", "id": 7, "method": "metrics"} | change
+    assert fault_of(json.dumps(message)) == (jsonrpc.INVALID_REQUEST, 7)
+
+
+@pytest.mark.parametrize("id", [1.5, True, None, [], {}, "x" * 129])
+def test_an_id_is_a_number_or_a_short_text(id: Any) -> None:
+    message = {"jsonrpc": "2.0", "id": id, "method": "metrics"}
+    assert fault_of(json.dumps(message)) == (jsonrpc.INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"jsonrpc": "2.0", "id": 7},
+        {"jsonrpc": "2.0", "id": 7, "result": 1, "error": {"code": 1, "message": "m"}},
+        {"jsonrpc": "2.0", "id": 7, "params": {}},
+    ],
+)
+def test_neither_a_request_nor_a_response_is_refused(message: dict[str, Any]) -> None:
+    assert fault_of(json.dumps(message)) == (jsonrpc.INVALID_REQUEST, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"jsonrpc":"2.0","id":1,"method":"m","params":' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"jsonrpc":"2.0","id":' + "9" * 100_000 + ',"method":"m"}',
+    ],
+    ids=["lists", "objects", "params", "number"],
+)
+def test_what_is_nested_too_deep_or_too_long_is_refused(text: str) -> None:
+    assert fault_of(text)[0] in (jsonrpc.PARSE_ERROR, jsonrpc.INVALID_REQUEST)
+
+
+# --- encoding ----------------------------------------------------------------------------------
+
+
+def test_messages_are_encoded_as_documented() -> None:
+    assert jsonrpc.request(1, "metrics", {}) == '{"jsonrpc":"2.0","id":1,"method":"metrics","params":{}}'
+    assert jsonrpc.notification("event", {"kind": "é"}) == (
+        '{"jsonrpc":"2.0","method":"event","params":{"kind":"é"}}'
+    )
+    assert jsonrpc.result("a", [1]) == '{"jsonrpc":"2.0","id":"a","result":[1]}'
+
+
+def test_an_error_of_ours_carries_its_code_and_remedy() -> None:
+    assert json.loads(jsonrpc.failure(3, QueueFull("full", "wait"))) == {
+        "jsonrpc": "2.0",
+        "id": 3,
+        "error": {
+            "code": -32000,
+            "message": "full",
+            "data": {"code": "queue_full", "message": "full", "remedy": "wait"},
+        },
+    }
+
+
+def test_invalid_options_are_invalid_params() -> None:
+    error = json.loads(jsonrpc.failure(3, InvalidOptions("no")))["error"]
+    assert (error["code"], error["data"]["code"]) == (-32602, "invalid_options")
+
+
+def test_a_fault_carries_no_data() -> None:
+    fault = ProtocolFault(jsonrpc.PARSE_ERROR, "not JSON")
+    expected = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}'
+    assert jsonrpc.failure(None, fault) == expected
+
+
+ids = st.integers() | st.text(max_size=128)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(ids, st.text(), json_values)
+def test_what_is_encoded_is_decoded_again(id: int | str, method: str, value: Any) -> None:
+    call = decode(jsonrpc.request(id, method, value))
+    assert isinstance(call, Call)
+    assert (call.id, call.method, msgspec.json.decode(call.params)) == (id, method, value)
+    response = decode(jsonrpc.result(id, value))
+    assert isinstance(response, Response) and response.result is not None
+    assert (response.id, msgspec.json.decode(response.result)) == (id, value)
+
+
+@given(ids, st.text(), st.text())
+def test_errors_are_decoded_again(id: int | str, message: str, remedy: str) -> None:
+    error = LocalspecError(message, remedy)
+    response = decode(jsonrpc.failure(id, error))
+    assert response == Response(id, None, ErrorObject(-32000, message, error.as_dict()))
+
+
+# --- whatever may arrive -----------------------------------------------------------------------
+
+
+def decode_or_refuse(text: str | bytes) -> None:
+    """The oracle: a message, or a fault that can itself be sent."""
+    try:
+        message = decode(text)
+        if isinstance(message, Call) and isinstance(text, str):
+            params_of(message)
+    except ProtocolFault as fault:
+        assert decode(jsonrpc.failure(fault.id, fault))
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
+    decode_or_refuse(data)
+
+
+@given(st.text(max_size=300))
+def test_random_text_is_decoded_or_refused(text: str) -> None:
+    decode_or_refuse(text)
+
+
+VALID = [
+    jsonrpc.request(1, "initialize", {"protocol": 1, "client": {"name": "a", "version": "1"}}),
+    jsonrpc.request("x", "chat/send", {"session": "s", "content": "é", "options": Options(k=4, stop=("a",))}),
+    jsonrpc.request(2, "generate", {"messages": [{"role": "user", "content": "hi"}], "raw": False}),
+    jsonrpc.request(3, "completion/inline", {"prefix": "a", "suffix": "b", "n": 2, "max_ms": 500}),
+    jsonrpc.notification("$/cancelRequest", {"id": 1}),
+    jsonrpc.result(1, {"text": "hi"}),
+    jsonrpc.failure(1, QueueFull("full")),
+]
+
+
+@given(st.sampled_from(VALID), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 0x10FFFF)), max_size=3))
+def test_messages_with_changed_characters_are_decoded_or_refused(
+    text: str, changes: list[tuple[int, int]]
+) -> None:
+    characters = list(text)
+    for place, code in changes:
+        characters[place % len(characters)] = chr(code)
+    decode_or_refuse("".join(characters))
+
+
+@given(st.sampled_from(VALID), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255)), max_size=3))
+def test_messages_with_changed_bytes_are_decoded_or_refused(
+    text: str, changes: list[tuple[int, int]]
+) -> None:
+    data = bytearray(text.encode())
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    decode_or_refuse(bytes(data))
+
+
+@given(st.sampled_from(VALID), st.integers(0, 300), st.integers(0, 300))
+def test_pieces_of_messages_are_decoded_or_refused(text: str, start: int, end: int) -> None:
+    decode_or_refuse(text[start:end])
+    decode_or_refuse(text[:start] + text[end:])
+
+
+@given(st.sampled_from(sorted(METHODS)), json_values)
+def test_any_params_of_a_method_are_taken_or_refused(method: str, params: Any) -> None:
+    decode_or_refuse(jsonrpc.request(1, method, params))
+
+
+@given(
+    st.sampled_from(sorted(METHODS)),
+    st.data(),
+)
+def test_any_value_of_a_known_parameter_is_taken_or_refused(method: str, data: st.DataObject) -> None:
+    known = METHODS[method].__struct_fields__
+    params = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known, json_values)))
+    decode_or_refuse(jsonrpc.request(1, method, params))

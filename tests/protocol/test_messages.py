@@ -1,0 +1,170 @@
+"""Each method's parameters, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from localspec.protocol import jsonrpc
+from localspec.protocol.jsonrpc import Call, ProtocolFault
+from localspec.protocol.messages import (
+    METHODS,
+    NOTIFICATIONS,
+    CancelRequest,
+    ChatSend,
+    ClientInfo,
+    CompletionInline,
+    Generate,
+    Initialize,
+    Nothing,
+    Params,
+    SessionId,
+    SessionOpen,
+    SpeculationDegraded,
+    params_of,
+)
+from localspec.protocol.options import Options
+from localspec.protocol.requests import File, Message
+
+EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
+    "initialize": (
+        {"protocol": 1, "client": {"name": "vim", "version": "9"}},
+        Initialize(protocol=1, client=ClientInfo(name="vim", version="9")),
+    ),
+    "models/list": ({}, Nothing()),
+    "session/open": (
+        {"system": "Be brief.", "private": True, "options": {"k": 4}},
+        SessionOpen(options=Options(k=4), system="Be brief.", private=True),
+    ),
+    "session/list": ({}, Nothing()),
+    "session/get": ({"session": "s"}, SessionId(session="s")),
+    "chat/send": ({"session": "s", "content": "hi"}, ChatSend(session="s", content="hi")),
+    "generate": (
+        {"messages": [{"role": "user", "content": "hi"}], "options": {"stop": ["a"]}},
+        Generate(messages=(Message("user", "hi"),), options=Options(stop=("a",))),
+    ),
+    "completion/inline": (
+        {"prefix": "a", "suffix": "b", "extra": [{"path": "p", "text": "t"}], "n": 2, "max_ms": 500},
+        CompletionInline(prefix="a", suffix="b", extra=(File("p", "t"),), n=2, max_ms=500),
+    ),
+    "metrics": ({}, Nothing()),
+    "daemon/status": ({}, Nothing()),
+    "daemon/shutdown": ({}, Nothing()),
+    "$/cancelRequest": ({"id": "x"}, CancelRequest(id="x")),
+}
+
+
+def call(method: str, params: Any) -> Call:
+    return Call(method, 7, msgspec.Raw(msgspec.json.encode(params)))
+
+
+def refusal(method: str, params: Any) -> tuple[int, str]:
+    with pytest.raises(ProtocolFault) as caught:
+        params_of(call(method, params))
+    assert caught.value.id == 7
+    return caught.value.code, str(caught.value)
+
+
+def test_every_method_has_an_example_here() -> None:
+    assert sorted(EXAMPLES) == sorted(METHODS)
+
+
+@pytest.mark.parametrize("method", EXAMPLES)
+def test_the_parameters_of_a_method_are_read(method: str) -> None:
+    values, expected = EXAMPLES[method]
+    found = params_of(call(method, values))
+    assert (type(found), found) == (METHODS[method], expected)
+
+
+@pytest.mark.parametrize("method", EXAMPLES)
+def test_parameters_are_sent_as_they_are_read(method: str) -> None:
+    values, params = EXAMPLES[method]
+    assert msgspec.json.decode(msgspec.json.encode(params)) == values
+
+
+@pytest.mark.parametrize("method", [method for method in EXAMPLES if method != "initialize"])
+def test_an_unknown_parameter_is_refused_by_name(method: str) -> None:
+    code, message = refusal(method, {**EXAMPLES[method][0], "zoom": 1})
+    assert code == jsonrpc.INVALID_PARAMS
+    assert message == f"{method}: object contains unknown field zoom"
+
+
+def test_a_client_of_another_protocol_is_understood_far_enough_to_be_told_so() -> None:
+    values, expected = EXAMPLES["initialize"]
+    assert params_of(call("initialize", {**values, "zoom": 1})) == expected
+
+
+@pytest.mark.parametrize("method", EXAMPLES)
+@pytest.mark.parametrize("params", [[], "text", 1, None])
+def test_parameters_are_an_object(method: str, params: Any) -> None:
+    code, message = refusal(method, params)
+    assert (code, message.startswith(f"{method}: expected object")) == (jsonrpc.INVALID_PARAMS, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("initialize", "protocol"),
+        ("initialize", "client"),
+        ("session/get", "session"),
+        ("chat/send", "session"),
+        ("chat/send", "content"),
+        ("completion/inline", "prefix"),
+        ("completion/inline", "suffix"),
+        ("$/cancelRequest", "id"),
+    ],
+)
+def test_a_missing_parameter_is_named(method: str, name: str) -> None:
+    values = {key: value for key, value in EXAMPLES[method][0].items() if key != name}
+    assert refusal(method, values) == (
+        jsonrpc.INVALID_PARAMS,
+        f"{method}: object missing required field {name}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "message"),
+    [
+        ("completion/inline", {"n": 0}, "n: expected int >= 1"),
+        ("completion/inline", {"n": 9}, "n: expected int <= 8"),
+        ("completion/inline", {"max_ms": 0}, "max_ms: expected int >= 1"),
+        ("completion/inline", {"max_ms": 600_001}, "max_ms: expected int <= 600000"),
+        ("chat/send", {"options": {"k": 21}}, "options.k: expected int <= 20"),
+        ("chat/send", {"options": {"kk": 1}}, "options: object contains unknown field kk"),
+        (
+            "generate",
+            {"messages": [{"role": "robot", "content": ""}]},
+            "messages[0].role: invalid enum value",
+        ),
+        ("initialize", {"protocol": "1"}, "protocol: expected int, got str"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_its_place(
+    method: str, change: dict[str, Any], message: str
+) -> None:
+    code, found = refusal(method, EXAMPLES[method][0] | change)
+    assert code == jsonrpc.INVALID_PARAMS
+    assert found.startswith(f"{method}: {message}")
+
+
+@pytest.mark.parametrize(("name", "near"), [("chat/sent", "chat/send"), ("metric", "metrics")])
+def test_an_unknown_method_is_refused_naming_the_nearest(name: str, near: str) -> None:
+    assert refusal(name, {}) == (
+        jsonrpc.METHOD_NOT_FOUND,
+        f"there is no method named {name!r}; did you mean {near!r}?",
+    )
+
+
+def test_a_method_like_none_of_ours_gets_no_suggestion() -> None:
+    assert refusal("zzzzzz", {}) == (jsonrpc.METHOD_NOT_FOUND, "there is no method named 'zzzzzz'")
+
+
+def test_degradation_says_from_and_to() -> None:
+    sent = msgspec.to_builtins(SpeculationDegraded(1, "draft", "prompt-lookup", "it failed"))
+    assert sent == {"request": 1, "from": "draft", "to": "prompt-lookup", "reason": "it failed"}
+
+
+def test_methods_and_notifications_are_told_apart_by_name() -> None:
+    assert not set(METHODS) & set(NOTIFICATIONS)

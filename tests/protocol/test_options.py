@@ -1,0 +1,182 @@
+"""The options: what is allowed, what a refusal says, and which layer wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options, check_options, parse_options
+
+LARGEST_SEED = 2**63 - 1
+EDGES: list[tuple[str, list[Any], list[Any]]] = [
+    ("k", [1, 20], [0, 21, -1, 1.5, "4", True, 2**70]),
+    ("threshold", [0.01, 0.99], [0, 1, -0.5, 1.5, float("nan")]),
+    ("temperature", [0, 0.0, 5, 5.0], [-0.1, 5.1, float("nan"), float("inf"), "0.5", True]),
+    ("top_k", [0, 1_000_000], [-1, 1_000_001, 0.5]),
+    ("top_p", [0.001, 1], [0, 1.001, -1, float("nan")]),
+    ("min_p", [0, 1], [-0.001, 1.001]),
+    ("repeat_penalty", [0.001, 5], [0, 5.001]),
+    ("frequency_penalty", [-2, 2], [-2.001, 2.001]),
+    ("presence_penalty", [-2, 2], [-2.001, 2.001]),
+    ("seed", [0, LARGEST_SEED], [-1, LARGEST_SEED + 1, 0.5]),
+    ("stop", [[], ["a"], ["x" * 256], ["a"] * 16], [[""], ["x" * 257], ["a"] * 17, "a", [1]]),
+    ("max_tokens", [0, 10_000_000], [-1, 10_000_001]),
+    ("proposer", ["auto", "none", "prompt-lookup", "memory", "draft"], ["Draft", "", "lookup", 1]),
+    ("backend", ["auto", "llama_cpp", "mlx", "toy"], ["llama.cpp", ""]),
+    ("verify", ["exact"], ["lossy"]),
+    ("exactness", ["strict", "fast"], ["sloppy"]),
+    ("model", ["bundled", ""], [1, ["a"]]),
+    ("draft", ["none", "auto"], [1]),
+    ("workspace", ["/home/me"], [1]),
+    ("remember", [True, False], ["yes", 1]),
+    ("logprobs", [True, False], [0]),
+]
+GOOD = [(name, value) for name, good, _ in EDGES for value in good]
+BAD = [(name, value) for name, _, bad in EDGES for value in bad]
+
+
+def test_every_option_has_its_edges_here() -> None:
+    assert [name for name, _, _ in sorted(EDGES)] == sorted(Options.__struct_fields__)
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_a_value_in_range_is_taken(name: str, value: Any) -> None:
+    extra = {"verify": "threshold"} if name == "threshold" else {}
+    expected = tuple(value) if isinstance(value, list) else value
+    assert getattr(parse_options({name: value, **extra}), name) == expected
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_a_value_out_of_range_is_refused_naming_its_field(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOptions, match=f"^invalid option: {name}"):
+        parse_options({name: value, "verify": "threshold"} if name == "threshold" else {name: value})
+
+
+def test_a_refusal_names_the_range() -> None:
+    with pytest.raises(InvalidOptions, match=r"^invalid option: k: expected int <= 20$"):
+        parse_options({"k": 21})
+
+
+def test_nothing_said_is_nothing_set() -> None:
+    assert all(value is None for value in msgspec.structs.asdict(parse_options({})).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("temprature", "temperature"), ("max_token", "max_tokens"), ("stopp", "stop")]
+)
+def test_an_unknown_option_is_refused_naming_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(InvalidOptions, match=f"no option named '{name}'; did you mean '{near}'"):
+        parse_options({name: 1})
+
+
+def test_an_option_like_none_of_ours_gets_no_suggestion() -> None:
+    with pytest.raises(InvalidOptions, match="no option named 'zzzzzz'$"):
+        parse_options({"zzzzzz": 1})
+
+
+# --- text forms --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("k", "4", 4),
+        ("temperature", "0.5", 0.5),
+        ("temperature", "0", 0.0),
+        ("remember", "true", True),
+        ("remember", "false", False),
+        ("seed", "9223372036854775807", LARGEST_SEED),
+        ("model", "7", "7"),
+        ("draft", "none", "none"),
+        ("proposer", "none", "none"),
+    ],
+)
+def test_text_forms_are_read(name: str, text: str, value: Any) -> None:
+    found = getattr(parse_options({name: text}, strict=False), name)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("k", "four"), ("k", "21"), ("k", "4.5"), ("temperature", "nan"), ("remember", "maybe")],
+)
+def test_text_forms_out_of_range_are_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidOptions, match=f"^invalid option: {name}"):
+        parse_options({name: text}, strict=False)
+
+
+# --- the threshold -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [{}, {"verify": "exact"}])
+def test_a_threshold_needs_lossy_verification(others: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptions, match="drafts are verified exactly") as caught:
+        parse_options({"threshold": 0.3, **others})
+    assert 'verify = "threshold"' in caught.value.remedy
+
+
+def test_lossy_verification_takes_a_threshold() -> None:
+    options = Options(verify="threshold", threshold=0.3)
+    assert check_options(options) is options
+
+
+def test_lossy_verification_has_a_threshold_of_its_own() -> None:
+    assert parse_options({"verify": "threshold"}).threshold is None
+
+
+# --- layers ------------------------------------------------------------------------------------
+
+
+def test_what_is_said_goes_over_the_base() -> None:
+    base = Options(k=4, temperature=0.7, model="a")
+    assert Options(temperature=0.0, seed=1).over(base) == Options(k=4, temperature=0.0, model="a", seed=1)
+
+
+def test_falsy_values_are_said() -> None:
+    base = Options(temperature=0.7, max_tokens=9, remember=True, stop=("a",), model="a")
+    said = Options(temperature=0.0, max_tokens=0, remember=False, stop=(), model="")
+    assert said.over(base) == said
+
+
+good_options = st.builds(
+    Options,
+    k=st.none() | st.integers(1, 20),
+    temperature=st.none() | st.floats(0, 5),
+    stop=st.none() | st.lists(st.text(min_size=1, max_size=9), max_size=3).map(tuple),
+    remember=st.none() | st.booleans(),
+    proposer=st.none() | st.sampled_from(["auto", "none", "draft"]),
+)
+
+
+@given(good_options, good_options, good_options)
+def test_layers_can_be_laid_in_any_order(one: Options, two: Options, three: Options) -> None:
+    assert one.over(two).over(three) == one.over(two.over(three))
+    assert one.over(Options()) == Options().over(one) == one.over(one) == one
+
+
+@given(good_options)
+def test_options_come_back_from_json(options: Options) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(options), type=Options) == options
+    assert parse_options(msgspec.to_builtins(options)) == options
+
+
+def test_only_what_is_said_is_sent() -> None:
+    assert msgspec.json.encode(Options(k=4)) == b'{"k":4}'
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates()
+anything = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(), scalars, max_size=3)
+
+
+@given(st.dictionaries(st.sampled_from([*Options.__struct_fields__, "zz"]), anything, max_size=4))
+def test_any_values_give_options_or_a_refusal(values: dict[str, Any]) -> None:
+    for strict in (True, False):
+        try:
+            assert isinstance(parse_options(values, strict=strict), Options)
+        except InvalidOptions as error:
+            assert error.message

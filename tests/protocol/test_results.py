@@ -1,0 +1,126 @@
+"""The one JSON object that `run --json` and the wire's answers are."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import msgspec
+import pytest
+
+from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
+
+STATS = Stats(
+    rounds=3,
+    drafted=8,
+    accepted=6,
+    acceptance_rate=0.75,
+    tokens_per_round=3.0,
+    proposers={"draft": ProposerStats(drafted=8, accepted=6, seconds=0.25)},
+    k_histogram={0: 1, 4: 2},
+    rechecks=1,
+    replayed_tokens=7,
+    min_margin=0.125,
+    margin_bound=0.5,
+    lossless=True,
+    truncated_messages=2,
+    speculation_off_reason=None,
+    time_saved_s=1.5,
+    queued_s=0.0625,
+    ttft_s=0.5,
+    decode_tokens_per_s=20.0,
+)
+RESULT = Result(
+    text="def é",
+    finish_reason="stop",
+    model="stdlib-6m",
+    draft="stdlib-1m",
+    backend="llama_cpp",
+    prompt_tokens=5,
+    cached_tokens=4,
+    completion_tokens=9,
+    stats=STATS,
+)
+DOCUMENTED = """
+{
+  "text": "def é",
+  "finish_reason": "stop",
+  "model": "stdlib-6m",
+  "draft": "stdlib-1m",
+  "backend": "llama_cpp",
+  "prompt_tokens": 5,
+  "cached_tokens": 4,
+  "completion_tokens": 9,
+  "stats": {
+    "rounds": 3,
+    "drafted": 8,
+    "accepted": 6,
+    "acceptance_rate": 0.75,
+    "tokens_per_round": 3.0,
+    "proposers": {"draft": {"drafted": 8, "accepted": 6, "seconds": 0.25}},
+    "k_histogram": {"0": 1, "4": 2},
+    "rechecks": 1,
+    "replayed_tokens": 7,
+    "min_margin": 0.125,
+    "margin_bound": 0.5,
+    "lossless": true,
+    "truncated_messages": 2,
+    "speculation_off_reason": null,
+    "time_saved_s": 1.5,
+    "queued_s": 0.0625,
+    "ttft_s": 0.5,
+    "decode_tokens_per_s": 20.0
+  }
+}
+"""
+
+
+def test_a_result_is_the_documented_object() -> None:
+    assert json.loads(msgspec.json.encode(RESULT)) == json.loads(DOCUMENTED)
+
+
+def test_a_result_has_its_fields_in_the_documented_order() -> None:
+    sent = json.loads(msgspec.json.encode(RESULT))
+    assert json.dumps(sent) == json.dumps(json.loads(DOCUMENTED))
+
+
+def test_a_result_comes_back_from_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(RESULT), type=Result) == RESULT
+
+
+def test_what_is_unknown_is_null_and_not_left_out() -> None:
+    sent = msgspec.to_builtins(Stats())
+    assert set(sent) == set(Stats.__struct_fields__)
+    unknown = {name for name, value in sent.items() if value is None}
+    assert unknown == {
+        *("acceptance_rate", "tokens_per_round", "min_margin", "margin_bound"),
+        *("speculation_off_reason", "time_saved_s", "ttft_s", "decode_tokens_per_s"),
+    }
+
+
+def test_statistics_share_nothing_by_default() -> None:
+    one, other = Stats(), Stats()
+    one.proposers["draft"] = ProposerStats()
+    one.k_histogram[4] = 1
+    assert (other.proposers, other.k_histogram) == ({}, {})
+
+
+def test_the_endings_are_the_documented_ones() -> None:
+    documented = ["stop", "stop_string", "length", "context_full", "cancelled", "deadline"]
+    assert list(get_args(FinishReason)) == documented
+
+
+def test_another_ending_is_refused() -> None:
+    sent = msgspec.to_builtins(RESULT) | {"finish_reason": "tired"}
+    with pytest.raises(msgspec.ValidationError, match="finish_reason"):
+        msgspec.convert(sent, Result)
+
+
+def test_a_token_has_a_logprob_only_if_asked_for() -> None:
+    assert msgspec.to_builtins(Token(7, "target", 1)) == {"id": 7, "source": "target", "chars": 1}
+    assert msgspec.to_builtins(Token(7, "draft", 0, -0.5)) == {
+        "id": 7,
+        "source": "draft",
+        "chars": 0,
+        "logprob": -0.5,
+    }

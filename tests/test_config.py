@@ -1,0 +1,317 @@
+"""One schema: defaults, the file, the environment, the command line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from localspec import config as module
+from localspec.config import (
+    Config,
+    DaemonConfig,
+    EngineConfig,
+    config_path,
+    load_config,
+    override,
+    parse_config,
+)
+from localspec.errors import ExitCode, InvalidOptions
+from localspec.protocol.options import Options
+
+TABLES = (EngineConfig, DaemonConfig, Config)
+VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALSPEC_BACKEND")
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the configuration is read from, with nothing in the environment."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "config").mkdir()
+    return tmp_path / "config" / "config.toml"
+
+
+def refusal(file: Path, text: str) -> str:
+    file.write_text(text, "utf-8")
+    with pytest.raises(InvalidOptions) as caught:
+        load_config()
+    assert str(file) in caught.value.remedy
+    assert caught.value.exit_code == ExitCode.USAGE
+    return caught.value.message
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert load_config() == Config()
+
+
+def test_the_default_model_is_the_bundled_one() -> None:
+    options = load_config().options
+    assert (options.model, options.draft, options.proposer, options.backend) == (
+        *("bundled", "auto", "auto", "auto"),
+    )
+
+
+def test_an_empty_file_gives_the_defaults(file: Path) -> None:
+    file.touch()
+    assert load_config() == Config()
+
+
+def test_the_file_is_in_the_configuration_directory(file: Path) -> None:
+    assert config_path() == file.resolve()
+
+
+def test_every_table_is_read(file: Path) -> None:
+    file.write_text(
+        """
+        model_dirs = ["/models", "~/more"]
+        [engine]
+        n_ctx = 4096
+        gpu_layers = -1
+        [daemon]
+        port = 0
+        slow_client_s = 5
+        allowed_origins = ["http://localhost:3000"]
+        [options]
+        temperature = 0.2
+        stop = ["END"]
+        verify = "threshold"
+        threshold = 0.3
+        """
+    )
+    assert load_config() == Config(
+        model_dirs=("/models", "~/more"),
+        engine=EngineConfig(n_ctx=4096),
+        daemon=DaemonConfig(port=0, slow_client_s=5.0, allowed_origins=("http://localhost:3000",)),
+        options=Options(
+            model="bundled",
+            draft="auto",
+            proposer="auto",
+            backend="auto",
+            temperature=0.2,
+            stop=("END",),
+            verify="threshold",
+            threshold=0.3,
+        ),
+    )
+
+
+def test_another_file_can_be_named(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('options.model = "mine"')
+    assert load_config(other).options.model == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "near"),
+    [
+        ("engin = 1", "engin", "engine"),
+        ("[engine]\nnctx = 1", "engine.nctx", "engine.n_ctx"),
+        ("[daemon]\nprot = 1", "daemon.prot", "daemon.port"),
+        ("[options]\ntemprature = 1", "options.temprature", "options.temperature"),
+    ],
+)
+def test_an_unknown_key_is_refused_naming_the_nearest(file: Path, text: str, name: str, near: str) -> None:
+    assert refusal(file, text) == f"there is no setting named {name!r}; did you mean {near!r}?"
+
+
+def test_a_key_like_none_of_ours_gets_no_suggestion(file: Path) -> None:
+    assert refusal(file, "zzzzzz = 1") == "there is no setting named 'zzzzzz'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("engine.n_ctx = -1", "engine.n_ctx: expected int >= 0"),
+        ("engine.n_ctx = 99999999999999999999", "engine.n_ctx: expected int <= 100000000"),
+        ("engine.gpu_layers = -2", "engine.gpu_layers: expected int >= -1"),
+        ("engine.gpu_layers = 4294967296", "engine.gpu_layers: expected int <= 10000"),
+        ("engine.parallel = 65", "engine.parallel: expected int <= 64"),
+        ("engine.ngram_max = 6", "engine.ngram_max: expected int <= 5"),
+        ("daemon.port = 65536", "daemon.port: expected int <= 65535"),
+        ("daemon.slow_client_s = 0", "daemon.slow_client_s: expected float > 0.0"),
+        ("daemon.slow_client_s = nan", "daemon.slow_client_s: expected float > 0.0"),
+        ("daemon.port = '1'", "daemon.port: expected int, got str"),
+        ("options.k = 21", "options.k: expected int <= 20"),
+        ("options.temperature = nan", "options.temperature: expected float >= 0.0"),
+        ("options.stop = [1]", "options.stop[0]: expected str, got int"),
+        ("model_dirs = '/models'", "model_dirs: expected array, got str"),
+        ("engine = 3", "engine: expected object, got int"),
+        ("options = []", "options: expected object, got array"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_naming_its_key(file: Path, text: str, message: str) -> None:
+    assert refusal(file, text) == f"invalid configuration: {message}"
+
+
+def test_the_shortest_match_is_not_longer_than_the_longest(file: Path) -> None:
+    message = refusal(file, "[engine]\nngram_min = 4\nngram_max = 3")
+    assert message == "engine.ngram_min is larger than engine.ngram_max"
+
+
+def test_a_threshold_needs_lossy_verification(file: Path) -> None:
+    file.write_text("options.threshold = 0.3")
+    with pytest.raises(InvalidOptions, match="drafts are verified exactly"):
+        load_config()
+
+
+@pytest.mark.parametrize("text", ["a = ", "[engine", "a = 1\na = 2", "\0", "x = " + "[" * 50_000])
+def test_what_is_no_toml_is_refused(file: Path, text: str) -> None:
+    assert f"{file} is not valid TOML" in refusal(file, text)
+
+
+def test_what_is_no_utf8_is_refused(file: Path) -> None:
+    file.write_bytes(b'options.model = "\xff"')
+    with pytest.raises(InvalidOptions, match="is not valid TOML"):
+        load_config()
+
+
+def test_a_file_that_cannot_be_read_is_refused(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(InvalidOptions, match="cannot be read: Is a directory"):
+        load_config()
+
+
+def test_a_refusal_names_where_the_values_come_from() -> None:
+    with pytest.raises(InvalidOptions) as caught:
+        parse_config({"engine": {"n_ctx": -1}}, where="the moon")
+    assert caught.value.remedy == "Mend the moon."
+
+
+# --- the environment ---------------------------------------------------------------------------
+
+
+def test_the_environment_goes_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[options]\nmodel = "a"\ndraft = "b"')
+    monkeypatch.setenv("LOCALSPEC_MODEL", "c")
+    options = load_config().options
+    assert (options.model, options.draft) == ("c", "b")
+
+
+def test_every_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in zip(VARIABLES, ("m", "none", "prompt-lookup", "toy"), strict=True):
+        monkeypatch.setenv(variable, value)
+    options = load_config().options
+    assert (options.model, options.draft, options.proposer, options.backend) == (
+        *("m", "none", "prompt-lookup", "toy"),
+    )
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_MODEL", "")
+    assert load_config() == Config()
+
+
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_BACKEND", "cuda")
+    with pytest.raises(InvalidOptions, match=r"options\.backend: invalid enum value 'cuda'") as caught:
+        load_config()
+    assert "LOCALSPEC_BACKEND" in caught.value.remedy
+
+
+def test_a_variable_does_not_hide_a_broken_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_MODEL", "m")
+    assert refusal(file, "options = 3") == "invalid configuration: options: expected object, got int"
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_any_option_and_any_knob_can_be_overridden() -> None:
+    pairs = {"temperature": "0.5", "n_ctx": "4096", "port": "0", "stop": "END", "remember": "true"}
+    assert override(Config(), pairs) == Config(
+        engine=EngineConfig(n_ctx=4096),
+        daemon=DaemonConfig(port=0),
+        options=msgspec.structs.replace(Config().options, temperature=0.5, stop=("END",), remember=True),
+    )
+
+
+def test_an_override_leaves_the_rest_as_it_was() -> None:
+    before = Config(model_dirs=("/m",), engine=EngineConfig(threads=3), options=Options(model="m", k=4))
+    after = override(before, {"k": "5"})
+    assert after == msgspec.structs.replace(before, options=Options(model="m", k=5))
+
+
+def test_overriding_nothing_changes_nothing() -> None:
+    assert override(Config(), {}) == Config()
+
+
+def test_a_knob_may_be_named_with_its_table() -> None:
+    assert override(Config(), {"engine.n_ctx": "7", "options.k": "3"}).engine.n_ctx == 7
+
+
+@pytest.mark.parametrize("key", ["engine.k", "options.port", "moon.k", "k.", "engine", "model_dirs"])
+def test_a_knob_of_another_table_is_unknown(key: str) -> None:
+    with pytest.raises(InvalidOptions, match="there is no option named"):
+        override(Config(), {key: "1"})
+
+
+@pytest.mark.parametrize(("key", "near"), [("temprature", "temperature"), ("nctx", "n_ctx")])
+def test_an_unknown_override_is_refused_naming_the_nearest(key: str, near: str) -> None:
+    with pytest.raises(InvalidOptions, match=f"no option named '{key}'; did you mean '{near}'"):
+        override(Config(), {key: "1"})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({"k": "21"}, r"invalid option: options\.k: expected int <= 20"),
+        ({"temperature": "warm"}, r"invalid option: options\.temperature: expected float"),
+        ({"n_ctx": "-1"}, r"invalid option: engine\.n_ctx: expected int >= 0"),
+        ({"ngram_min": "5", "ngram_max": "2"}, "ngram_min is larger than"),
+        ({"threshold": "0.3"}, "drafts are verified exactly"),
+    ],
+)
+def test_an_override_out_of_range_is_refused(pairs: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOptions, match=message):
+        override(Config(), pairs)
+
+
+# --- the schema --------------------------------------------------------------------------------
+
+
+def knobs() -> list[tuple[str, str | None]]:
+    """Every knob with the sentence under it."""
+    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+    structs = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
+    found = []
+    for struct in TABLES:
+        for node, after in zip(structs[struct.__name__], [*structs[struct.__name__][1:], None], strict=True):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.append((node.target.id, sentence_of(after)))
+    return found
+
+
+def sentence_of(node: ast.stmt | None) -> str | None:
+    match node:
+        case ast.Expr(value=ast.Constant(value=str(sentence))):
+            return sentence
+    return None
+
+
+def test_there_are_at_most_thirty_knobs() -> None:
+    names = [name for struct in TABLES for name in struct.__struct_fields__]
+    assert [name for name, _ in knobs()] == names
+    assert len(names) <= 30
+
+
+@pytest.mark.parametrize(("name", "sentence"), knobs())
+def test_every_knob_is_described(name: str, sentence: str | None) -> None:
+    assert sentence is not None and re.fullmatch(r"\S.{9,90}\S", sentence), name
+
+
+def test_no_knob_has_the_name_of_another() -> None:
+    names = [name for struct in (EngineConfig, DaemonConfig, Options) for name in struct.__struct_fields__]
+    assert len(names) == len(set(names))  # or `--opt name=value` would be ambiguous
+
+
+def test_a_configuration_cannot_change() -> None:
+    with pytest.raises(AttributeError):
+        Config().engine.n_ctx = 1  # type: ignore[misc]

@@ -1,0 +1,108 @@
+"""One tree of errors, the same in the documentation, on the wire and for the shell."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from localspec import errors
+from localspec.errors import BackendUnavailable, DaemonUnavailable, ExitCode, LocalspecError, from_dict
+
+DOCUMENTED = {
+    *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
+    *("model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
+    *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
+    *("gone", "memory_corrupt", "shutting_down", "internal", "invalid_options", "context_exceeded"),
+}
+EXITS = {
+    "invalid_options": ExitCode.USAGE,
+    "backend_unavailable": ExitCode.UNAVAILABLE,
+    "shutting_down": ExitCode.UNAVAILABLE,
+    "queue_full": ExitCode.BUSY,
+    "engine_busy": ExitCode.BUSY,
+}
+
+
+def family(root: type[LocalspecError]) -> list[type[LocalspecError]]:
+    children = [kind for kind in root.__subclasses__() if kind.__module__ == errors.__name__]
+    return [root, *(kind for child in children for kind in family(child))]
+
+
+ALL = family(LocalspecError)
+each = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+
+
+def drawn_tree() -> dict[str, tuple[str, str]]:
+    """name: (parent, code) as the module's docstring draws them."""
+    tree: dict[str, tuple[str, str]] = {}
+    above: list[str] = []
+    for line in str(errors.__doc__).splitlines():
+        found = re.match(r"    ((?:│   |    )*(?:[├└]── )?)([A-Z]\w+) *(\w*)", line)
+        if found:
+            depth = len(found[1]) // 4
+            above = [*above[:depth], found[2]]
+            tree[found[2]] = (above[-2] if depth else "", found[3])
+    return tree
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    real = {
+        kind.__name__: (
+            kind.__mro__[1].__name__ if kind is not LocalspecError else "",
+            kind.code if "code" in vars(kind) and kind is not LocalspecError else "",
+        )
+        for kind in ALL
+    }
+    assert drawn_tree() == real
+
+
+def test_every_code_is_documented_and_every_documented_code_exists() -> None:
+    assert {kind.code for kind in ALL} == DOCUMENTED
+
+
+@each
+def test_every_error_has_a_remedy(kind: type[LocalspecError]) -> None:
+    assert re.fullmatch(r"[A-Z].{9,}\.", kind.default_remedy)
+    assert kind("it happened").remedy == kind.default_remedy
+
+
+@each
+def test_an_error_is_rebuilt_from_its_description(kind: type[LocalspecError]) -> None:
+    rebuilt = from_dict(kind("it happened", "do this").as_dict())
+    expected = kind if "code" in vars(kind) else LocalspecError
+    assert type(rebuilt) is (BackendUnavailable if kind is DaemonUnavailable else expected)
+    assert (rebuilt.code, rebuilt.message, rebuilt.remedy) == (kind.code, "it happened", "do this")
+
+
+@each
+def test_an_error_ends_with_the_documented_exit_code(kind: type[LocalspecError]) -> None:
+    assert kind.exit_code == EXITS.get(kind.code, ExitCode.ERROR)
+
+
+def test_exit_codes_are_the_documented_numbers() -> None:
+    assert {code.name: int(code) for code in ExitCode} == {
+        "OK": 0,
+        "ERROR": 1,
+        "USAGE": 2,
+        "UNAVAILABLE": 69,
+        "BUSY": 75,
+        "INTERRUPTED": 130,
+    }
+
+
+def test_a_description_is_code_message_and_remedy() -> None:
+    described = errors.QueueFull("full", "wait").as_dict()
+    assert described == {"code": "queue_full", "message": "full", "remedy": "wait"}
+
+
+def test_an_error_reads_as_its_message() -> None:
+    assert str(errors.Gone("too old")) == "too old"
+
+
+@pytest.mark.parametrize("data", [{}, {"code": "from_the_future"}])
+def test_an_unknown_code_gives_the_root(data: dict[str, str]) -> None:
+    rebuilt = from_dict(data)
+    assert type(rebuilt) is LocalspecError
+    assert rebuilt.message == "unknown error"
+    assert rebuilt.remedy == LocalspecError.default_remedy

@@ -1,0 +1,160 @@
+"""Where files live, and who may read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localspec import home
+from localspec.config import config_path
+from localspec.errors import LocalspecError
+
+PLACES: dict[str, Callable[[], Path]] = {
+    "config": home.config_dir,
+    "data": home.data_dir,
+    "state": home.state_dir,
+    "runtime": home.runtime_dir,
+}
+PRIVATE = {name: place for name, place in PLACES.items() if name != "config"}
+posix = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    return (tmp_path / "home").resolve()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_place_is_under_the_home(root: Path, name: str) -> None:
+    assert PLACES[name]() == root / name
+
+
+def test_every_file_is_in_its_place(root: Path) -> None:
+    assert home.discovery_path() == root / "runtime" / "daemon.json"
+    assert home.token_path() == root / "data" / "token"
+    assert config_path() == root / "config" / "config.toml"
+
+
+def test_a_relative_home_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCALSPEC_HOME", "here")
+    assert home.config_dir() == tmp_path.resolve() / "here" / "config"
+
+
+def test_a_home_may_be_written_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_HOME", "~/there")
+    assert home.config_dir() == tmp_path.resolve() / "there" / "config"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_a_home_the_platforms_places_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CONFIG", "DATA", "STATE"):
+        monkeypatch.delenv(f"XDG_{name}_HOME", raising=False)
+    if value is None:
+        monkeypatch.delenv("LOCALSPEC_HOME", raising=False)
+    else:
+        monkeypatch.setenv("LOCALSPEC_HOME", value)
+    places = [place() for place in (home.config_dir, home.data_dir, home.state_dir)]
+    assert len(set(places)) == len(places) or os.name != "posix"
+    for path in places:
+        assert path.is_relative_to(tmp_path) and "localspec" in path.parts
+
+
+def test_asking_where_the_configuration_is_creates_nothing(root: Path) -> None:
+    home.config_dir()
+    assert not root.exists()
+
+
+@posix
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_places_are_their_owners(root: Path, name: str) -> None:
+    assert mode(PLACES[name]()) == 0o700
+
+
+@posix
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_place_open_to_others_is_closed(root: Path, name: str) -> None:
+    (root / name).mkdir(parents=True)
+    (root / name).chmod(0o777)
+    assert mode(PLACES[name]()) == 0o700
+
+
+def test_a_place_that_cannot_be_made_is_refused_with_a_remedy(root: Path) -> None:
+    root.write_text("a file where the home should be")
+    with pytest.raises(LocalspecError, match="data cannot be used") as caught:
+        home.data_dir()
+    assert "LOCALSPEC_HOME" in caught.value.remedy
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_place_of_another_user_is_refused(root: Path) -> None:
+    os.chown(home.runtime_dir(), 12345, 12345)
+    with pytest.raises(LocalspecError, match="not a directory of yours"):
+        home.runtime_dir()
+
+
+@posix
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_a_private_file_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        home.write_private(tmp_path / "token", "secret")
+        home.private_dir(tmp_path / "inner")
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "token"), mode(tmp_path / "inner")) == (0o600, 0o700)
+
+
+def test_a_private_file_holds_its_text(tmp_path: Path) -> None:
+    home.write_private(tmp_path / "file", "é\n")
+    assert (tmp_path / "file").read_bytes() == "é\n".encode()
+
+
+def test_writing_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    home.write_private(tmp_path / "file", "one")
+    home.write_private(tmp_path / "file", "two")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "two"}
+
+
+@posix
+def test_writing_closes_a_file_that_was_open_to_others(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(mode=0o666)
+    home.write_private(tmp_path / "file", "secret")
+    assert mode(tmp_path / "file") == 0o600
+
+
+@posix
+def test_who_has_the_old_file_open_goes_on_reading_it(tmp_path: Path) -> None:
+    home.write_private(tmp_path / "file", "old and longer")
+    with (tmp_path / "file").open() as reader:
+        home.write_private(tmp_path / "file", "new")
+        assert reader.read() == "old and longer"
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    home.write_private(tmp_path / "file", "old")
+    with pytest.raises(UnicodeEncodeError):
+        home.write_private(tmp_path / "file", "new \ud800")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@posix
+def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("theirs")
+    (tmp_path / "file").symlink_to(tmp_path / "elsewhere")
+    home.write_private(tmp_path / "file", "ours")
+    assert (tmp_path / "elsewhere").read_text() == "theirs"
+    assert not (tmp_path / "file").is_symlink()
