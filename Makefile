@@ -1,6 +1,7 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
 # make install          the virtual environment alone (.venv)
 # make test             lint, types, all tests
+# make test-slow        what takes minutes: more prompts, random cancels and kills
 PROMPT ?= What does textwrap.dedent do?
 PYTHON ?= python3
 VENV := .venv
@@ -25,7 +26,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 test: lint types
-	$(BIN)/python -m pytest -q --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+	$(BIN)/python -m pytest -q -n auto --dist loadfile \
+	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

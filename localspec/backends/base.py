@@ -78,6 +78,10 @@ class Vocabulary(Protocol):
         """The token every text starts with, if the model wants one."""
 
     @property
+    def eos(self) -> int | None:
+        """The token that chat templates call eos."""
+
+    @property
     def end_tokens(self) -> frozenset[int]:
         """Tokens that end a generation (end of text, end of turn)."""
 

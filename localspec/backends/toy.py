@@ -27,6 +27,7 @@ class ToyVocabulary:
 
     size = 256 + len(SPECIAL)
     bos: int | None = None
+    eos: int | None = END
     end_tokens = frozenset({END})
     special_tokens = frozenset(SPECIAL)
     fim: FimTokens | None = FimTokens(FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE)

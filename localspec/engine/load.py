@@ -13,7 +13,7 @@ from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.errors import BackendUnavailable, InvalidOptions
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model
-from localspec.models.pairing import check_pair
+from localspec.models.pairing import Tokens, check_pair
 from localspec.protocol.options import parse_options, readable
 
 Progress = Callable[[str, float], None]
@@ -55,9 +55,10 @@ def open_backend(
     return LlamaCppBackend(path, config, progress=progress)
 
 
-def texts_of(vocabulary: Vocabulary) -> list[bytes]:
-    """The texts of all tokens, in order: what two vocabularies are compared by."""
-    return [vocabulary.text_of(token) for token in range(vocabulary.size)]
+def tokens_of(vocabulary: Vocabulary) -> Tokens:
+    """What a vocabulary is compared by."""
+    texts = tuple(vocabulary.text_of(token) for token in range(vocabulary.size))
+    return Tokens(texts, vocabulary.bos, vocabulary.eos)
 
 
 def load_engine(
@@ -82,7 +83,7 @@ def load_engine(
         reason = choice.reason
         if choice.draft is not None:
             draft = open_backend(choice.draft, backend, config, part("draft"))
-            fit = check_pair(texts_of(target.vocabulary), texts_of(draft.vocabulary))
+            fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
             reason = f"{reason}; vocabularies: {fit}"
         return Engine(target, draft, config=config, reason=reason)
     except BaseException:

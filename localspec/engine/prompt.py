@@ -29,8 +29,6 @@ class PromptEncoder:
     def __init__(self, vocabulary: Vocabulary, n_ctx: int) -> None:
         self._vocabulary = vocabulary
         self._n_ctx = n_ctx
-        bos = vocabulary.text_of(vocabulary.bos).decode() if vocabulary.bos is not None else ""
-        self._bos = bos
         self._template: ChatTemplate | None = None
 
     def encode(self, prompt: Prompt, max_tokens: int | None) -> Encoded:
@@ -81,7 +79,9 @@ class PromptEncoder:
 
     def _render(self, messages: tuple[Message, ...]) -> list[int]:
         if self._template is None:
-            self._template = ChatTemplate(self._vocabulary.chat_template, bos=self._bos)
+            vocabulary = self._vocabulary
+            bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
+            self._template = ChatTemplate(vocabulary.chat_template, bos=bos, eos=eos)
         text = self._template.render(messages)
         tokens = self._vocabulary.encode(text, special=True)
         start = self._start()
@@ -113,3 +113,7 @@ class PromptEncoder:
                 break
             tokens += part
         return tokens
+
+
+def _name(vocabulary: Vocabulary, token: int | None) -> str:
+    return "" if token is None else vocabulary.text_of(token).decode("utf-8", "replace")

@@ -1,12 +1,12 @@
 """May this draft model speculate for that target? Exact, compatible, or refused with the reason.
 
-The rule for different vocabularies is llama.cpp's (common/speculative.cpp): same BOS, size
-difference at most 128, equal text for every id from 5 on.
+The rule for vocabularies that differ is llama.cpp's (common/speculative.cpp): the same BOS and EOS,
+a size difference of at most 128, equal text for every id from 5 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from localspec.errors import TokenizerMismatch
 
@@ -14,20 +14,31 @@ MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
 
 
-def check_pair(target: Sequence[bytes], draft: Sequence[bytes]) -> str:
-    """``"exact"`` or ``"compatible"`` for two vocabularies, given as the texts of their tokens in order.
+class Tokens(NamedTuple):
+    """What two vocabularies are compared by: the texts of all tokens in order, BOS if it is added, EOS."""
 
-    Raises :class:`TokenizerMismatch` naming the first token that differs.
-    """
-    if list(target) == list(draft):
+    texts: tuple[bytes, ...]
+    bos: int | None = None
+    eos: int | None = None
+
+
+def check_pair(target: Tokens, draft: Tokens) -> str:
+    """``"exact"`` or ``"compatible"``; raises :class:`TokenizerMismatch` naming the first difference."""
+    if target.texts == draft.texts:
         return "exact"
-    if abs(len(target) - len(draft)) > MAX_SIZE_DIFFERENCE:
+    sizes = len(target.texts), len(draft.texts)
+    if abs(sizes[0] - sizes[1]) > MAX_SIZE_DIFFERENCE:
         raise TokenizerMismatch(
-            f"the draft model's vocabulary has {len(draft)} tokens, the target's {len(target)}"
+            f"the draft model's vocabulary has {sizes[1]} tokens, the target's {sizes[0]}"
         )
-    for token in range(FIRST_COMPARED, min(len(target), len(draft))):
-        if target[token] != draft[token]:
+    for name in ("bos", "eos"):
+        theirs, ours = getattr(draft, name), getattr(target, name)
+        if theirs != ours:
+            raise TokenizerMismatch(f"the draft model's {name.upper()} is {theirs}, the target's is {ours}")
+    for token in range(FIRST_COMPARED, min(sizes)):
+        if target.texts[token] != draft.texts[token]:
             raise TokenizerMismatch(
-                f"the draft model's token {token} is {draft[token]!r}, the target's is {target[token]!r}"
+                f"the draft model's token {token} is {draft.texts[token]!r}, "
+                f"the target's is {target.texts[token]!r}"
             )
     return "compatible"

@@ -81,6 +81,8 @@ def decode(text: str | bytes) -> Call | Response:
     if message.jsonrpc != "2.0":
         raise ProtocolFault(INVALID_REQUEST, 'jsonrpc must be "2.0"', identity)
     if isinstance(message.method, str):
+        if not (message.result is msgspec.UNSET and message.error is msgspec.UNSET):
+            raise ProtocolFault(INVALID_REQUEST, "both a request and a response", identity)
         if message.id is None:
             raise ProtocolFault(INVALID_REQUEST, "id must be a number or a string")
         params = message.params if isinstance(message.params, msgspec.Raw) else EMPTY

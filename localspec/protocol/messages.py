@@ -267,5 +267,5 @@ def params_of(call: Call) -> Any:
         return msgspec.json.decode(call.params, type=struct)
     except msgspec.ValidationError as error:
         raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {readable(error)}", call.id) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {error}", call.id) from None

@@ -14,7 +14,7 @@ from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.catalogue import bundled_model
 from tests.conformance.backend import BackendConformance
 
-SMALL = EngineConfig(n_ctx=512, parallel=2, threads=1, prefill_chunk=128)
+SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 
 

@@ -291,8 +291,8 @@ class TestQueue:
             assert backend.open_sequences <= 3
 
     def test_a_long_prompt_does_not_stop_a_running_chat(self) -> None:
-        engine = toy_engine(markov(), n_ctx=2048)
-        chat = engine.submit(request("ab", max_tokens=50))
+        engine = toy_engine(scripted(b"ab" * 900), n_ctx=2048)
+        chat = engine.submit(request("ab", max_tokens=50, temperature=0.0, proposer="none"))
         engine.step()
         before = chat.completion_tokens
         engine.submit(request("x" * 1900, max_tokens=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,13 @@ from localspec.errors import TokenizerMismatch
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.fingerprint import gguf_tokens
 from localspec.models.gguf import read_header
-from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, check_pair
+from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
 
 WORDS = [b"w%d" % n for n in range(200)]
+
+
+def pair(target: Sequence[bytes], draft: Sequence[bytes]) -> str:
+    return check_pair(Tokens(tuple(target)), Tokens(tuple(draft)))
 
 
 def changed(at: int) -> list[bytes]:
@@ -20,7 +26,7 @@ def changed(at: int) -> list[bytes]:
 
 
 def test_equal_vocabularies_are_exact() -> None:
-    assert check_pair(WORDS, tuple(WORDS)) == "exact"
+    assert pair(WORDS, tuple(WORDS)) == "exact"
 
 
 def test_the_bundled_pair_is_exact() -> None:
@@ -28,43 +34,43 @@ def test_the_bundled_pair_is_exact() -> None:
         [text for _, text in gguf_tokens(read_header(bundled_model(name)))]
         for name in (BUNDLED_TARGET, BUNDLED_DRAFT)
     )
-    assert check_pair(target, draft) == "exact"
+    assert pair(target, draft) == "exact"
 
 
 @pytest.mark.parametrize("at", range(FIRST_COMPARED))
 def test_the_first_ids_may_differ(at: int) -> None:
-    assert check_pair(WORDS, changed(at)) == "compatible"
+    assert pair(WORDS, changed(at)) == "compatible"
 
 
 @pytest.mark.parametrize("at", [FIRST_COMPARED, 100, 199])
 def test_any_later_id_may_not_differ(at: int) -> None:
     with pytest.raises(TokenizerMismatch, match=rf"token {at} is b'other', the target's is b'w{at}'"):
-        check_pair(WORDS, changed(at))
+        pair(WORDS, changed(at))
 
 
 def test_the_first_token_that_differs_is_named() -> None:
     draft = [*WORDS[:50], *reversed(WORDS[50:])]
     with pytest.raises(TokenizerMismatch, match="token 50 is"):
-        check_pair(WORDS, draft)
+        pair(WORDS, draft)
 
 
 def test_sizes_may_differ_a_little() -> None:
     longer = [*WORDS, *(b"more" for _ in range(MAX_SIZE_DIFFERENCE))]
-    assert check_pair(longer, WORDS) == "compatible"
-    assert check_pair(WORDS, longer) == "compatible"
+    assert pair(longer, WORDS) == "compatible"
+    assert pair(WORDS, longer) == "compatible"
 
 
 def test_sizes_may_not_differ_more() -> None:
     longer = [*WORDS, *(b"more" for _ in range(MAX_SIZE_DIFFERENCE + 1))]
     with pytest.raises(TokenizerMismatch, match="vocabulary has 200 tokens, the target's 329"):
-        check_pair(longer, WORDS)
+        pair(longer, WORDS)
     with pytest.raises(TokenizerMismatch, match="vocabulary has 329 tokens, the target's 200"):
-        check_pair(WORDS, longer)
+        pair(WORDS, longer)
 
 
 def verdict(target: list[bytes], draft: list[bytes]) -> str:
     try:
-        return check_pair(target, draft)
+        return pair(target, draft)
     except TokenizerMismatch:
         return "refused"
 
@@ -77,3 +83,12 @@ def test_the_verdict_is_the_same_both_ways(one: list[bytes], other: list[bytes])
     shared = list(zip(one, other, strict=False))[FIRST_COMPARED:]
     fits = "compatible" if all(a == b for a, b in shared) else "refused"
     assert verdict(one, other) == verdict(other, one) == ("exact" if one == other else fits)
+
+
+@pytest.mark.parametrize(("name", "theirs"), [("bos", Tokens((), bos=1)), ("eos", Tokens((), eos=3))])
+def test_bos_and_eos_must_be_the_same_where_the_texts_differ(name: str, theirs: Tokens) -> None:
+    target = Tokens(tuple(WORDS), bos=None, eos=2)
+    draft = Tokens(tuple(changed(2)), bos=theirs.bos, eos=theirs.eos or 2)
+    with pytest.raises(TokenizerMismatch, match=name.upper()):
+        check_pair(target, draft)
+    assert check_pair(target, Tokens(tuple(changed(2)), eos=2)) == "compatible"

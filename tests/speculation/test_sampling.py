@@ -131,6 +131,7 @@ def test_whatever_the_parameters_it_is_a_distribution_with_the_best_token_in_it(
     )
     found = one.distribution(row, (1,))
     assert abs(found.probabilities.sum() - 1) < 1e-9 and (found.probabilities >= 0).all()
-    best = one.scores(row, (1,)).max()
-    assert best == max(one.scores(row, (1,))[found.tokens])
+    scores = one.scores(row, (1,))
+    # Scores too close for their weights to differ may stand for one another.
+    assert np.isclose(scores[found.tokens].max(), scores.max(), rtol=1e-9, atol=1e-12)
     assert (np.diff(found.tokens) > 0).all()

@@ -21,6 +21,8 @@ from localspec.models.gguf import read_header
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL = 1
+FILL_UP = 1.6
+"""times the tokens of an uneven batch that it may be filled up to"""
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """``general.sampling.*`` of a GGUF file, and what we call it"""
 
@@ -82,12 +84,8 @@ class LlamaCppBackend:
             raise
 
     def _start(self, config: EngineConfig) -> None:
-        n_ctx, parallel = native.choose_sizes(self._lib_model, config)
-        # As many sequences again may stay behind as prefixes that a next turn takes over.
-        n_sequences = 2 * parallel
-        self._context = native.new_context(
-            self._lib_model, config, n_cells=n_ctx * parallel, n_sequences=n_sequences
-        )
+        n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
+        self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
         self._batch = lib.llama_batch_init(config.prefill_chunk, 0, 1)
         self.vocabulary = LlamaVocabulary(self._lib_model)
@@ -96,7 +94,7 @@ class LlamaCppBackend:
         )
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
-            n_cells=n_ctx * parallel,
+            n_cells=n_ctx * n_sequences,
             max_sequences=n_sequences,
             max_batch=config.prefill_chunk,
             rollback=0 if recurrent else None,
@@ -114,7 +112,8 @@ class LlamaCppBackend:
         raise EngineBusy("all sequences of the model are in use")
 
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
-        outputs = self._fill(batch)
+        width = self._common_width(batch)
+        outputs = self._fill(batch, width)
         code = lib.llama_decode(self._context, self._batch)
         if code:
             for span in batch:
@@ -122,24 +121,41 @@ class LlamaCppBackend:
             if code == NO_CELL:
                 raise EngineBusy("the model's cache is full")
             raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
-        for span in batch:
-            self._lengths[span.sequence] += len(span.tokens)
+        for sequence, tokens, _ in batch:
+            self._lengths[sequence] += len(tokens)
+            if len(tokens) < width:
+                self._cut(sequence, self._lengths[sequence])
         return LlamaLogits(self._context, outputs, self.vocabulary.size)
 
-    def _fill(self, spans: Sequence[Span]) -> list[int]:
+    def _common_width(self, spans: Sequence[Span]) -> int:
+        """To what width shorter spans are filled up; 0: not at all.
+
+        llama.cpp advances streams by equal steps and computes what is left over in forwards of its
+        own: lengths of 5, 3, 1 and 4 took 184 ms in one batch, filled up to 5 each 98 ms.
+        """
+        widths = [len(span.tokens) for span in spans]
+        width, total = max(widths), sum(widths)
+        filled = width * len(spans)
+        room = all(self._lengths[span.sequence] + width <= self.capabilities.n_ctx for span in spans)
+        worth = total < filled <= min(FILL_UP * total, self.capabilities.max_batch)
+        return width if worth and room and self.capabilities.rollback is None else 0
+
+    def _fill(self, spans: Sequence[Span], width: int) -> list[int]:
         """Lay the spans out in llama.cpp's batch; returns the positions whose logits were asked for."""
         batch, outputs, at = self._batch, [], 0
         for sequence, tokens, rows in spans:
-            if at + len(tokens) > self.capabilities.max_batch:
+            n = max(len(tokens), width)
+            if at + n > self.capabilities.max_batch:
                 raise EngineError(f"a forward of more than {self.capabilities.max_batch} tokens")
             position, first_row = self._lengths[sequence], len(tokens) - rows
-            for i, token in enumerate(tokens):
-                batch.token[at] = token
+            for i in range(n):
+                wanted = first_row <= i < len(tokens)
+                batch.token[at] = tokens[min(i, len(tokens) - 1)]
                 batch.pos[at] = position + i
                 batch.n_seq_id[at] = 1
                 batch.seq_id[at][0] = sequence
-                batch.logits[at] = i >= first_row
-                if i >= first_row:
+                batch.logits[at] = wanted
+                if wanted:
                     outputs.append(at)
                 at += 1
         batch.n_tokens = at
@@ -159,8 +175,10 @@ class LlamaCppBackend:
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
-        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, length)
-        self._lengths[copy] = length
+        # Between streams only a whole sequence can be copied; what is too much is cut off again.
+        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
+        self._lengths[copy] = self._lengths[sequence]
+        self.truncate(copy, length)
         return copy
 
     def close(self, sequence: int) -> None:
