@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from weakref import WeakValueDictionary
 
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, nothing
@@ -18,17 +17,6 @@ from localspec.protocol.requests import ChatPrompt, Message
 from localspec.protocol.results import Result
 
 CHECKPOINT_S = 1.0
-
-
-class Turns:
-    """Turn-taking: a session answers one message at a time, the next waits."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, session: Session) -> asyncio.Lock:
-        """The lock of a session; it lives as long as someone holds or awaits it."""
-        return self._locks.setdefault(session.id, asyncio.Lock())
 
 
 class Answer:

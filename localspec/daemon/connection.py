@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any
 
 from websockets.asyncio.server import ServerConnection
@@ -15,7 +14,7 @@ from websockets.frames import CloseCode
 from localspec._version import __version__
 from localspec.daemon import methods
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.exchange import Exchange
+from localspec.daemon.exchange import Exchange, Newest
 from localspec.daemon.outbox import Outbox
 from localspec.daemon.transport import CLOSE_S
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
@@ -37,7 +36,7 @@ class Connection:
         self._initialized = False
         self._live: dict[Id, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._newest: dict[str, Exchange] = {}
+        self._newest = Newest()
         self._dropped = False
 
     # The life of a connection.
@@ -135,7 +134,7 @@ class Connection:
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
         self.daemon.running += call.method in methods.NEED_A_MODEL
-        exchange = self._live[id] = Exchange(id, self)
+        exchange = self._live[id] = Exchange(id, self.daemon, self.outbox, self._newest)
         self._spawn(self._answer(exchange, call.method, params))
 
     def _initialize(self, params: messages.Initialize, id: Id) -> None:
@@ -181,21 +180,6 @@ class Connection:
             self.daemon.metrics.requests.labels(method, _ending(answer)).inc()
             del self._live[exchange.id]
         exchange.answer(answer)
-
-    @contextmanager
-    def newest(self, path: str | None, exchange: Exchange) -> Iterator[None]:
-        """Inside, ``exchange`` is the completion for ``path``: it cancels the one before it."""
-        if path is None:
-            yield
-            return
-        if (older := self._newest.get(path)) is not None:
-            older.cancel()
-        self._newest[path] = exchange
-        try:
-            yield
-        finally:
-            if self._newest.get(path) is exchange:
-                del self._newest[path]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

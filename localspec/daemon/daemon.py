@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from localspec import home
 from localspec.config import Config
-from localspec.daemon.chat import Turns
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
+from localspec.daemon.turns import Turns
 
-if TYPE_CHECKING:
-    from localspec.daemon.connection import Connection
+
+class Client(Protocol):
+    """A connection, as the daemon's end sees it."""
+
+    async def end_requests(self) -> None:
+        """Cancel every request, and wait until they are answered."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Send what waits, then close."""
 
 
 class Daemon:
@@ -26,7 +33,7 @@ class Daemon:
         self.pool = Pool(config, self.metrics, worker_command)
         self.history = History(home.data_dir() / "history.sqlite")
         self.turns = Turns()
-        self.connections: set[Connection] = set()
+        self.connections: set[Client] = set()
         self.running = 0
         """requests that need a model, running or waiting"""
         self.stopping = asyncio.Event()

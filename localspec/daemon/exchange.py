@@ -5,31 +5,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
+from localspec.daemon.daemon import Daemon
 from localspec.daemon.outbox import Deltas, Outbox
+from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.frames import Degraded, Delta, Loading, Prefill
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamProgress
 
-if TYPE_CHECKING:
-    from localspec.daemon.connection import Connection
-    from localspec.daemon.daemon import Daemon
-    from localspec.daemon.worker import StreamEvent
+
+class Newest:
+    """The newest completion of each path: a newer one cancels the older at once."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Exchange] = {}
+
+    @contextmanager
+    def hold(self, path: str | None, exchange: Exchange) -> Iterator[None]:
+        """Inside, ``exchange`` is the completion for ``path``."""
+        if path is None:
+            yield
+            return
+        if (older := self._by_path.get(path)) is not None:
+            older.cancel()
+        self._by_path[path] = exchange
+        try:
+            yield
+        finally:
+            if self._by_path.get(path) is exchange:
+                del self._by_path[path]
 
 
 class Exchange:
     """Sends what belongs to one request, and ends it when it is cancelled."""
 
-    def __init__(self, id: Id, connection: Connection) -> None:
+    def __init__(self, id: Id, daemon: Daemon, outbox: Outbox, newest: Newest) -> None:
         self.id = id
-        self.connection = connection
-        self.daemon: Daemon = connection.daemon
+        self.daemon = daemon
+        self.newest = newest
         self.cancelled = False
         self._deltas = Deltas(id)
-        self._outbox: Outbox = connection.outbox
+        self._outbox = outbox
         self._on_cancel: list[Callable[[], None]] = []
 
     def cancel(self) -> None:

@@ -85,7 +85,7 @@ async def completion_inline(exchange: Exchange, params: messages.CompletionInlin
     prompt = FimPrompt(params.prefix, params.suffix, params.path, params.language, params.extra)
     # Without temperature all items would be the same one.
     count = params.n if options.temperature else 1
-    with exchange.connection.newest(params.path, exchange):
+    with exchange.newest.hold(params.path, exchange):
         results = await asyncio.gather(
             *(generate(exchange, prompt, _varied(options, i), max_ms=params.max_ms) for i in range(count))
         )

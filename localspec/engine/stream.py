@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
 from localspec.protocol.results import Chunk, Result
 
-if TYPE_CHECKING:
-    from localspec.engine.engine import Engine
+
+class Runner(Protocol):
+    """What runs the request: an engine."""
+
+    def step(self) -> bool:
+        """Advance all requests; False when there is nothing to do."""
+
+    def cancel(self, id: int) -> None:
+        """End a request at the next step."""
 
 
 class Stream:
@@ -21,7 +28,7 @@ class Stream:
     cancels the request.
     """
 
-    def __init__(self, engine: Engine, sequence: Sequence) -> None:
+    def __init__(self, engine: Runner, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._events = self._run()

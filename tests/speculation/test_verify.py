@@ -125,7 +125,7 @@ class TestRejectionSampling:
         noise = Noise(9)
         sampler = Sampler(WARM, noise, seeded=False)
         counts = np.zeros(9, dtype=np.int64)
-        for n in range(DRAWS):
+        for n in range(DRAWS // 2):
             position = 3 * n
             qs = tuple(distribution(row) for row in q)
             tokens = tuple(d.sample(noise, position + i, Stream.DRAFT) for i, d in enumerate(qs))
