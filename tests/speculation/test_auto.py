@@ -39,3 +39,40 @@ def test_lookup_first_then_the_draft_model() -> None:
 
 def test_without_an_offer_there_is_none() -> None:
     assert Auto([PromptLookup()]).propose([ask([1, 2, 3], 3)])[0].tokens == ()
+
+
+def rounds(auto: Auto, accepted: int, n: int) -> list[str]:
+    """Who drafted in ``n`` rounds of a text that never repeats, where so many tokens of 4 are right."""
+    sources = []
+    for i in range(n):
+        draft = auto.propose([ask([97 + i % 5, 98, 102], 4)])[0]
+        sources.append(draft.source)
+        if draft.tokens:
+            auto.observe(1, draft, accepted)
+    return sources
+
+
+def test_a_member_that_is_mostly_wrong_is_left_alone_but_for_probes() -> None:
+    auto = Auto([DraftModel(ToyBackend(small_markov(2)), ToyVocabulary.size)])
+    sources = rounds(auto, 0, 120)
+    # 0.7 · 0.9^n falls under 0.3 after nine rounds.
+    assert sources[:9] == ["draft"] * 9 and sources[9:40] == ["none"] * 31
+    assert 1 <= sources[40:].count("draft") <= 3
+
+
+def test_a_member_that_is_mostly_right_stays() -> None:
+    auto = Auto([DraftModel(ToyBackend(small_markov(2)), ToyVocabulary.size)])
+    assert rounds(auto, 2, 60) == ["draft"] * 60
+
+
+def test_a_member_that_is_right_again_comes_back() -> None:
+    auto = Auto([DraftModel(ToyBackend(small_markov(2)), ToyVocabulary.size)])
+    rounds(auto, 0, 10)
+    assert rounds(auto, 4, 200)[-20:] == ["draft"] * 20
+
+
+def test_the_next_request_starts_afresh() -> None:
+    auto = Auto([DraftModel(ToyBackend(small_markov(2)), ToyVocabulary.size)])
+    rounds(auto, 0, 20)
+    auto.stop(1)
+    assert rounds(auto, 0, 1) == ["draft"]
