@@ -2,7 +2,8 @@
 # make install          the virtual environment alone (.venv)
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills
-PROMPT ?= What does textwrap.dedent do?
+PROMPT ?= What does `textwrap.dedent` do?
+export PROMPT
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: run install test lint types check slow test-slow clean
 
 run: $(VENV)/.installed
-	@$(BIN)/localspec run --stats "$(PROMPT)"
+	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
 
 install: $(VENV)/.installed
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import Options, check_options, readable, unknown_key
+from localspec.protocol.options import Options, check_options, parse_options, readable, unknown_key
 
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
@@ -78,8 +78,7 @@ def config_path() -> Path:
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Read the configuration; a missing file gives the defaults, ``LOCALSPEC_MODEL``, ``_DRAFT``,
-    ``_PROPOSER`` and ``_BACKEND`` override it.
+    """Read the configuration; a missing file gives the defaults.
 
     Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the
     nearest one) or a value out of range.
@@ -93,14 +92,21 @@ def load_config(path: Path | None = None) -> Config:
         raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Mend {path}.") from None
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", f"Mend {path}.") from None
-    where = str(path)
-    options = values.setdefault("options", {})
-    for name in ("model", "draft", "proposer", "backend"):
-        variable = f"LOCALSPEC_{name.upper()}"
-        if os.environ.get(variable) and isinstance(options, dict):
-            options[name] = os.environ[variable]
-            where += f", {variable}"
-    return parse_config(values, where=where)
+    return parse_config(values, where=str(path))
+
+
+def environment_options() -> Options:
+    """What ``LOCALSPEC_MODEL``, ``_DRAFT``, ``_PROPOSER`` and ``_BACKEND`` say.
+
+    They belong to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
+    """
+    names = {name: f"LOCALSPEC_{name.upper()}" for name in ("model", "draft", "proposer", "backend")}
+    values = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
+    try:
+        return parse_options(values)
+    except InvalidOptions as error:
+        variables = ", ".join(names[name] for name in values)
+        raise InvalidOptions(error.message, f"Mend {variables}.") from None
 
 
 def parse_config(values: dict[str, Any], *, where: str) -> Config:

@@ -74,7 +74,7 @@ class InvalidOptions(LocalspecError):
 
 class ContextExceeded(LocalspecError):
     code = "context_exceeded"
-    default_remedy = "Shorten the prompt, or load the model with a larger n_ctx."
+    default_remedy = "Shorten the prompt, or set a larger n_ctx under [engine] in config.toml."
 
 
 class DaemonError(LocalspecError):
@@ -110,7 +110,7 @@ class QueueFull(DaemonError):
 
 class SessionNotFound(DaemonError):
     code = "session_not_found"
-    default_remedy = "Open a session with `session/open`."
+    default_remedy = "Start a new one, or continue the last one with -c."
 
 
 class Gone(DaemonError):

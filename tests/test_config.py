@@ -15,6 +15,7 @@ from localspec.config import (
     DaemonConfig,
     EngineConfig,
     config_path,
+    environment_options,
     load_config,
     override,
     parse_config,
@@ -188,17 +189,16 @@ def test_a_refusal_names_where_the_values_come_from() -> None:
 # --- the environment ---------------------------------------------------------------------------
 
 
-def test_the_environment_goes_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text('[options]\nmodel = "a"\ndraft = "b"')
+def test_the_environment_is_the_callers_and_not_the_daemons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_MODEL", "c")
-    options = load_config().options
-    assert (options.model, options.draft) == ("c", "b")
+    assert load_config().options.model == "bundled"
+    assert environment_options() == Options(model="c")
 
 
 def test_every_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in zip(VARIABLES, ("m", "none", "prompt-lookup", "toy"), strict=True):
         monkeypatch.setenv(variable, value)
-    options = load_config().options
+    options = environment_options()
     assert (options.model, options.draft, options.proposer, options.backend) == (
         *("m", "none", "prompt-lookup", "toy"),
     )
@@ -206,19 +206,14 @@ def test_every_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_MODEL", "")
-    assert load_config() == Config()
+    assert environment_options() == Options()
 
 
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_BACKEND", "cuda")
-    with pytest.raises(InvalidOptions, match=r"options\.backend: invalid enum value 'cuda'") as caught:
-        load_config()
+    with pytest.raises(InvalidOptions, match=r"backend: invalid enum value 'cuda'") as caught:
+        environment_options()
     assert "LOCALSPEC_BACKEND" in caught.value.remedy
-
-
-def test_a_variable_does_not_hide_a_broken_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_MODEL", "m")
-    assert refusal(file, "options = 3") == "invalid configuration: options: expected object, got int"
 
 
 # --- the command line --------------------------------------------------------------------------

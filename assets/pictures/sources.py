@@ -1,10 +1,11 @@
 """Draw the README's picture: one answer, each token coloured by who guessed it.
 
-python assets/pictures/sources.py assets/pictures/sources.svg
+.venv/bin/python assets/pictures/sources.py assets/pictures/sources.svg
 """
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -29,13 +30,13 @@ def main(path: str) -> None:
             for token in chunk.tokens:
                 answer.append(chunk.text[at : at + token.chars], COLOURS[token.source])
                 at += token.chars
-    console = Console(record=True, width=100, file=sys.stderr)
+    console = Console(record=True, width=100, file=io.StringIO())
     console.print(Text(f"$ {COMMAND}", "bold"))
     console.print(answer)
     console.print(Text(stats_line(stream.result), "dim"))
     legend = Text("decoded by the target", COLOURS["target"]).append("   ")
     console.print(legend.append("copied by prompt lookup", COLOURS["prompt-lookup"]))
-    console.save_svg(path, title="localspec")
+    console.save_svg(path, title="localspec", unique_id="localspec")
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from localspec.cli.output import Printer, note
 from localspec.config import Config
+from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
@@ -17,6 +19,18 @@ if TYPE_CHECKING:
     from localspec.client import Client, Event, Stream
 
 T = TypeVar("T")
+
+
+def read_stdin() -> str:
+    """What was piped in; nothing where stdin is a terminal or closed. Raises :class:`InvalidOptions`."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise InvalidOptions("the piped text is not UTF-8", "Convert it, for example with iconv.") from None
+    except OSError:
+        return ""  # closed: as good as empty
 
 
 def local(request: Request, config: Config, printer: Printer) -> Result:

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from localspec._version import __version__
 
 app = App(
     name="localspec",
-    help="Local models, speculating, exact: chat, complete, and the daemon that serves them.",
+    help="Local models, speculating, exact: answers, completions, and the daemon that serves them.",
     version=f"localspec {__version__}",
     help_format="plaintext",
+    default_parameter=Parameter(show_default=False, negative=""),
 )
-app.command("localspec.cli.run:run", name="run", help="Answer a prompt.")
-app.command("localspec.cli.complete:complete", name="complete", help="Fill in the middle of a text.")
+app.command(
+    "localspec.cli.run:run",
+    name="run",
+    help="Answer a prompt.",
+    help_epilogue="""Text piped in comes first, then the argument. The answer streams to stdout, everything \
+else goes to stderr; Ctrl-C ends the generation. Exit codes: 0 ok, 1 error, 2 usage, 69 daemon unavailable, \
+75 busy or deadline, 130 Ctrl-C.
+
+Examples:
+  localspec run 'What does textwrap.dedent do?'
+  git diff | localspec run 'Write a commit message'
+  localspec run -c 'Shorter, please'
+  echo 'def add(a, b):' | localspec run --raw --json""",
+)
+app.command(
+    "localspec.cli.complete:complete",
+    name="complete",
+    help="Fill in the middle: print what stands between a prefix and a suffix.",
+    help_epilogue="""Examples:
+  localspec complete --prefix-file before.py --suffix-file after.py
+  head -n 20 app.py | localspec complete --language python --json""",
+)
 
 daemon = App(name="daemon", help="The background daemon; clients start it by themselves.")
 for _name, _help in (
-    ("run", "Run the daemon in the foreground."),
+    ("run", "Run the daemon in the foreground, logging to stderr, until Ctrl-C."),
     ("start", "Start the daemon if it does not run, and say where it listens."),
-    ("stop", "Stop the daemon; running requests end first."),
-    ("status", "What the daemon is doing."),
-    ("logs", "The end of the daemon's log."),
+    ("stop", "Stop the daemon; running requests end with the text so far."),
+    ("status", "What the daemon is doing; exits with 69 if none runs."),
+    ("logs", "The end of the log of the daemon that clients start."),
 ):
     daemon.command(f"localspec.cli.daemon:{_name}", name=_name, help=_help)
 app.command(daemon)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -36,11 +35,11 @@ class CompleteFlags:
     "The text's language, such as python."
     path: str | None = None
     "The path the text stands at."
-    json: Annotated[bool, Parameter(negative="")] = False
+    json: bool = False
     "Print one JSON object instead of text."
-    stats: Annotated[bool, Parameter(negative="")] = False
+    stats: bool = False
     "Print a line of statistics to stderr."
-    no_daemon: Annotated[bool, Parameter(negative="")] = False
+    no_daemon: bool = False
     "Load the model in this process."
 
 
@@ -48,12 +47,7 @@ NO_COMPLETE_FLAGS = CompleteFlags()
 
 
 def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
-    """Fill in the middle: print what stands between the prefix and the suffix.
-
-    Examples:
-      localspec complete --prefix-file before.py --suffix-file after.py
-      head -n 20 app.py | localspec complete --language python --json
-    """
+    """Fill in the middle; returns the exit code."""
     prompt = FimPrompt(
         prefix=_read(how.prefix_file) if how.prefix_file else _piped(),
         suffix=_read(how.suffix_file) if how.suffix_file else "",
@@ -90,6 +84,7 @@ def _read(path: Path) -> str:
 
 
 def _piped() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
+    text = answer.read_stdin()
+    if not text:
         raise InvalidOptions("there is no prefix", "Give --prefix-file, or pipe text in.")
-    return sys.stdin.read()
+    return text

@@ -14,7 +14,7 @@ from localspec.cli import answer, output
 from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery
 
-AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json")]
 MEGABYTE = 1024 * 1024
 STOP_S = 10.0
 
@@ -55,7 +55,7 @@ async def _started() -> Discovery:
 
 
 def stop() -> int:
-    """Stop the daemon; running requests end first."""
+    """Stop the daemon; running requests end with the text so far."""
     try:
         answer.remote(lambda client: client.shutdown(), start=False)
     except DaemonUnavailable:

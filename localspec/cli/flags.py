@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from localspec.config import Config, EngineConfig, load_config, override
+from localspec.config import Config, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, parse_options
 
@@ -26,10 +26,10 @@ class ModelFlags:
     "Model to answer with: a name of `localspec models list`, or a path."
     draft: Annotated[str | None, Parameter(group=MODEL)] = None
     "Draft model: a name, a path, `none` or `auto`."
-    backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
+    backend: Annotated[Literal["auto", "llama_cpp"] | None, Parameter(group=MODEL)] = None
     "What runs the model."
     max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
-    "Longest answer, in tokens."
+    "Longest answer, in tokens; otherwise what the context leaves, 256 to fill in the middle."
     temperature: Annotated[float | None, Parameter(group=SAMPLING)] = None
     "0 is greedy; 0.7 where neither you nor the model say otherwise."
     top_k: Annotated[int | None, Parameter(group=SAMPLING)] = None
@@ -42,31 +42,30 @@ class ModelFlags:
     "Above 1: tokens that occurred become less probable."
     seed: Annotated[int | None, Parameter(group=SAMPLING)] = None
     "The same seed gives the same text, whoever drafts."
-    stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING, negative="")] = ()
+    stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING)] = ()
     "End the answer before this text; may be repeated."
     proposer: Annotated[
-        Literal["auto", "none", "prompt-lookup", "memory", "draft"] | None, Parameter(group=SPECULATION)
+        Literal["auto", "none", "prompt-lookup", "draft"] | None, Parameter(group=SPECULATION)
     ] = None
     "Who drafts tokens."
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
     "Most draft tokens a round, 1 to 20."
     exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
     "At temperature 0 or with a seed: strict computes near-ties again, fast does not."
-    opt: Annotated[tuple[str, ...], Parameter(name="--opt", negative="")] = ()
-    "Any other option or setting, as key=value; may be repeated."
+    opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
+    "Any option of the wire or setting of config.toml, such as frequency_penalty=0.5; may be repeated."
 
     def options(self) -> Options:
         """What the flags say, validated; raises :class:`InvalidOptions`."""
         said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "opt"}
         values = {name: value for name, value in said.items() if value not in (None, ())}
+        options = parse_options(values).over(environment_options())
+        changed = override(Config(options=options), self._pairs()).options
+        values = {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
         for name in ("model", "draft"):
             if name in values:
                 values[name] = absolute(values[name])
-        options = parse_options(values)
-        changed = override(Config(options=options), self._pairs()).options
-        return parse_options(
-            {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
-        )
+        return parse_options(values)
 
     def config(self) -> Config:
         """The configuration with the settings of ``--opt``."""

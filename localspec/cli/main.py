@@ -28,6 +28,7 @@ def run(arguments: Sequence[str]) -> int:
         output.failure(error, as_json="--json" in arguments or "--stream-json" in arguments)
         return error.exit_code
     except KeyboardInterrupt:
+        output.end_line()
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Nobody reads any more: `| head` has seen enough. Python would complain again at exit.
@@ -42,7 +43,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
     try:
         code = app(arguments, exit_on_error=False, result_action="return_value")
-        sys.stdout.flush()
+        output.write("")
         return int(code or ExitCode.OK)
     except CycloptsError:
         return ExitCode.USAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,13 +9,14 @@ from cyclopts import Parameter
 from localspec.cli import answer, output
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode
-from localspec.models.catalogue import list_models
+from localspec.models.catalogue import BUNDLED_TARGET, list_models
 from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
+HEADER = ("id", "size", "type", "parameters", "context", "fills gaps", "state")
 
 
-def list_(*, as_json: Annotated[bool, Parameter(name="--json", negative="")] = False) -> int:
+def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     """Every model that can be named with -m: the bundled pair, and those of `model_dirs`.
 
     Parameters
@@ -27,11 +27,12 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json", negative="")] = F
     found = _find()
     if as_json:
         output.json({"models": found})
-    elif sys.stdout.isatty():
-        _table(found)
     else:
-        for model in found:
-            output.write("\t".join(_cells(model)) + "\n")
+        rows = [HEADER, *(_cells(model) for model in found)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            output.write("  ".join(cells).rstrip() + "\n")
     return ExitCode.OK
 
 
@@ -43,25 +44,16 @@ def _find() -> list[ModelDescription]:
         return list_models(load_config().model_dirs)
 
 
-def _cells(model: ModelDescription) -> list[str]:
-    state = "loaded" if model.loaded else model.problem or ""
-    return [
+def _cells(model: ModelDescription) -> tuple[str, ...]:
+    notes = ["bundled"] if model.id == BUNDLED_TARGET else []
+    notes += ["loaded"] if model.loaded else []
+    notes += [model.problem] if model.problem else []
+    return (
         model.id,
-        model.architecture or "-",
-        f"{model.parameters / MILLION:.1f} M" if model.parameters else "-",
-        model.quantisation or "-",
         f"{model.size / MILLION:.1f} MB",
+        model.quantisation or "-",
+        f"{model.parameters / MILLION:.1f} M" if model.parameters else "-",
         str(model.context or "-"),
         "yes" if model.fim else "no",
-        state,
-    ]
-
-
-def _table(found: list[ModelDescription]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("id", "architecture", "parameters", "type", "size", "context", "fills in", "state")
-    for model in found:
-        table.add_row(*_cells(model))
-    Console().print(table)
+        ", ".join(notes),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -13,8 +14,17 @@ from localspec.protocol.results import Result, Stats, Token
 
 def write(text: str) -> None:
     """Model text to stdout, at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    if sys.stdout is None:
+        raise LocalspecError("there is no stdout to write to", "Leave it open, or redirect it to a file.")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise LocalspecError(
+            f"stdout cannot be written: {error.strerror}", "Make room for the output."
+        ) from None
 
 
 def json(value: Any) -> None:
@@ -23,9 +33,16 @@ def json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person, on stderr."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """A line for the person, on stderr; nobody can be told where that is closed."""
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def end_line() -> None:
+    """On a terminal: leave the line that was being written."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        write("\n")
 
 
 def failure(error: LocalspecError, *, as_json: bool) -> None:
@@ -33,21 +50,28 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
     if as_json:
         json({"error": error.as_dict()})
     else:
-        message = error.message[:1].upper() + error.message[1:]
-        end = "" if message.endswith((".", "!", "?")) else "."
-        note(f"localspec: {message}{end} {error.remedy}")
+        end = "" if error.message.endswith((".", "!", "?")) else "."
+        note(f"localspec: {error.message}{end} {error.remedy}")
 
 
 def exit_code(result: Result) -> ExitCode:
-    """What a finished request tells the shell."""
-    endings = {"cancelled": ExitCode.INTERRUPTED, "deadline": ExitCode.BUSY}
+    """What a finished request tells the shell; who interrupts it himself never gets this far."""
+    endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
     return endings.get(result.finish_reason, ExitCode.OK)
+
+
+ENDINGS = {
+    "cancelled": "the answer was cut short: the daemon was stopped.",
+    "deadline": "the answer was cut short: its time was up.",
+    "context_full": "the answer was cut short: the context is full.",
+}
+"""what a person is told about an ending that the text does not show"""
 
 
 def stats_line(result: Result) -> str:
     """A request in one line: tokens, speed, who proposed, how much was accepted, tokens per round."""
     stats = result.stats
-    parts = [f"{result.completion_tokens} tokens"]
+    parts = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         parts.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
     parts.append(_proposers(stats))
@@ -58,7 +82,7 @@ def stats_line(result: Result) -> str:
     if stats.rechecks:
         parts.append(f"{stats.rechecks} rechecked")
     if stats.ttft_s is not None:
-        parts.append(f"first token after {stats.ttft_s:.2f} s")
+        parts.append(f"first token after {stats.ttft_s * 1000:.0f} ms")
     if not stats.lossless:
         parts.append("lossy (threshold)")
     return " · ".join(parts)
@@ -83,7 +107,7 @@ class Progress:
 
     def update(self, what: str, fraction: float) -> None:
         """``fraction`` of ``what`` is done, 0 to 1."""
-        if not sys.stderr.isatty():
+        if what == "queued" or sys.stderr is None or not sys.stderr.isatty():
             return
         if self._status is None:
             from rich.console import Console
@@ -135,6 +159,10 @@ class Printer:
             json(result)
         elif not self._ends_line and sys.stdout.isatty():
             write("\n")
+        if result.finish_reason in ENDINGS:
+            note(f"localspec: {ENDINGS[result.finish_reason]}")
+        elif not result.text:
+            note("localspec: the model had nothing to say.")
         if self._stats:
             if not self._ends_line and not sys.stdout.isatty() and sys.stderr.isatty():
                 note("")

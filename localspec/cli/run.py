@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from localspec.cli import answer
+from localspec.cli.answer import read_stdin
 from localspec.cli.flags import ModelFlags
-from localspec.cli.output import Printer
+from localspec.cli.output import Printer, note
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request, TextPrompt
@@ -29,39 +29,36 @@ class RunFlags:
 
     system: str | None = None
     "System prompt."
-    raw: Annotated[bool, Parameter(negative="")] = False
+    raw: bool = False
     "Continue the text as it is, without the chat template."
-    json: Annotated[bool, Parameter(negative="")] = False
+    json: bool = False
     "Print one JSON object at the end instead of text."
-    stream_json: Annotated[bool, Parameter(negative="")] = False
+    stream_json: bool = False
     "Print one JSON event a line as they come."
-    stats: Annotated[bool, Parameter(negative="")] = False
+    stats: bool = False
     "Print a line of statistics to stderr."
-    no_daemon: Annotated[bool, Parameter(negative="")] = False
+    no_daemon: bool = False
     "Load the model in this process."
-    go_on: Annotated[bool, Parameter(name=["--continue", "-c"], negative="")] = False
+    go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: str | None = None
     "Continue this session."
-    private: Annotated[bool, Parameter(negative="")] = False
+    private: bool = False
     "Keep no history."
 
 
 NO_RUN_FLAGS = RunFlags()
 
 
-def run(prompt: str | None = None, /, *, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
-    """Answer a prompt.
+def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
+    """Answer a prompt; returns the exit code.
 
-    Text piped in comes first, then the argument. The answer streams to stdout, everything else
-    goes to stderr; Ctrl-C ends the generation and exits with 130.
-
-    Examples:
-      localspec run 'What does textwrap.dedent do?'
-      git diff | localspec run 'Write a commit message'
-      echo 'def add(a, b):' | localspec run --raw --json --temperature 0 --max-tokens 64
+    Parameters
+    ----------
+    prompt
+        What to ask; several words are joined by spaces.
     """
-    text = _prompt(prompt, raw=how.raw)
+    text = _prompt(" ".join(prompt), raw=how.raw)
     _check(how)
     options = flags.options()
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
@@ -76,12 +73,12 @@ def run(prompt: str | None = None, /, *, how: RunFlags = NO_RUN_FLAGS, flags: Mo
     return printer.result(result)
 
 
-def _prompt(argument: str | None, *, raw: bool) -> str:
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+def _prompt(argument: str, *, raw: bool) -> str:
+    piped = read_stdin()
     if not raw:
         piped = piped.removesuffix("\n")
     separator = "\n" if piped and argument and not piped.endswith("\n") else ""
-    text = piped + separator + (argument or "")
+    text = piped + separator + argument
     if not text:
         raise InvalidOptions("there is no prompt", "Give one as an argument, or pipe text in.")
     return text
@@ -91,7 +88,8 @@ def _check(how: RunFlags) -> None:
     session = how.go_on or how.session is not None
     if session and (how.no_daemon or how.raw or how.private):
         raise InvalidOptions(
-            "sessions are the daemon's", "Drop --no-daemon, --raw and --private to continue a session."
+            "a session cannot be continued so",
+            "Drop --no-daemon, --raw and --private: the daemon keeps sessions.",
         )
     if session and how.system is not None:
         raise InvalidOptions("a session keeps its system prompt", "Drop --system, or start a new session.")
@@ -128,4 +126,6 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
             raise SessionNotFound("there is no session to continue", "Run without -c first.")
         return sessions[0].session
     opened = await answer.show(client.open(system=how.system, options=options), printer)
+    if how.stats:
+        note(f"session {opened.session}: {opened.pairing.target}, {opened.pairing.reason}")
     return opened.session

@@ -16,6 +16,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from localspec import home
+from localspec.config import load_config
 from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import Discovery
 
@@ -37,9 +38,11 @@ def find() -> Discovery | None:
 def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     """Start a daemon, detached, and return where it listens; one that listens already will do.
 
-    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it
-    does not come up. Of several clients that start it at once, one does and the others wait.
+    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does
+    not come up, and :class:`InvalidOptions` for a broken configuration. Of several clients that
+    start it at once, one does and the others wait.
     """
+    load_config()
     try:
         with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
             found = find()

@@ -11,6 +11,8 @@ from localspec.speculation.sampling import SamplingParams
 DEFAULT_K = 4
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
+FIM_TOKENS = 256
+"""a gap is short, and a model that does not find its end must not fill the whole context"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,11 @@ class Settings:
 def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
     """Fill what ``options`` leaves open: the model's own settings, else the documented defaults."""
     said = options.over(model_defaults)
-    temperature = said.temperature
+    fim = isinstance(prompt, FimPrompt)
+    # An author recommends a temperature for chat; what fills a gap is to be certain.
+    temperature = options.temperature if fim else said.temperature
     if temperature is None:
-        temperature = 0.0 if isinstance(prompt, FimPrompt) else CHAT_TEMPERATURE
-    if isinstance(prompt, FimPrompt) and options.temperature is None:
-        temperature = 0.0
+        temperature = 0.0 if fim else CHAT_TEMPERATURE
     # What a seed promises is the same text again; only there and at temperature 0 can a near-tie matter.
     reproducible = temperature == 0.0 or said.seed is not None
     lossy = said.verify == "threshold"
@@ -55,6 +57,6 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         strict=reproducible and said.exactness != "fast" and not lossy,
         seed=said.seed,
         stop=said.stop or (),
-        max_tokens=said.max_tokens,
+        max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
         logprobs=bool(said.logprobs),
     )

@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     A request's options override its session's, those the config's. What nobody says is the
     model's own setting, else temperature 0.7 for chat and 0 for completion, and ``max_tokens``
-    is what the context leaves.
+    is what the context leaves (256 for completion).
     """
 
     model: str | None = None

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from localspec.client import discovery
-from tests.daemon.harness import gone, write_config
-from tests.waiting import until_sync
+from tests.daemon.harness import write_config
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     write_config(path)
     yield path
     if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
-        process = psutil.Process(found.pid)
-        process.terminate()
-        until_sync(lambda: gone(process), "the daemon has stopped")
+        psutil.Process(found.pid).terminate()
+    (path / "runtime").mkdir(exist_ok=True)
+    with FileLock(path / "runtime" / "daemon.lock", timeout=DEADLINE_S):
+        pass  # a daemon holds it to its very end
     shutil.rmtree(path)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from localspec.client import Client, connect, discovery
-from localspec.errors import DaemonUnavailable
+from localspec.errors import DaemonUnavailable, InvalidOptions
 from localspec.protocol.messages import Discovery
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
@@ -121,10 +121,15 @@ def test_an_announcement_of_a_socket_nobody_reads_is_no_obstacle(home: Path) -> 
     run(test())
 
 
-def test_a_daemon_that_cannot_start_says_why(home: Path) -> None:
+def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -> None:
     write_config(home, prt=1)
-    with pytest.raises(DaemonUnavailable, match=r"(?s)ended before it listened.*daemon\.prt.*daemon\.port"):
+    with pytest.raises(InvalidOptions, match=r"daemon\.prt.*daemon\.port"):
         run(echo())
+
+
+def test_a_daemon_that_dies_at_once_says_why(home: Path) -> None:
+    with pytest.raises(DaemonUnavailable, match=r"(?s)ended before it listened.*no such daemon"):
+        run(connect(command=(sys.executable, "-c", "raise SystemExit('no such daemon')")))
 
 
 def test_a_program_that_does_not_exist_is_told(home: Path) -> None:
