@@ -1,0 +1,55 @@
+"""What the README shows runs, and what it names exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from localspec.config import parse_config
+from tests.cli.harness import Cli
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+OTHERS_FLAGS = {"--help"}
+
+
+def test_there_are_two_snippets() -> None:
+    assert len(SNIPPETS) == 2
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
+    done = subprocess.run(
+        (sys.executable, "-c", snippet), capture_output=True, text=True, env=cli.environment, cwd=tmp_path
+    )
+    assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
+
+
+def test_the_settings_are_valid() -> None:
+    (settings,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    assert parse_config(tomllib.loads(settings), where="README.md").engine.threads == 4
+
+
+def test_every_flag_exists(cli: Cli) -> None:
+    helps = "".join(
+        cli(*c, "--help").stdout for c in (("run",), ("complete",), ("daemon", "logs"), ("models", "list"))
+    )
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS
+
+
+def test_every_path_exists() -> None:
+    named = set(re.findall(r"(?:assets|localspec|tests)/[\w./-]+\w", README))
+    assert named and all((ROOT / path).exists() for path in named), named
+
+
+def test_every_command_of_the_makefile_exists() -> None:
+    targets = re.findall(r"`(?:\.venv/bin/)?make ([a-z-]+)", README)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert targets and all(f"\n{target}:" in makefile for target in targets)
