@@ -28,7 +28,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """CPU threads; 0: one per physical core"""
     gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
     """layers on the GPU; -1: all where there is one"""
-    prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 512
+    prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 256
     """tokens of prompt per forward"""
     ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
     """shortest match of prompt lookup, in tokens"""

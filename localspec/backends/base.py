@@ -33,7 +33,9 @@ class Capabilities:
     margin_bound: float = 0.0
     """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
     drift_bound: float = 0.0
-    """the same for a 1-wide forward over cells that a wide one wrote"""
+    """the same for a 1-wide forward over cells that a round's wide forward wrote"""
+    exact_pieces: bool = True
+    """whether a prompt's cells are the same in whatever pieces it was fed"""
 
 
 class Span(NamedTuple):

@@ -107,6 +107,7 @@ class ToyBackend:
             rollback=rollback,
             margin_bound=4 * noise,
             drift_bound=4 * noise,
+            exact_pieces=noise == 0.0,
         )
         self.defaults = Options()
         self.noise = noise

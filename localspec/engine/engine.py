@@ -21,7 +21,7 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -63,6 +63,7 @@ class Engine:
         )
         self._scheduler = Scheduler(target, self._limits.chunk)
         self._ids = itertools.count(1)
+        self._closed = False
 
     # One call per request.
 
@@ -91,8 +92,11 @@ class Engine:
     def submit(self, request: Request) -> Sequence:
         """Queue a request; :meth:`step` advances it, its ``events`` tell how far.
 
-        Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`.
+        Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and
+        :class:`EngineError` after :meth:`close`.
         """
+        if self._closed:
+            raise EngineError("the engine was closed", "Load the model again.")
         settings = settle(request.options.over(self.options), request.prompt, self._model_defaults)
         self._proposers.check(settings.proposer)
         encoded = self._encoder.encode(request.prompt, settings.max_tokens)
@@ -114,6 +118,8 @@ class Engine:
 
     def step(self) -> bool:
         """One chunk of prefill and one round; False when there is nothing to do."""
+        if self._closed:
+            return False
         scheduler = self._scheduler
         scheduler.expire()
         scheduler.admit()
@@ -128,7 +134,13 @@ class Engine:
         return scheduler.busy
 
     def close(self) -> None:
-        """Free the models."""
+        """End all requests with an error and free the models; nothing happens after this."""
+        if self._closed:
+            return
+        self._closed = True
+        for sequence in self._scheduler.abandon():
+            sequence.error = EngineError("the engine was closed", "Load the model again.")
+            sequence.events.append(sequence.error)
         self.target.free()
         if self.draft is not None:
             self.draft.free()
@@ -152,16 +164,16 @@ class Engine:
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
             logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
+            if sequence.exact == start:
+                sequence.exact = end
+            if rows:
+                sequence.extend([first_token(sequence, logits)])
+                sequence.publish()
         except LocalspecError as error:
             sequence.error = error
             return
-        if sequence.exact == start:
-            sequence.exact = end
         if last and not rows:
             sequence.finish = "length"
-        elif last:
-            sequence.extend([first_token(self.target, sequence, logits)])
-            sequence.publish()
         if sequence.prompt_length > self._limits.chunk:
             sequence.events.append(Prefilling(end / sequence.prompt_length))
 

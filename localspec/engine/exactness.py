@@ -5,7 +5,8 @@ swap; and the cells that a wide forward wrote make later rows differ a little to
 plain decoding: the prompt in fixed chunks, then one token at a time, alone. Where a row's margin
 is under what rounding can move, the row is computed again as the reference would compute it.
 
-``Sequence.exact`` counts the leading cells that equal the reference's.
+``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only
+such cells from an earlier one.
 """
 
 from __future__ import annotations
@@ -28,15 +29,9 @@ def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool
     return wide * capabilities.margin_bound + drifted * capabilities.drift_bound
 
 
-def first_token(target: Backend, sequence: Sequence, logits: Logits) -> Emitted:
-    """The answer's first token, from the prompt's last row; the prompt is read anew if cells it took over
-    leave doubt."""
-    pick, emitted = _choose(sequence, logits)
-    drifted = sequence.settings.strict and sequence.exact < sequence.prompt_length
-    if drifted and pick.margin < target.capabilities.drift_bound:
-        sequence.stats.rechecks += 1
-        return _choose(sequence, _replay(target, sequence))[1]
-    return emitted
+def first_token(sequence: Sequence, logits: Logits) -> Emitted:
+    """The answer's first token, from the prompt's last row."""
+    return _choose(sequence, logits)[1]
 
 
 def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:

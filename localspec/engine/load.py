@@ -82,7 +82,10 @@ def load_engine(
     try:
         reason = choice.reason
         if choice.draft is not None:
-            draft = open_backend(choice.draft, backend, config, part("draft"))
+            # As many sequences as the target has, so that every request can have its own draft.
+            parallel = target.capabilities.max_sequences
+            sized = msgspec.structs.replace(config, parallel=parallel)
+            draft = open_backend(choice.draft, backend, sized, part("draft"))
             fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
             reason = f"{reason}; vocabularies: {fit}"
         return Engine(target, draft, config=config, reason=reason)

@@ -8,10 +8,16 @@ from typing import NamedTuple
 from localspec.backends.base import Backend
 
 
-class _Idle(NamedTuple):
+class Idle(NamedTuple):
+    """A sequence of the backend that nobody uses: what it holds, and how many cells are exact."""
+
     slot: int
     tokens: list[int]
     exact: int
+
+    @property
+    def cells(self) -> int:
+        return len(self.tokens)
 
 
 class Prefixes:
@@ -22,12 +28,12 @@ class Prefixes:
 
     def __init__(self, backend: Backend, chunk: int) -> None:
         self._backend, self._chunk = backend, chunk
-        self._idle: list[_Idle] = []
+        self._idle: list[Idle] = []
 
     @property
     def cells(self) -> int:
         """Tokens of cache that idle prefixes hold."""
-        return sum(len(idle.tokens) for idle in self._idle)
+        return sum(idle.cells for idle in self._idle)
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -35,47 +41,51 @@ class Prefixes:
     def keep(self, slot: int, tokens: Sequence[int], exact: int) -> None:
         """``slot`` is free to be taken over.
 
-        Its cache holds the start of ``tokens``, the first ``exact`` of them as any prompt's cells.
+        Its cache holds the start of ``tokens``; the first ``exact`` cells are what they would be in any
+        longer prompt.
         """
         length = self._backend.length(slot)
         if length:
-            self._idle.append(_Idle(slot, list(tokens[:length]), min(exact, length)))
+            self._idle.append(Idle(slot, list(tokens[:length]), min(exact, length)))
         else:
             self._backend.close(slot)
 
-    def take(self, prompt: Sequence[int]) -> tuple[int, int, int]:
-        """(a slot, how many tokens of ``prompt`` it holds already, how many of those are exact)."""
-        best = max(self._idle, key=lambda idle: self._usable(idle, prompt), default=None)
-        usable = self._usable(best, prompt) if best else 0
-        if best is None or not usable:
-            return self._backend.open(), 0, 0
+    def best(self, prompt: Sequence[int], *, strict: bool) -> Idle | None:
+        """The prefix that spares ``prompt`` most; None if none spares anything.
+
+        ``strict`` takes only cells that any prompt would have: whole chunks.
+        """
+        best = max(self._idle, key=lambda idle: self._usable(idle, prompt, strict), default=None)
+        return best if best is not None and self._usable(best, prompt, strict) else None
+
+    def take(self, prompt: Sequence[int], *, strict: bool) -> tuple[int, int]:
+        """(a slot, how many tokens of ``prompt`` it holds already)."""
+        best = self.best(prompt, strict=strict)
+        if best is None:
+            return self._backend.open(), 0
+        usable = self._usable(best, prompt, strict)
         self._idle.remove(best)
         self._backend.truncate(best.slot, usable)
-        return best.slot, usable, min(best.exact, usable)
+        return best.slot, usable
 
-    def _usable(self, idle: _Idle, prompt: Sequence[int]) -> int:
+    def _usable(self, idle: Idle, prompt: Sequence[int], strict: bool) -> int:
         n = 0
-        for mine, theirs in zip(idle.tokens, prompt, strict=False):
+        # The last token is always fed: its row gives the answer's first one.
+        for mine, theirs in zip(idle.tokens, prompt[:-1], strict=False):
             if mine != theirs:
                 break
             n += 1
-        n = self._aligned(min(n, len(prompt) - 1), len(prompt))
+        if strict and not self._backend.capabilities.exact_pieces:
+            n = min(n, idle.exact)
+            n -= n % self._chunk
         rollback = self._backend.capabilities.rollback
-        fits = rollback is None or len(idle.tokens) - n <= rollback
-        return n if n > 0 and fits else 0
+        return n if rollback is None or len(idle.tokens) - n <= rollback else 0
 
-    def _aligned(self, n: int, length: int) -> int:
-        """``n``, or one less: what is left must not begin with a forward of one token.
-
-        That rounds differently from a wider one, and a prompt's cells must not depend on what was cached.
-        """
-        begins_chunk = n % self._chunk == 0
-        ends_chunk = (n + 1) % self._chunk == 0 or n + 1 == length
-        return n if begins_chunk or not ends_chunk else n - 1
-
-    def evict(self) -> bool:
-        """Close the oldest idle prefix; False if there is none."""
-        if not self._idle:
+    def evict(self, *, spare: Idle | None = None) -> bool:
+        """Close the oldest idle prefix but ``spare``; False if there is none."""
+        victim = next((idle for idle in self._idle if idle is not spare), None)
+        if victim is None:
             return False
-        self._backend.close(self._idle.pop(0).slot)
+        self._idle.remove(victim)
+        self._backend.close(victim.slot)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
@@ -65,13 +66,11 @@ class PromptEncoder:
         system, turns = messages[:1], messages[1:]
         if system[0].role != "system":
             system, turns = (), messages
-        dropped = 0
-        tokens = self._render((*system, *turns))
-        while len(tokens) > room and len(turns) > 1:
-            turn = next((i for i, m in enumerate(turns[1:], 1) if m.role == "user"), len(turns) - 1)
-            turns, dropped = turns[turn:], dropped + turn
-            tokens = self._render((*system, *turns))
-        return Encoded(tokens, self._vocabulary.end_tokens, dropped)
+        starts = [0, *(i for i, m in enumerate(turns) if i and m.role == "user")]
+        # Whole conversations are rendered, because templates look around; so few of them are tried.
+        dropped = bisect_left(starts, True, key=lambda n: len(self._render((*system, *turns[n:]))) <= room)
+        first = starts[min(dropped, len(starts) - 1)]
+        return Encoded(self._render((*system, *turns[first:])), self._vocabulary.end_tokens, first)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence as Seq
+from operator import index
 from typing import NamedTuple
 
 from localspec.engine.sequence import Sequence
@@ -64,17 +66,26 @@ class Proposers:
         return {s.id: Offer(draft, seconds) for s, draft in zip(sequences, clean, strict=True)}
 
     def _clean(self, draft: Draft, k: int) -> Draft:
-        """At most ``k`` tokens, and none that the target does not have."""
-        wrong = next((i for i, token in enumerate(draft.tokens) if not 0 <= token < self._size), k)
+        """At most ``k`` tokens, and none that the target does not have. Raises for what is no draft."""
+        if draft.q is not None and len(draft.q) != len(draft.tokens):
+            raise ValueError(f"{len(draft.tokens)} tokens with {len(draft.q)} distributions")
+        wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < self._size), k)
         cut = draft.cut(min(k, wrong))
         return cut if cut.tokens else NOTHING
 
     def observe(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Tell the proposer how its draft fared."""
-        if draft.tokens:
+        if not draft.tokens:
+            return
+        try:
             self._by_name[sequence.proposer].observe(sequence.id, draft, accepted)
+        except Exception as error:
+            # As in a proposal: it costs the request this proposer.
+            sequence.degrade(FALLBACK.get(sequence.proposer, "none"), f"{type(error).__name__}: {error}")
 
     def stop(self, sequence: Sequence) -> None:
         """The request has ended. Nobody is spared: a degraded request had several proposers."""
         for proposer in self._by_name.values():
-            proposer.stop(sequence.id)
+            # The request has its text; a proposer that cannot forget it is no reason to fail.
+            with contextlib.suppress(Exception):
+                proposer.stop(sequence.id)

@@ -32,24 +32,28 @@ class Scheduler:
 
     def admit(self) -> None:
         """Start what fits, in order of arrival; idle prefixes give way."""
-        while self._waiting and (self._waiting[0].ended or self._make_room(self._waiting[0])):
+        while self._waiting and self._make_room(self._waiting[0]):
             sequence = self._waiting.popleft()
             self.running.append(sequence)
-            if sequence.ended:
-                continue
-            sequence.slot, sequence.cached, sequence.exact = self._prefixes.take(sequence.tokens)
+            strict = sequence.settings.strict
+            sequence.slot, sequence.cached = self._prefixes.take(sequence.tokens, strict=strict)
+            sequence.exact = sequence.cached
             sequence.admitted()
 
     def _make_room(self, sequence: Sequence) -> bool:
+        """Whether it can start; the prefix it will take over goes last."""
         capabilities = self._target.capabilities
         reserved = sum(s.cells for s in self.running) + sequence.cells
         if reserved > capabilities.n_cells or len(self.running) >= capabilities.max_sequences:
             return False
+        prefixes = self._prefixes
+        wanted = prefixes.best(sequence.tokens, strict=sequence.settings.strict)
+        # A prefix that is taken over needs no sequence of its own, and its cells are reserved already.
         while (
-            reserved + self._prefixes.cells > capabilities.n_cells
-            or len(self.running) + len(self._prefixes) >= capabilities.max_sequences
+            len(self.running) + len(prefixes) + (wanted is None) > capabilities.max_sequences
+            or reserved + prefixes.cells - (wanted.cells if wanted else 0) > capabilities.n_cells
         ):
-            if not self._prefixes.evict():
+            if not prefixes.evict(spare=wanted):
                 return False
         return True
 
@@ -62,14 +66,20 @@ class Scheduler:
 
     def retire(self) -> list[Sequence]:
         """Take out what has ended; its cache stays behind as a prefix, a failed one's is freed."""
-        ended = [s for s in self.running if s.ended]
+        ended = [s for s in (*self.running, *self._waiting) if s.ended]
         self.running = [s for s in self.running if not s.ended]
+        self._waiting = deque(s for s in self._waiting if not s.ended)
         for sequence in ended:
             if sequence.slot == NO_SLOT:
                 continue
             if sequence.error is None:
-                exact = min(sequence.exact, sequence.shareable)
-                self._prefixes.keep(sequence.slot, sequence.tokens, exact)
+                self._prefixes.keep(sequence.slot, sequence.tokens, sequence.shareable)
             else:
                 self._target.close(sequence.slot)
         return ended
+
+    def abandon(self) -> list[Sequence]:
+        """Forget everything, at once; returns what had not ended."""
+        left = [*self.running, *self._waiting]
+        self.running, self._waiting = [], deque()
+        return left

@@ -115,11 +115,9 @@ class Sequence:
 
     @property
     def shareable(self) -> int:
-        """How many leading cells are what they would be in any longer prompt.
-
-        The answer's cells were written token by token, and so was a last chunk of one token.
-        """
-        return self.prompt_length - (self.prompt_length % self._chunk == 1)
+        """How many leading cells are what they would be in any longer prompt: those of whole chunks."""
+        exact = min(self.exact, self.prompt_length)
+        return exact - exact % self._chunk
 
     def ask(self, rollback: int | None) -> Ask:
         """How many draft tokens are of use: the context, ``max_tokens`` and the cache set limits."""

@@ -10,7 +10,7 @@ import pytest
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
-from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.models.catalogue import bundled_model
 from tests.conformance.backend import BackendConformance
 
@@ -92,6 +92,26 @@ def test_automatic_sizes() -> None:
     assert capabilities.n_ctx == 2048
     assert capabilities.n_cells >= capabilities.n_ctx
     assert capabilities.rollback is None and capabilities.margin_bound > 0
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "parallel", "chunk"), [(64, 1, 2), (300, 3, 3), (100, 4, 4096), (4096, 1, 17)]
+)
+def test_odd_sizes_work(n_ctx: int, parallel: int, chunk: int) -> None:
+    backend = LlamaCppBackend(
+        DRAFT, EngineConfig(n_ctx=n_ctx, parallel=parallel, prefill_chunk=chunk, threads=1)
+    )
+    sequences = [backend.open() for _ in range(parallel)]
+    assert backend.capabilities.max_batch >= min(21 * parallel, n_ctx)
+    backend.forward([Span(s, [5] * min(21, n_ctx // 4), 5) for s in sequences])
+    backend.free()
+
+
+def test_sizes_that_cannot_work_are_refused() -> None:
+    with pytest.raises(InvalidOptions, match="at least 64"):
+        LlamaCppBackend(DRAFT, EngineConfig(n_ctx=8))
+    with pytest.raises(ModelTooLarge, match="MB"):
+        LlamaCppBackend(DRAFT, EngineConfig(n_ctx=60_000_000, parallel=64))
 
 
 def test_free_gives_the_memory_back() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Seq
 
 import pytest
 
+import localspec
 from localspec.backends.base import Span
 from localspec.backends.toy import END, ToyBackend, ToyLogits, ToyVocabulary, markov
 from localspec.engine.engine import Engine
@@ -168,7 +169,7 @@ class TestStream:
         engine = toy_engine(markov(), n_ctx=2048)
         events = list(engine.generate("x" * 1500, max_tokens=1).events())
         told = [event.fraction for event in events if isinstance(event, Prefilling)]
-        assert told == [512 / 1500, 1024 / 1500, 1.0]
+        assert told == [*(n * 256 / 1500 for n in range(1, 6)), 1.0]
 
 
 class TestRefusals:
@@ -218,6 +219,30 @@ class Breaking(Proposer):
 
 
 class TestFailures:
+    @pytest.mark.parametrize("where", ["observe", "stop"])
+    def test_a_proposer_that_fails_later_costs_speed_only(self, where: str) -> None:
+        class Fragile(Breaking):
+            def observe(self, request: int, draft: Draft, accepted: int) -> None:
+                if where == "observe":
+                    raise ValueError("cannot learn")
+
+            def stop(self, request: int) -> None:
+                if where == "stop":
+                    raise ValueError("cannot forget")
+
+        engine = toy_engine(scripted(SONG), proposers=[Fragile(99)])
+        result = engine.generate("la ", temperature=0.0, proposer="draft").finish()
+        assert result.text == SONG[3:].decode()
+
+    @pytest.mark.parametrize("draft", [Draft((1.5,), "draft"), Draft((1, 2), "draft", q=())])  # type: ignore[arg-type]
+    def test_what_is_no_draft_costs_speed_only(self, draft: Draft) -> None:
+        class Odd(Breaking):
+            def propose(self, asks: Seq[Ask]) -> list[Draft]:
+                return [draft for _ in asks]
+
+        engine = toy_engine(scripted(SONG), proposers=[Odd(99)])
+        assert engine.generate("la ", temperature=0.0, proposer="draft").finish().text == SONG[3:].decode()
+
     @pytest.mark.parametrize("after", [0, 1, 5])
     def test_a_failing_proposer_costs_speed_only(self, after: int) -> None:
         engine = toy_engine(scripted(SONG), proposers=[Breaking(after)])
@@ -276,7 +301,50 @@ class TestFailures:
         assert max(result.stats.k_histogram) == 2
 
 
+class TestClose:
+    def test_a_stream_left_unread_does_not_touch_a_closed_engine(self) -> None:
+        with localspec.load("bundled", n_ctx=256, threads=1) as engine:
+            stream = engine.generate("def f(", proposer="draft")
+            next(iter(stream))
+        with pytest.raises(EngineError, match="closed"):
+            stream.finish()
+        del stream
+        assert not engine.step()
+
+    def test_what_waits_is_told_and_nothing_new_is_taken(self) -> None:
+        engine = Engine(ToyBackend(markov(), max_sequences=1))
+        running, waiting = (engine.submit(request("ab", max_tokens=200)) for _ in range(2))
+        engine.step()
+        engine.close()
+        engine.close()
+        for sequence in (running, waiting):
+            assert isinstance(sequence.events[-1], EngineError)
+        with pytest.raises(EngineError, match="closed"):
+            engine.generate("x")
+
+
 class TestQueue:
+    def test_a_cancelled_request_does_not_wait_for_the_head_of_the_queue(self) -> None:
+        engine = Engine(ToyBackend(markov(), n_ctx=600, max_sequences=1))
+        engine.submit(request("ab", max_tokens=500))
+        head, cancelled = engine.submit(request("cd")), engine.submit(request("ef"))
+        engine.step()
+        engine.cancel(cancelled.id)
+        engine.step()
+        assert isinstance(cancelled.events[-1], Result) and not head.events
+
+    def test_with_one_sequence_the_next_turn_still_finds_its_prefix(self) -> None:
+        engine = Engine(ToyBackend(scripted(SONG), max_sequences=1))
+        engine.generate("la ", temperature=0.0).finish()
+        result = engine.generate(SONG.decode() + " again", max_tokens=1, temperature=0.0).finish()
+        assert result.cached_tokens == len(SONG)
+
+    def test_the_prefix_that_is_wanted_is_not_the_one_that_goes(self) -> None:
+        engine = Engine(ToyBackend(markov(), n_ctx=64, max_sequences=2))
+        for prompt in ("first words", "other words"):
+            engine.generate(prompt, max_tokens=2).finish()
+        assert engine.generate("first words and more", max_tokens=2).finish().cached_tokens >= 11
+
     def test_requests_wait_for_room_and_all_finish(self) -> None:
         engine = Engine(ToyBackend(scripted(SONG), n_ctx=64, max_sequences=2))
         running = [engine.submit(request("la ", temperature=0.0)) for _ in range(7)]

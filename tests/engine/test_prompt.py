@@ -34,6 +34,20 @@ def test_a_long_chat_drops_its_oldest_turn_pairs_and_keeps_the_system_prompt() -
     assert encoded.dropped == 10 and len(encoded.tokens) <= 90
 
 
+def test_a_very_long_chat_is_cut_in_few_renderings() -> None:
+    class Counting(ToyVocabulary):
+        calls = 0
+
+        def encode(self, text: str, *, special: bool) -> list[int]:
+            Counting.calls += 1
+            return list(text.encode())
+
+    turns = [turn for n in range(1000) for turn in (("user", f"q{n}"), ("assistant", f"a{n}"))]
+    encoded = PromptEncoder(Counting(), 100).encode(chat(*turns, ("user", "last")), 10)
+    assert len(encoded.tokens) <= 90 and encoded.dropped > 1900
+    assert Counting.calls <= 12
+
+
 def test_a_last_message_that_never_fits_is_refused() -> None:
     with pytest.raises(ContextExceeded):
         ENCODER.encode(chat(("user", "x" * 200)), 10)

@@ -87,7 +87,8 @@ class LlamaCppBackend:
         n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
-        self._batch = lib.llama_batch_init(config.prefill_chunk, 0, 1)
+        max_batch = lib.llama_n_batch(self._context)
+        self._batch = lib.llama_batch_init(max_batch, 0, 1)
         self.vocabulary = LlamaVocabulary(self._lib_model)
         recurrent = lib.llama_model_is_recurrent(self._lib_model) or lib.llama_model_is_hybrid(
             self._lib_model
@@ -96,13 +97,12 @@ class LlamaCppBackend:
             n_ctx=n_ctx,
             n_cells=n_ctx * n_sequences,
             max_sequences=n_sequences,
-            max_batch=config.prefill_chunk,
+            max_batch=max_batch,
             rollback=0 if recurrent else None,
         )
         self._lengths: dict[int, int] = {}
         if not recurrent:
-            margin_bound, drift_bound = measure_rounding(self)
-            self.capabilities = replace(self.capabilities, margin_bound=margin_bound, drift_bound=drift_bound)
+            self.capabilities = replace(self.capabilities, **measure_rounding(self)._asdict())
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,9 +13,13 @@ import llama_cpp.llama_cpp as lib
 import psutil
 
 from localspec.config import EngineConfig
-from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.errors import InvalidOptions, ModelInvalid, ModelTooLarge, OutOfMemory
 
 DEFAULT_CTX = 8192
+MIN_CTX = 64
+MIN_BATCH = 256
+WIDEST_ROUND = 21
+"""the newest token and at most 20 draft tokens"""
 MAX_PARALLEL = 4
 KV_SHARE = 0.25
 """of the available memory, for the cells of all sequences"""
@@ -27,8 +32,22 @@ _ready = threading.Lock()
 _initialised = False
 
 
+_interrupted = threading.Event()
+
+
 def _remember(_level: int, text: bytes, _data: Any) -> None:
-    _recent.append(text.decode("utf-8", "replace").strip())
+    try:
+        _recent.append(text.decode("utf-8", "replace").strip())
+    except KeyboardInterrupt:
+        # It cannot pass through native code; raise_interrupt does that after the call.
+        _interrupted.set()
+
+
+def raise_interrupt() -> None:
+    """Raise the KeyboardInterrupt that came while native code called back."""
+    if _interrupted.is_set():
+        _interrupted.clear()
+        raise KeyboardInterrupt
 
 
 _log_callback = lib.llama_log_callback(_remember)
@@ -75,13 +94,19 @@ def load_model(path: str, config: EngineConfig, progress: Callable[[float], None
     params.n_gpu_layers = (config.gpu_layers if config.gpu_layers >= 0 else 999) if gpu else 0
 
     def report(fraction: float, _data: Any) -> bool:
-        if progress is not None:
-            progress(fraction)
-        return True
+        try:
+            if progress is not None:
+                progress(fraction)
+        except KeyboardInterrupt:
+            _interrupted.set()
+        return not _interrupted.is_set()
 
     callback = lib.llama_progress_callback(report)
     params.progress_callback = callback
-    model = lib.llama_model_load_from_file(path.encode(), params)
+    model = lib.llama_model_load_from_file(os.fsencode(path), params)
+    if _interrupted.is_set() and model:
+        lib.llama_model_free(model)
+    raise_interrupt()
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")
     return model
@@ -95,20 +120,32 @@ def kv_bytes_per_token(model: Any) -> int:
 
 
 def choose_sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
-    """(tokens per sequence, sequences) from the config, the model and the free memory."""
+    """(tokens per sequence, sequences) from the config, the model and the free memory.
+
+    Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
+    one that does not fit.
+    """
     trained = lib.llama_model_n_ctx_train(model) or DEFAULT_CTX
-    n_ctx = config.n_ctx or min(trained, DEFAULT_CTX)
-    if config.parallel:
-        return n_ctx, config.parallel
-    room = int(psutil.virtual_memory().available * KV_SHARE)
-    return n_ctx, max(1, min(MAX_PARALLEL, room // (kv_bytes_per_token(model) * n_ctx)))
+    n_ctx = config.n_ctx or max(MIN_CTX, min(trained, DEFAULT_CTX))
+    if n_ctx < MIN_CTX:
+        raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
+    available = psutil.virtual_memory().available
+    each, wanted = kv_bytes_per_token(model) * n_ctx, max(1, config.parallel)
+    if each * wanted > available:
+        raise ModelTooLarge(
+            f"a cache of {wanted} x {n_ctx} tokens takes {each * wanted >> 20} MB; "
+            f"{available >> 20} MB are free",
+            "Set a smaller n_ctx or parallel.",
+        )
+    return n_ctx, config.parallel or max(1, min(MAX_PARALLEL, int(available * KV_SHARE) // each))
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int) -> Any:
     """A context whose sequences have ``n_ctx`` cells each; raises :class:`OutOfMemory`."""
     params = lib.llama_context_default_params()
     params.n_ctx = n_ctx * n_sequences
-    params.n_batch = params.n_ubatch = config.prefill_chunk
+    # Room for the widest round of all sequences, however small the chunks of a prompt are.
+    params.n_batch = params.n_ubatch = max(config.prefill_chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)
     params.n_seq_max = n_sequences
     # In one pool of cells a row depends on where the neighbours' cells lie: attention sums in the
     # order of cells. That moved logits by up to 0.17 (Q8_0); with a stream each they are bit-equal.
@@ -116,6 +153,9 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
     params.n_threads = params.n_threads_batch = threads(config, model)
     params.no_perf = True
     context = lib.llama_init_from_model(model, params)
+    if _interrupted.is_set() and context:
+        lib.llama_free(context)
+    raise_interrupt()
     if not context:
         reason = last_complaint("it gave no reason")
         raise OutOfMemory(f"llama.cpp cannot make {n_sequences} contexts of {n_ctx} tokens: {reason}")
