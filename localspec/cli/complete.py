@@ -32,7 +32,7 @@ class CompleteFlags:
     suffix_file: Path | None = None
     "Text after the gap; without it, nothing."
     language: str | None = None
-    "The text's language, such as python."
+    "The text's language, such as python; told to the daemon, not used yet."
     path: str | None = None
     "The path the text stands at."
     json: bool = False

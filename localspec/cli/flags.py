@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from localspec.config import Config, EngineConfig, environment_options, load_config, override
+from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, parse_options
 
@@ -53,7 +53,7 @@ class ModelFlags:
     exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
     "At temperature 0 or with a seed: strict computes near-ties again, fast does not."
     opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
-    "Any option of the wire or setting of config.toml, such as frequency_penalty=0.5; may be repeated."
+    "Any other option, such as frequency_penalty=0.5, or (--no-daemon) setting; may be repeated."
 
     def options(self) -> Options:
         """What the flags say, validated; raises :class:`InvalidOptions`."""
@@ -74,6 +74,8 @@ class ModelFlags:
     def check_daemon(self) -> None:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
         for key in self._pairs():
+            if key.rpartition(".")[2] in DaemonConfig.__struct_fields__:
+                raise InvalidOptions(f"{key} is the daemon's own", "Set it in config.toml under [daemon].")
             if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
                 raise InvalidOptions(
                     f"{key} is settled when the daemon loads the model",
@@ -92,6 +94,8 @@ class ModelFlags:
 
 def absolute(name: str) -> str:
     """A path as the daemon can find it from its own directory; names stay as they are."""
+    if name in ("bundled", "none", "auto"):
+        return name
     path = Path(name).expanduser()
     is_path = path.exists() or path.suffix == ".gguf" or "/" in name
     return str(path.resolve()) if is_path else name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from localspec._version import __version__
 from localspec.cli import output
-from localspec.errors import ExitCode, LocalspecError
+from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,35 +18,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; returns its exit code."""
+    as_json = any(a.partition("=")[0] in ("--json", "--stream-json") for a in arguments)
     try:
-        if list(arguments) == ["--version"]:
-            # Asked by scripts and editors at every start: not worth loading the command line for.
-            output.write(f"localspec {__version__}\n")
-            return ExitCode.OK
         return _dispatch(arguments)
-    except LocalspecError as error:
-        output.failure(error, as_json="--json" in arguments or "--stream-json" in arguments)
-        return error.exit_code
-    except KeyboardInterrupt:
-        output.end_line()
-        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Nobody reads any more: `| head` has seen enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except LocalspecError as error:
+        return _fail(error, as_json=as_json)
+    except KeyboardInterrupt:
+        output.end_line()
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        # A defect of ours, or a fault of the system that nobody foresaw: still a sentence.
+        return _fail(LocalspecError(f"{type(error).__name__}: {error}"), as_json=as_json)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--version"]:
+        # Asked by scripts and editors at every start: not worth loading the command line for.
+        output.write(f"localspec {__version__}\n")
+        return ExitCode.OK
+
     from cyclopts import CycloptsError
 
     from localspec.cli.app import app
 
     try:
-        code = app(arguments, exit_on_error=False, result_action="return_value")
-        output.write("")
-        return int(code or ExitCode.OK)
-    except CycloptsError:
-        return ExitCode.USAGE
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise InvalidOptions(str(error).rstrip("."), "See `localspec --help`.") from None
+    output.write("")
+    return int(code or ExitCode.OK)
+
+
+def _fail(error: LocalspecError, *, as_json: bool) -> int:
+    try:
+        output.failure(error, as_json=as_json)
+    except LocalspecError as unheard:
+        output.failure(unheard, as_json=False)
+    return error.exit_code
 
 
 if __name__ == "__main__":

@@ -48,10 +48,15 @@ def end_line() -> None:
 def failure(error: LocalspecError, *, as_json: bool) -> None:
     """What happened and what to do: a sentence each, or the error object."""
     if as_json:
-        json({"error": error.as_dict()})
+        json({"error": {key: printable(text) for key, text in error.as_dict().items()}})
     else:
         end = "" if error.message.endswith((".", "!", "?")) else "."
-        note(f"localspec: {error.message}{end} {error.remedy}")
+        note(printable(f"localspec: {error.message}{end} {error.remedy}"))
+
+
+def printable(text: str) -> str:
+    """``text`` without what no encoding has, such as bytes of a file name that are no text."""
+    return text.encode(errors="replace").decode()
 
 
 def exit_code(result: Result) -> ExitCode:

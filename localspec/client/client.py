@@ -216,7 +216,9 @@ async def _open(path: str | None, url: str, token: Path | str, name: str) -> Cli
     wire = Wire(await open_socket(path=path, url=url, token=str(token)))
     params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
     try:
-        return Client(wire, await wire.request("initialize", params, Initialized).result())
+        welcome: Initialized = await wire.request("initialize", params, Initialized).result()
+        wire.max_frame = welcome.limits.max_frame
+        return Client(wire, welcome)
     except BaseException:
         await wire.close()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from typing import Any
 
@@ -59,6 +60,8 @@ class Wire:
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self._lost: str | None = None
+        self.max_frame: int | None = None
+        """the largest request that the daemon takes, in bytes, once it has said so"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
 
     def request(self, method: str, params: object, type: Any) -> Stream[Any]:
@@ -72,6 +75,11 @@ class Wire:
             return stream
         if self._lost is not None:
             stream.finish(DaemonUnavailable(self._lost))
+            return stream
+        if self.max_frame is not None and len(frame.encode()) > self.max_frame:
+            stream.finish(
+                InvalidOptions(f"the request is larger than {self.max_frame} bytes", "Send less text.")
+            )
             return stream
         self._live[id] = stream, type
         self._outgoing.put_nowait(frame)
@@ -111,7 +119,8 @@ class Wire:
             reason = f"what answers does not speak protocol {messages.PROTOCOL}: {error}"
         finally:
             self._end(reason)
-            await self._socket.close()
+            with contextlib.suppress(OSError, AttributeError):  # the transport may be gone before its closing
+                await self._socket.close()
 
     def _end(self, reason: str) -> None:
         self._lost = reason

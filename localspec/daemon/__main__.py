@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sqlite3
 import sys
 
 from localspec.config import load_config
@@ -36,6 +37,10 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     except LocalspecError as error:
         log.error("%s. %s", error.message, error.remedy)
         return error.exit_code
+    except (OSError, sqlite3.Error) as error:
+        # A file of ours is a directory, a disk is full: one line, for the log and for whoever waits.
+        log.error("the daemon's files cannot be used: %s. Run `localspec daemon run` to see more.", error)
+        return ExitCode.ERROR
 
 
 def _run(ready_fd: int | None, worker_command: tuple[str, ...]) -> int:

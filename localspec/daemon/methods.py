@@ -18,7 +18,7 @@ from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate
 from localspec.daemon.pool import key_of
 from localspec.daemon.worker import WorkerProcess
-from localspec.errors import InvalidOptions
+from localspec.errors import Gone, InvalidOptions
 from localspec.models.catalogue import list_models
 from localspec.protocol import messages
 from localspec.protocol.frames import Ready
@@ -46,8 +46,14 @@ async def session_open(exchange: Exchange, params: messages.SessionOpen) -> mess
     daemon = exchange.daemon
     options = _merged(exchange, params.options)
     key = key_of(options)
-    async with daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker:
-        ready = worker.ready.result()
+    try:
+        async with (
+            exchange.waiting(),
+            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
+        ):
+            ready = worker.ready.result()
+    except TimeoutError:
+        raise Gone("the session was not opened: it was cancelled") from None
     session = await daemon.history.new_session(params.options, params.system, params.private)
     proposer = options.proposer or "auto"
     pairing = messages.Pairing(ready.model, ready.draft, proposer, ready.backend, ready.reason)

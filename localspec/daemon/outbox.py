@@ -141,7 +141,8 @@ class Outbox:
             if self._alarm is not None:
                 self._alarm.cancel()
                 self._alarm = None
-        elif self._size >= OVERFLOW * self._limit:
+        elif self._size - size >= OVERFLOW * self._limit:
+            # More comes in on top of far too much; one large answer alone is no fault of the client's.
             self._on_slow()
         elif self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(self._patience, self._on_slow)

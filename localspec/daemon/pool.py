@@ -12,6 +12,7 @@ from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
+from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET, bundled_model
 from localspec.protocol.frames import Load, Loading, Ready
 from localspec.protocol.options import Options
 
@@ -20,8 +21,11 @@ MAX_WORKERS = 4
 
 
 def key_of(options: Options) -> Key:
-    """Which worker answers these (merged) options."""
-    return Key(options.model or "bundled", options.draft or "auto", options.backend or "auto")
+    """Which worker answers these (merged) options; the bundled model has several names."""
+    model = options.model or BUNDLED
+    if model in (BUNDLED_TARGET, str(bundled_model(BUNDLED_TARGET))):
+        model = BUNDLED
+    return Key(model, options.draft or "auto", options.backend or "auto")
 
 
 class Pool:

@@ -85,6 +85,7 @@ class WorkerProcess:
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
         self._ended = False
+        self._closed = False
         self._expected: LocalspecError | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -98,7 +99,7 @@ class WorkerProcess:
     def usable(self) -> bool:
         """Whether it is loading or loaded."""
         failed = self.ready.done() and (self.ready.cancelled() or self.ready.exception() is not None)
-        return not (self._ended or failed or self._expected)
+        return not (self._closed or self._ended or failed or self._expected)
 
     async def start(self, load: Load) -> None:
         """Spawn the process and have it load; how that went is awaited in ``ready``."""
@@ -165,6 +166,7 @@ class WorkerProcess:
         except Exception:  # a defect of ours must not leave the jobs waiting for ever
             log.exception("worker %d cannot be read", process.pid)
             self._kill()
+        self._closed = True
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)

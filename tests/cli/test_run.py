@@ -89,8 +89,9 @@ def test_events_a_line_each(cli: Cli) -> None:
 
 def test_a_session_goes_on(cli: Cli) -> None:
     cli("run", *GREEDY, "What does `shutil.move` do?")
-    first = cli.json("run", "-c", *GREEDY, "And `shutil.copy`?")
-    second = cli.json("run", "-c", *GREEDY, "And `shutil.rmtree`?")
+    # A strict request takes over whole chunks of a prompt only; any other all that is there.
+    first = cli.json("run", "-c", *GREEDY, "--exactness", "fast", "And `shutil.copy`?")
+    second = cli.json("run", "-c", *GREEDY, "--exactness", "fast", "And `shutil.rmtree`?")
     assert second["prompt_tokens"] > first["prompt_tokens"] > 40
     # What was said before is still in the model's cache.
     assert second["cached_tokens"] >= first["prompt_tokens"]
@@ -200,3 +201,66 @@ def test_models_list(cli: Cli) -> None:
     assert found["stdlib-6m"]["vocab_fp"] == found["stdlib-1m"]["vocab_fp"]
     header, first, *_ = cli("models", "list").stdout.splitlines()
     assert header.startswith("id ") and first.startswith("stdlib-6m ") and "bundled, loaded" in first
+
+
+@pytest.mark.parametrize("arguments", [("run", "--nonsense", "x"), ("run", "--temperature", "abc", "x")])
+def test_a_usage_error_as_json(cli: Cli, arguments: tuple[str, ...]) -> None:
+    done = cli(*arguments, "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "invalid_options"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--version",), ("models", "list"), ("run", "--max-tokens", "2", "hi")]
+)
+def test_a_full_disk_behind_stdout_is_a_sentence(cli: Cli, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            (*cli.command, *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=cli.environment,
+        )
+    assert done.returncode == 1 and b"No space left" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_piped_bytes_that_are_no_text(cli: Cli) -> None:
+    done = subprocess.run(
+        (*cli.command, "run", "hi"), input=b"\xff\xfe", capture_output=True, env=cli.environment
+    )
+    assert done.returncode == 2 and b"UTF-8" in done.stderr
+
+
+def test_a_request_larger_than_the_daemon_takes(cli: Cli) -> None:
+    done = cli("run", "--raw", input="x" * 5_000_000)
+    assert (
+        done.returncode == 2 and "larger than 4194304 bytes" in done.stderr and "Traceback" not in done.stderr
+    )
+
+
+def test_the_environment_is_for_one_command(cli: Cli) -> None:
+    there = Cli(cli.home)
+    there.environment["LOCALSPEC_MODEL"] = "nonsense"
+    assert "nonsense" in there("run", "hi").stderr
+    assert cli("run", "--max-tokens", "2", "hi").returncode == 0
+
+
+def test_the_bundled_model_is_loaded_once_whatever_it_is_called(cli: Cli) -> None:
+    for name in (
+        "bundled",
+        "stdlib-6m",
+        str(Path(localspec.__file__).parent.parent / "assets/models/stdlib-6m/stdlib-6m.gguf"),
+    ):
+        assert cli("run", "-m", name, "--max-tokens", "2", "hi").returncode == 0
+    models = [m["model"] for m in cli.status()["models"] if m["draft"] == "stdlib-1m"]
+    assert models == ["stdlib-6m"]
+
+
+def test_a_file_called_none_is_not_meant(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "none").write_text("")
+    assert cli("run", "--draft", "none", "--max-tokens", "2", "hi", cwd=tmp_path).returncode == 0
+
+
+def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:
+    one = cli.json("run", *GREEDY, "Tell", "me", "more")
+    assert one["text"] == cli.json("run", *GREEDY, "Tell me more")["text"]
