@@ -14,8 +14,7 @@ from __future__ import annotations
 from localspec.backends.base import Backend, Logits, Span
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.draft import Draft
-from localspec.speculation.sampling import Pick
-from localspec.speculation.verify import ForwardRows, TargetRows, log_probability
+from localspec.speculation.verify import ForwardRows, Row, TargetRows, log_probability
 
 
 def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool) -> float:
@@ -31,7 +30,7 @@ def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool
 
 def first_token(sequence: Sequence, logits: Logits) -> Emitted:
     """The answer's first token, from the prompt's last row."""
-    return _choose(sequence, logits)[1]
+    return _choose(sequence, _row(logits))
 
 
 def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
@@ -43,21 +42,23 @@ def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
     sequence.stats.rechecks += 1
     length = target.length(sequence.slot)
     if wide:
-        logits = target.forward([Span(sequence.slot, [sequence.newest], 1)])
-        pick, emitted = _choose(sequence, logits)
+        row = _row(target.forward([Span(sequence.slot, [sequence.newest], 1)]))
         if sequence.exact >= length:
             sequence.exact = length + 1
-            return emitted
-        if pick.margin >= target.capabilities.drift_bound:
-            return emitted
-    return _choose(sequence, _replay(target, sequence))[1]
+            return _choose(sequence, row)
+        if sequence.sampler.margin(row, (), len(sequence.tokens)) >= target.capabilities.drift_bound:
+            return _choose(sequence, row)
+    return _choose(sequence, _row(_replay(target, sequence)))
 
 
-def _choose(sequence: Sequence, logits: Logits) -> tuple[Pick, Emitted]:
-    row = TargetRows(ForwardRows(logits), 0).row(0)
-    pick = sequence.sampler.pick(row, (), len(sequence.tokens))
-    logprob = log_probability(row, pick.token) if sequence.settings.logprobs else None
-    return pick, Emitted(pick.token, "target", logprob)
+def _row(logits: Logits) -> Row:
+    return TargetRows(ForwardRows(logits), 0).row(0)
+
+
+def _choose(sequence: Sequence, row: Row) -> Emitted:
+    token = sequence.sampler.pick(row, (), len(sequence.tokens))
+    logprob = log_probability(row, token) if sequence.settings.logprobs else None
+    return Emitted(token, "target", logprob)
 
 
 def _replay(target: Backend, sequence: Sequence) -> Logits:

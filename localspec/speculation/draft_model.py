@@ -120,7 +120,7 @@ class DraftModel(Proposer):
     def _sample(self, drafting: _Drafting, row: NDArray[np.float32]) -> None:
         ask, position = drafting.ask, len(drafting.ask.context) + len(drafting.tokens)
         if ask.sampler.params.greedy:
-            drafting.tokens.append(ask.sampler.pick(row, drafting.tokens, position).token)
+            drafting.tokens.append(ask.sampler.pick(row, drafting.tokens, position))
             return
         q = ask.sampler.distribution(row, drafting.tokens)
         # Under a seed the target's own sample decides; drawing with the same numbers meets it most often.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,13 +69,6 @@ class Distribution:
         return Distribution(self.tokens, rest / total) if total > 0 else self
 
 
-class Pick(NamedTuple):
-    """A choice, and how far in logits the runner-up was behind: a smaller error cannot change it."""
-
-    token: int
-    margin: float
-
-
 class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
@@ -135,15 +127,88 @@ class Sampler:
             tokens, probabilities = tokens[kept], probabilities[kept] / probabilities[kept].sum()
         return Distribution(tokens, probabilities)
 
-    def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Pick:
+    def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
         """The target's own choice for ``position``: greedy, or its sample under the seed."""
         if self.params.greedy:
-            scores = self.scores(row, drafted)
-            return Pick(int(scores.argmax()), top_margin(scores))
-        distribution = self.distribution(row, drafted)
-        perturbed = distribution.perturbed(self.noise, position, Stream.TARGET)
-        token = int(distribution.tokens[perturbed.argmax()])
-        return Pick(token, top_margin(perturbed) * self.params.temperature)
+            return int(self.scores(row, drafted).argmax())
+        return self.distribution(row, drafted).sample(self.noise, position, Stream.TARGET)
+
+    def margin(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> float:
+        """How far the logits of two tokens must move against each other before :meth:`pick` may change.
+
+        A token that is cut off counts as far away as it is from the cut.
+        """
+        scores = self.scores(row, drafted)
+        # A penalty multiplies rounding errors as it does scores.
+        stretch = max(self.params.repeat_penalty, 1 / self.params.repeat_penalty)
+        if self.params.greedy:
+            return top_margin(scores) / stretch
+        tokens = np.arange(len(scores), dtype=np.int64)
+        temperature = self.params.temperature
+        perturbed = scores + temperature * self.noise.gumbel(position, Stream.TARGET, tokens)
+        inside = cut_distances(scores, self.params)
+        chosen = int(np.where(inside >= 0, perturbed, -np.inf).argmax())
+        others = np.maximum(perturbed[chosen] - perturbed, -inside)
+        others[chosen] = inside[chosen]
+        return float(others.min()) / stretch
+
+
+def cut_distances(scores: NDArray[np.float64], params: SamplingParams) -> NDArray[np.float64]:
+    """For every token, in logits: how far inside top-k, top-p and min-p it is, or (negative) outside."""
+    distances = np.full(len(scores), np.inf)
+    order = np.argsort(-scores, kind="stable")
+    temperature = params.temperature or 1.0
+    k = params.top_k if 0 < params.top_k < len(scores) else len(scores)
+    if k < len(scores):
+        distances[order[:k]] = scores[order[:k]] - scores[order[k]]
+        distances[order[k:]] = scores[order[k:]] - scores[order[k - 1]]
+    if params.top_p < 1.0:
+        head = order[: min(k, NUCLEUS_GUESS)]
+        distances[head] = np.minimum(
+            distances[head], _nucleus_distances(scores[head], scores[order[:k]], params)
+        )
+    if params.min_p > 0.0:
+        distances = np.minimum(distances, scores - (scores.max() + temperature * np.log(params.min_p)))
+    return distances
+
+
+NUCLEUS_STEPS = 10
+FAR = 8.0
+"""logits; no backend's rounding comes near"""
+
+
+def _nucleus_distances(
+    head: NDArray[np.float64], kept: NDArray[np.float64], params: SamplingParams
+) -> NDArray[np.float64]:
+    """Of the best tokens, falling: how far each is inside the nucleus, or (negative) outside.
+
+    While logits move by x against each other, tokens closer than x may change places, and the odds
+    of a mass change by exp(x / temperature): found by bisection. Tokens further down are far outside.
+    """
+    temperature = params.temperature or 1.0
+    weights = np.exp((kept - kept[0]) / temperature)
+    mass = np.concatenate(([0.0], np.cumsum(weights) / weights.sum()))
+    limit = np.log(params.top_p) - np.log1p(-params.top_p)
+    own = weights[: len(head)] / weights.sum()
+    inside = mass[: len(head)] < params.top_p
+
+    def stays(x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether each token stays on its side when logits move by x."""
+        above = mass[np.searchsorted(-kept, -(head + np.where(inside, -x, x)), side="right")]
+        above = np.clip(np.where(inside, above - own, above), 0.0, 1.0)
+        with np.errstate(divide="ignore"):
+            odds = np.log(above) - np.log1p(-above)
+        held: NDArray[np.bool_] = np.where(
+            inside, odds + x / temperature < limit, odds - x / temperature >= limit
+        )
+        return held
+
+    low, high = np.zeros(len(head)), np.full(len(head), FAR)
+    for _ in range(NUCLEUS_STEPS):
+        middle = (low + high) / 2
+        held = stays(middle)
+        low, high = np.where(held, middle, low), np.where(held, high, middle)
+    return np.where(inside, low, -low)
 
 
 NUCLEUS_GUESS = 1024

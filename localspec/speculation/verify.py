@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Logits
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Stream
-from localspec.speculation.sampling import Pick, Sampler
+from localspec.speculation.sampling import Sampler
 
 Row = NDArray[np.float32]
 
@@ -127,18 +127,12 @@ class Matching(Judge):
     def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
         super().__init__(rows)
         self.sampler, self.draft, self.position = sampler, draft, position
-        self._picks: dict[int, Pick] = {}
 
     def token(self, i: int, drafted: int | None) -> int:
-        return self._pick(i).token
+        return self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
 
     def margin(self, i: int) -> float:
-        return self._pick(i).margin
-
-    def _pick(self, i: int) -> Pick:
-        if i not in self._picks:
-            self._picks[i] = self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
-        return self._picks[i]
+        return self.sampler.margin(self.rows.row(i), self.draft[:i], self.position + i)
 
 
 class Rejection(Judge):

@@ -167,9 +167,16 @@ def test_without_rounding_nothing_is_rechecked() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 50), prompt=prompts, number=st.integers(0, 2**63 - 1))
-def test_strict_mode_covers_seeded_samples(seed: int, prompt: str, number: int) -> None:
-    options = {"temperature": 0.9, "seed": number, "max_tokens": 40}
+@given(
+    seed=st.integers(0, 50),
+    prompt=prompts,
+    number=st.integers(0, 2**63 - 1),
+    cuts=st.sampled_from([{}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}, {"repeat_penalty": 0.2}]),
+)
+def test_strict_mode_covers_seeded_samples(
+    seed: int, prompt: str, number: int, cuts: dict[str, float]
+) -> None:
+    options = {"temperature": 0.9, "seed": number, "max_tokens": 40, **cuts}
     plain, spec = (
         played(engine(seed, sharpness=0.3, noise=0.05), request(prompt, proposer=proposer, **options))
         for proposer in ("none", "auto")

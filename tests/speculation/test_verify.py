@@ -178,7 +178,7 @@ class TestMatching:
     @pytest.mark.parametrize("draft", [(), (0,), (1, 2), (3, 3, 3)])
     def test_under_a_seed_the_text_does_not_depend_on_the_draft(self, draft: tuple[int, ...]) -> None:
         rows = table(*[self.P] * 4)
-        plain = [Sampler(WARM, Noise(8), seeded=True).pick(rows.row(0), (), 100 + i).token for i in range(4)]
+        plain = [Sampler(WARM, Noise(8), seeded=True).pick(rows.row(0), (), 100 + i) for i in range(4)]
         sampler = Sampler(WARM, Noise(8), seeded=True)
         q = tuple(distribution([0.25] * 4) for _ in draft)
         offered = Draft(draft, "draft", q)
