@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from localspec.engine.engine import Engine
@@ -18,19 +16,24 @@ pytestmark = pytest.mark.slow
 SETTINGS = [("none", 4), ("prompt-lookup", 3), ("draft", 3), ("auto", 6)]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with load("bundled", parallel=4, threads=1) as engine:
-        yield engine
+PAIRS = [("stdlib-6m", "stdlib-1m"), ("stdlib-1m", "stdlib-6m")]
+SAMPLED = Options(temperature=0.8, top_k=40, top_p=0.9, seed=5, max_tokens=96)
+CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0.0, max_tokens=160), SAMPLED)]
 
 
-def test_four_proposers_at_once_on_every_prompt(engine: Engine) -> None:
+@pytest.mark.parametrize(("pair", "options"), CASES)
+def test_four_proposers_at_once_on_every_prompt(pair: tuple[str, str], options: Options) -> None:
     """Each prompt runs under four settings in one batch; all four must give the same text."""
+    with load(pair[0], draft=pair[1], parallel=4, threads=1) as engine:
+        compare(engine, options)
+
+
+def compare(engine: Engine, options: Options) -> None:
     every, cases, rechecks = prompts(1000), 0, 0
     for prompt in every:
         running = [
             engine.submit(
-                Request(prompt=prompt, options=Options(temperature=0.0, max_tokens=160, proposer=p, k=k))  # type: ignore[arg-type]
+                Request(prompt=prompt, options=Options(proposer=p, k=k).over(options))  # type: ignore[arg-type]
             )
             for p, k in SETTINGS
         ]
