@@ -38,7 +38,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
