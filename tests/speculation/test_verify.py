@@ -125,7 +125,7 @@ class TestRejectionSampling:
         noise = Noise(9)
         sampler = Sampler(WARM, noise, seeded=False)
         counts = np.zeros(9, dtype=np.int64)
-        for n in range(DRAWS // 2):
+        for n in range(DRAWS // 4):
             position = 3 * n
             qs = tuple(distribution(row) for row in q)
             tokens = tuple(d.sample(noise, position + i, Stream.DRAFT) for i, d in enumerate(qs))
@@ -141,7 +141,7 @@ class TestRejectionSampling:
         p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
         rows, sampler = table(p, p), Sampler(WARM, Noise(5), seeded=False)
         counts = np.zeros(3, dtype=np.int64)
-        for position in range(DRAWS // 2):
+        for position in range(DRAWS // 4):
             drafted = max(q) >= 0.5 or position % 2 == 0
             token = distribution(q).sample(sampler.noise, position, Stream.DRAFT)
             draft = Draft((token,), "draft", (distribution(q),)) if drafted else Draft((), "none")
@@ -168,7 +168,7 @@ class TestMatching:
     def test_a_one_hot_draft_is_lossless_and_accepted_with_its_probability(self, drafted: int) -> None:
         rows, sampler = table(self.P, self.P), Sampler(WARM, Noise(3), seeded=False)
         counts, accepted, draft = np.zeros(4, dtype=np.int64), 0, Draft((drafted,), "prompt-lookup")
-        for position in range(0, DRAWS // 2, 2):
+        for position in range(0, DRAWS // 4, 2):
             verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position, None))
             counts[verdict.tokens[0]] += 1
             accepted += verdict.accepted
