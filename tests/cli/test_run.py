@@ -176,7 +176,6 @@ def test_engine_settings_without_a_daemon(cli: Cli) -> None:
 
 
 def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
-    assert cli.json(*LONG)["completion_tokens"] > 1000
     reader, writer = os.pipe()
     process = subprocess.Popen(
         (*cli.command, *LONG),

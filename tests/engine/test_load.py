@@ -77,7 +77,8 @@ def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_pat
     for _ in range(5):
         with pytest.raises(TokenizerMismatch):
             load_engine(choice, config=SMALL)
-    assert process.memory_info().rss - before < TARGET.stat().st_size
+    # A target left open each time would be five times its size.
+    assert process.memory_info().rss - before < 2 * TARGET.stat().st_size
 
 
 def test_progress_names_the_stage() -> None:

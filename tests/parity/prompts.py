@@ -60,4 +60,4 @@ def prompts(n: int) -> list[Prompt]:
 
 
 def options(**values: Any) -> dict[str, Any]:
-    return {"temperature": 0.0, "max_tokens": 48, **values}
+    return {"temperature": 0.0, "max_tokens": 32, **values}
