@@ -15,7 +15,7 @@ from tests.parity.prompts import options, prompts
 from tests.toys import answer, run_all
 
 PROMPTS = prompts(52)
-SPECULATING = [("prompt-lookup", 2), ("prompt-lookup", 7), ("draft", 2), ("draft", 5), ("auto", 4)]
+SPECULATING = [("prompt-lookup", 2), ("prompt-lookup", 7), ("draft", 5), ("auto", 4)]
 
 
 @pytest.fixture(scope="module")
