@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from cyclopts import App, Parameter
 
 from localspec._version import __version__
@@ -50,4 +52,6 @@ app.command(daemon)
 models = App(name="models", help="The models on this disk.")
 models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
 app.command(models)
-app.register_install_completion_command(add_to_startup=False)
+if "--install-completion" in sys.argv or "--help" in sys.argv or "-h" in sys.argv:
+    # What it needs takes as long to load as all of the above.
+    app.register_install_completion_command(add_to_startup=False)

@@ -13,7 +13,6 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from localspec import home
 from localspec.config import load_config
@@ -42,6 +41,9 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     not come up, and :class:`InvalidOptions` for a broken configuration. Of several clients that
     start it at once, one does and the others wait.
     """
+    # Needed only here, and slow to load: most commands find a daemon that runs.
+    from filelock import FileLock, Timeout
+
     load_config()
     try:
         with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
