@@ -97,7 +97,7 @@ class Engine:
         """
         if self._closed:
             raise EngineError("the engine was closed", "Load the model again.")
-        settings = settle(request.options.over(self.options), request.prompt, self._model_defaults)
+        settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
         encoded = self._encoder.encode(request.prompt, settings.max_tokens)
         capabilities = self.target.capabilities
@@ -152,10 +152,6 @@ class Engine:
         self.close()
 
     # The steps' parts.
-
-    @property
-    def _model_defaults(self) -> Options:
-        return self.target.defaults
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next chunk of the prompt; the last one gives the first token of the answer."""

@@ -41,7 +41,12 @@ def choose(model: str, draft: str, model_dirs: tuple[str, ...] = ()) -> Choice:
 
 
 def open_backend(
-    path: Path, backend: str, config: EngineConfig, progress: Callable[[float], None] | None = None
+    path: Path,
+    backend: str,
+    config: EngineConfig,
+    progress: Callable[[float], None] | None = None,
+    *,
+    measured: bool = True,
 ) -> Backend:
     """Load one model; raises :class:`BackendUnavailable` for a backend that cannot run here."""
     if backend not in ("auto", "llama_cpp"):
@@ -52,7 +57,7 @@ def open_backend(
         raise BackendUnavailable(
             f"llama-cpp-python cannot be imported: {error}", "Install it: pip install llama-cpp-python"
         ) from None
-    return LlamaCppBackend(path, config, progress=progress)
+    return LlamaCppBackend(path, config, progress=progress, measured=measured)
 
 
 def tokens_of(vocabulary: Vocabulary) -> Tokens:
@@ -85,7 +90,7 @@ def load_engine(
             # As many sequences as the target has, so that every request can have its own draft.
             parallel = target.capabilities.max_sequences
             sized = msgspec.structs.replace(config, parallel=parallel)
-            draft = open_backend(choice.draft, backend, sized, part("draft"))
+            draft = open_backend(choice.draft, backend, sized, part("draft"), measured=False)
             fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
             reason = f"{reason}; vocabularies: {fit}"
         return Engine(target, draft, config=config, reason=reason)

@@ -66,7 +66,10 @@ class PromptEncoder:
         system, turns = messages[:1], messages[1:]
         if system[0].role != "system":
             system, turns = (), messages
-        starts = [0, *(i for i, m in enumerate(turns) if i and m.role == "user")]
+        whole = self._render(messages)
+        starts = [i for i, m in enumerate(turns) if i and m.role == "user"]
+        if len(whole) <= room or not starts:
+            return Encoded(whole, self._vocabulary.end_tokens)
         # Whole conversations are rendered, because templates look around; so few of them are tried.
         dropped = bisect_left(starts, True, key=lambda n: len(self._render((*system, *turns[n:]))) <= room)
         first = starts[min(dropped, len(starts) - 1)]

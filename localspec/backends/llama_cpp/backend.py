@@ -60,6 +60,7 @@ class LlamaCppBackend:
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
     header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
+    ``measured=False`` spares the probe of its rounding, which only a target's rows need.
     """
 
     name = "llama_cpp"
@@ -70,6 +71,7 @@ class LlamaCppBackend:
         config: EngineConfig | None = None,
         *,
         progress: Callable[[float], None] | None = None,
+        measured: bool = True,
     ) -> None:
         config = config or EngineConfig()
         header = read_header(path)
@@ -78,12 +80,12 @@ class LlamaCppBackend:
         self._lib_model = native.load_model(str(path), config, progress)
         self._context: Any = None
         try:
-            self._start(config)
+            self._start(config, measured=measured)
         except BaseException:
             self.free()
             raise
 
-    def _start(self, config: EngineConfig) -> None:
+    def _start(self, config: EngineConfig, *, measured: bool) -> None:
         n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
@@ -101,7 +103,7 @@ class LlamaCppBackend:
             rollback=0 if recurrent else None,
         )
         self._lengths: dict[int, int] = {}
-        if not recurrent:
+        if measured and not recurrent:
             self.capabilities = replace(self.capabilities, **measure_rounding(self)._asdict())
 
     def open(self) -> int:

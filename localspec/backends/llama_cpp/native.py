@@ -30,8 +30,6 @@ SMALL_MODEL = 32 * 1024 * 1024
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
 _initialised = False
-
-
 _interrupted = threading.Event()
 
 
