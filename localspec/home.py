@@ -46,6 +46,11 @@ def state_dir() -> Path:
     return private_dir(_place("state"))
 
 
+def cache_dir() -> Path:
+    """The directory of what can be computed again: measured costs, benchmark models."""
+    return private_dir(_place("cache"))
+
+
 def runtime_dir() -> Path:
     """The directory of the socket, the lock and the discovery file, readable by its owner only."""
     return private_dir(_place("runtime"))

@@ -52,6 +52,17 @@ app.command(daemon)
 models = App(name="models", help="The models on this disk.")
 models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
 app.command(models)
+
+memory = App(name="memory", help="The n-gram memory: what was learned from your texts, on this disk.")
+for _name, _help in (
+    ("stats", "What is remembered: every table, its size, and who taught it."),
+    ("forget", "Forget a workspace, a source, or everything."),
+    ("prime", "Learn text files before they are needed, into the table of their git repository."),
+    ("export", "Write the n-grams of a model's vocabulary to a file, as lines of JSON."),
+    ("import", "Add the n-grams of an exported file."),
+):
+    memory.command(f"localspec.cli.memory:{_name.replace('import', 'import_')}", name=_name, help=_help)
+app.command(memory)
 if "--install-completion" in sys.argv or "--help" in sys.argv or "-h" in sys.argv:
     # What it needs takes as long to load as all of the above.
     app.register_install_completion_command(add_to_startup=False)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import llama_cpp
 import llama_cpp.llama_cpp as lib
 import psutil
 
@@ -61,6 +62,11 @@ def initialise() -> None:
             _initialised = True
 
 
+def version() -> str:
+    """llama-cpp-python's, which pins llama.cpp's."""
+    return str(llama_cpp.__version__)
+
+
 def last_complaint(fallback: str) -> str:
     """The newest of llama.cpp's log lines that reads like an error."""
     for line in reversed(_recent):
@@ -104,6 +110,18 @@ def load_model(path: str, config: EngineConfig, progress: Callable[[float], None
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if _interrupted.is_set() and model:
         lib.llama_model_free(model)
+    raise_interrupt()
+    if not model:
+        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")
+    return model
+
+
+def load_vocabulary(path: str) -> Any:
+    """A model without its weights, for its tokenizer; raises :class:`ModelInvalid`."""
+    initialise()
+    params = lib.llama_model_default_params()
+    params.vocab_only = True
+    model = lib.llama_model_load_from_file(os.fsencode(path), params)
     raise_interrupt()
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")

@@ -1,0 +1,276 @@
+"""``localspec memory …``: the n-gram memory's files, with a daemon or without."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from cyclopts import Parameter
+
+from localspec import home
+from localspec.cli import output
+from localspec.config import environment_options, load_config
+from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid
+
+if TYPE_CHECKING:
+    from localspec.memory.files import TableFiles
+    from localspec.memory.memory import Memory
+    from localspec.memory.upkeep import TableStats
+
+AsJson = Annotated[bool, Parameter(name="--json")]
+ModelName = Annotated[str | None, Parameter(name=["--model", "-m"])]
+KIB = 1024
+SHOWN_SOURCES = 3
+
+
+class Words(NamedTuple):
+    """A model's vocabulary, as its file's header tells it."""
+
+    model: Path
+    vocab_fp: str
+    size: int
+
+
+def stats(*, as_json: AsJson = False) -> int:
+    """What is remembered: every table, its size, and who taught it.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON object.
+    """
+    from localspec.memory.upkeep import stats as all_stats
+
+    tables = all_stats(_directory(), _notice)
+    if as_json:
+        output.json({"tables": tables})
+    elif not tables:
+        output.write("Nothing is remembered yet.\n")
+    for table in () if as_json else tables:
+        output.write(output.printable("\n".join(_lines(table)) + "\n"))
+    return ExitCode.OK
+
+
+def _lines(table: TableStats) -> Iterator[str]:
+    yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
+    used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
+    yield f"  {used}, {table.bytes // KIB} KiB, {table.tokens} tokens learned"
+    if table.last_use is not None:
+        yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
+    names = [f"{name} ({count})" for name, count in table.sources.items()]
+    more = [f"and {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
+    if names:
+        yield f"  by {', '.join(names[:SHOWN_SOURCES] + more)}"
+    for name in table.quarantined:
+        yield f"  set aside: {name}"
+
+
+def forget(
+    *, workspace: str | None = None, source: str | None = None, yes: bool = False, as_json: AsJson = False
+) -> int:
+    """Forget a workspace, a source, or everything.
+
+    Parameters
+    ----------
+    workspace
+        Only what was learned in this directory's git repository.
+    source
+        Only what this source taught, as `localspec memory stats --json` names it.
+    yes
+        Do not ask.
+    as_json
+        Print one JSON object.
+    """
+    from localspec.memory.upkeep import forget as forget_in
+
+    what = "everything" if source is None and workspace is None else "what was learned"
+    what += f" from {source!r}" if source is not None else ""
+    what += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
+    if not yes and not _confirm(f"Forget {what}? It cannot be undone."):
+        output.note("Nothing was forgotten.")
+        return ExitCode.ERROR
+    forgotten = forget_in(_directory(), _notice, workspace=workspace, source=source)
+    unit = "tables" if source is None else "n-grams"
+    if as_json:
+        output.json({"forgotten": forgotten, "unit": unit})
+    else:
+        output.write(output.printable(f"Forgot {what}: {forgotten} {unit}.\n"))
+    return ExitCode.OK
+
+
+def _confirm(question: str) -> bool:
+    """Ask; raises :class:`InvalidOptions` where nobody can be asked."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidOptions("there is no terminal to ask on", "Add --yes to forget without being asked.")
+    output.note(output.printable(f"{question} [y/N]"))
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def prime(*paths: Path, model: ModelName = None, as_json: AsJson = False) -> int:
+    """Learn text files before they are needed, into the table of their git repository.
+
+    Parameters
+    ----------
+    paths
+        Files, or directories: below them everything that is text, not ignored by git, at most 1 MiB.
+    model
+        Whose vocabulary to learn with: a name of `localspec models list`, or a path.
+    as_json
+        Print one JSON object.
+    """
+    from localspec.memory.memory import Memory
+    from localspec.memory.texts import text_files
+
+    if not paths:
+        raise InvalidOptions("there is nothing to learn", "Name files or directories.")
+    for path in paths:
+        if not path.exists():
+            raise InvalidOptions(f"there is no {path}", "Name files or directories that exist.")
+    words = _words(model)
+    files = list(dict.fromkeys(file for path in paths for file in text_files(path)))
+    with _Tokenizer(words.model) as tokenizer:
+        memory = Memory(_directory(), words.vocab_fp, tokenizer.vocabulary.piece, notice=_notice)
+        try:
+            learned, tokens = _learn(files, tokenizer, memory)
+        finally:
+            memory.close()
+    if as_json:
+        output.json({"files": learned, "skipped": len(files) - learned, "tokens": tokens})
+    else:
+        output.write(f"Learned {tokens} tokens of {learned} files; {len(files) - learned} were no text.\n")
+    return ExitCode.OK
+
+
+def _learn(files: list[Path], tokenizer: _Tokenizer, memory: Memory) -> tuple[int, int]:
+    """(files, tokens) learned."""
+    from localspec.memory.lesson import Lesson
+    from localspec.memory.texts import read_text
+    from localspec.memory.workspace import workspace_of
+
+    root, progress = cache(workspace_of), output.Progress()
+    learned = tokens = 0
+    try:
+        for number, file in enumerate(files):
+            progress.update(f"learning {file.name}", number / len(files))
+            text = read_text(file)
+            if text is None:
+                continue
+            workspace = root(file.parent)
+            ids = tokenizer.vocabulary.encode(text, special=False)
+            memory.learn(Lesson(ids, None if workspace is None else str(workspace), f"file:{file}"))
+            while memory.work():
+                pass
+            learned, tokens = learned + 1, tokens + len(ids)
+    finally:
+        progress.stop()
+    return learned, tokens
+
+
+def export(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
+    """Write the n-grams of a model's vocabulary to a file, as lines of JSON.
+
+    Parameters
+    ----------
+    file
+        Is replaced if it exists; readable by its owner only.
+    model
+        A name of `localspec models list`, or a path.
+    as_json
+        Print one JSON object.
+    """
+    from localspec.memory.archive import export_table
+
+    tables = _files(_words(model))
+    scratch = file.with_name(f".{file.name}.part")
+    ngrams = 0
+    try:
+        with open(scratch, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as target:
+            for name in tables.names():
+                for number, line in enumerate(export_table(tables, name)):
+                    target.write(line)
+                    ngrams += number > 0
+        scratch.replace(file)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise DiskFull(f"{file} cannot be written: {error.strerror}", "Name a place with room.") from None
+    if as_json:
+        output.json({"file": str(file), "ngrams": ngrams})
+    else:
+        output.write(f"Wrote {ngrams} n-grams to {file}.\n")
+    return ExitCode.OK
+
+
+def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
+    """Add the n-grams of an exported file.
+
+    Parameters
+    ----------
+    file
+        What `localspec memory export` wrote.
+    model
+        The model whose vocabulary it must have: a name of `localspec models list`, or a path.
+    as_json
+        Print one JSON object.
+    """
+    from localspec.memory.archive import import_tables
+
+    words = _words(model)
+    ngrams = import_tables(_files(words), file, vocabulary_size=words.size)
+    if as_json:
+        output.json({"file": str(file), "ngrams": ngrams})
+    else:
+        output.write(f"Learned {ngrams} n-grams from {file}.\n")
+    return ExitCode.OK
+
+
+class _Tokenizer:
+    """A model's vocabulary, loaded without its weights."""
+
+    def __init__(self, model: Path) -> None:
+        from localspec.backends.llama_cpp.native import load_vocabulary
+        from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
+
+        self._model = load_vocabulary(str(model))
+        self.vocabulary = LlamaVocabulary(self._model)
+
+    def __enter__(self) -> _Tokenizer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from llama_cpp import llama_model_free
+
+        llama_model_free(self._model)
+
+
+def _words(model: str | None) -> Words:
+    """Raises :class:`ModelError` for a model that is not there or has no vocabulary."""
+    from localspec.models.catalogue import find_model
+    from localspec.models.fingerprint import gguf_tokens, vocab_fp
+    from localspec.models.gguf import read_header
+
+    config = load_config()
+    options = environment_options().over(config.options)
+    path = find_model(model or options.model or "bundled", config.model_dirs)
+    tokens = gguf_tokens(read_header(path))
+    if not tokens:
+        raise ModelInvalid(f"{path} has no vocabulary")
+    return Words(path, vocab_fp(tokens), max(token for token, _ in tokens) + 1)
+
+
+def _files(words: Words) -> TableFiles:
+    from localspec.memory.files import TableFiles
+
+    return TableFiles(_directory() / words.vocab_fp, _notice)
+
+
+def _directory() -> Path:
+    return home.data_dir() / "memory"
+
+
+def _notice(text: str) -> None:
+    output.note(output.printable(f"localspec: {text}"))

@@ -1,0 +1,268 @@
+"""The files of one vocabulary's tables: finding, making, growing, retiring them, whoever is killed when.
+
+A table is ``<name>.<generation>.ngm``; the highest generation counts. A file gets its name only when it
+is complete, and is never truncated. Names change under the lock of the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from localspec.errors import DiskFull, MemoryCorrupt, StorageError
+from localspec.home import private_dir
+from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, State
+from localspec.memory.sources import Sources
+from localspec.memory.table import NgramTable
+
+START_BITS = 14
+"""2**14 entries: 256 KiB"""
+MAX_BITS = 20
+"""2**20 entries: 16 MiB; from there on ageing makes room"""
+GROWTH_BITS = 2
+"""a table grows fourfold: three times in its life"""
+LOCK_S = 5.0
+USER = "user"
+"""the name of the user-wide table"""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FILE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<generation>\d{1,9})\.(?P<kind>ngm|tmp)")
+ASIDE = re.compile(r"(?P<name>[a-z0-9-]+)\.\d{1,9}\.ngm\.quarantine-\d+")
+
+
+def name_of(workspace: str | None) -> str:
+    """The name of a workspace's table; None is the user."""
+    if workspace is None:
+        return USER
+    real = os.path.realpath(workspace).encode("utf-8", "surrogateescape")
+    return f"w-{hashlib.sha256(real).hexdigest()[:24]}"
+
+
+class TableFiles:
+    """The tables in ``folder``, all of the vocabulary ``vocab_fp``.
+
+    ``notice`` is told in a sentence what a person should know. ``start_bits`` and ``max_bits`` are log2
+    of a table's first and last number of entries.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        notice: Callable[[str], None],
+        *,
+        start_bits: int = START_BITS,
+        max_bits: int = MAX_BITS,
+    ) -> None:
+        self.folder, self.vocab_fp = folder, folder.name
+        self._notice = notice
+        self._start_bits, self._max_bits = start_bits, max_bits
+
+    def names(self) -> list[str]:
+        """Of all tables there are, and of those that were set aside."""
+        names = [path.name for path in self._paths()]
+        matches = (FILE.fullmatch(name) or ASIDE.fullmatch(name) for name in names)
+        return sorted({match["name"] for match in matches if match})
+
+    def set_aside(self, name: str) -> list[Path]:
+        """What was quarantined under this name."""
+        matches = (ASIDE.fullmatch(path.name) for path in self._paths())
+        return sorted(self.folder / match[0] for match in matches if match and match["name"] == name)
+
+    def sources(self, name: str) -> Sources:
+        return Sources(self.folder / f"{name}.sources")
+
+    def open(self, name: str) -> NgramTable | None:
+        """The table of this name, or None if there is none.
+
+        What cannot be a table is set aside, what a killed process left is cleaned away.
+        Raises :class:`StorageError`, or :class:`OSError` for what is no fault of the file.
+        """
+        files = self._files(name)
+        if not files:
+            return None
+        with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
+            if len(files) == 1 and files[0].suffix == ".ngm":
+                table = self._map(files[0], name)
+                if not table.is_superseded:
+                    return table
+                table.close()
+        with self.lock():
+            return self._settle(name)
+
+    def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
+        """As :meth:`open`, with an empty table where there is none. Raises :class:`DiskFull` too."""
+        table = self.open(name)
+        if table is not None:
+            return table
+        private_dir(self.folder.parent)
+        private_dir(self.folder)
+        with self.lock():
+            # Meanwhile another process may have made it.
+            return self._settle(name) or self._create(name, workspace)
+
+    def may_grow(self, table: NgramTable) -> bool:
+        return table.header.bits < self._max_bits
+
+    def grow(self, table: NgramTable) -> NgramTable:
+        """The table that takes this one's place; this one itself while another process has the lock.
+
+        What others insert meanwhile is kept, up to the step they are in. Raises :class:`DiskFull`.
+        """
+        header = table.header
+        try:
+            with self.lock(timeout=0):
+                if table.is_superseded:
+                    return self._settle(header.name) or table
+                bits = min(header.bits + GROWTH_BITS, self._max_bits)
+                larger = header._replace(bits=bits, generation=header.generation + 1)
+                seen = table.copy()
+                self._write(larger, table.state, table.spread(seen, bits).tobytes())
+                grown = self._map(self._path(larger), header.name)
+                table.supersede()
+                grown.adopt(table, seen)
+                _unlink(table.path)
+                return grown
+        except Timeout:
+            return table
+
+    def forget(self, name: str) -> None:
+        """Make a table and all that stands beside it unreadable, then remove it."""
+        with self.lock():
+            # The newest last: were it gone and this process killed, an older one would come back.
+            for path in reversed(self._files(name)):
+                with contextlib.suppress(MemoryCorrupt):
+                    table = self._map(path, name)
+                    # Superseded first: whoever opens it after a kill sees that it is to go.
+                    table.supersede()
+                    table.forget_all()
+                    table.close()
+                _unlink(path)
+            self._clear_scratch(name)
+            for path in (*self.set_aside(name), self.folder / f"{name}.sources"):
+                _unlink(path)
+
+    def forget_source(self, name: str, source: str, tag: int) -> int:
+        """Overwrite what a table learned from one source; returns the number of entries."""
+        table = self.open(name)
+        if table is None:
+            return 0
+        with self.lock():
+            forgotten = table.forget(tag)
+            self.sources(name).remove(source)
+        table.close()
+        return forgotten
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
+        """Alone among all processes that change names in this folder.
+
+        Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
+        """
+        lock = FileLock(self.folder / "lock", timeout=timeout, mode=0o600)
+        try:
+            lock.acquire()
+        except Timeout:
+            if not timeout:
+                raise
+            raise StorageError(
+                f"the n-gram memory in {self.folder} is locked by another process", "Try again in a moment."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _settle(self, name: str) -> NgramTable | None:
+        """Keep the newest sound file of this name and clear the others away; needs the lock."""
+        self._clear_scratch(name)
+        newest: NgramTable | None = None
+        for path in self._files(name):
+            try:
+                table = self._map(path, name)
+            except MemoryCorrupt as error:
+                self._quarantine(path, error)
+                continue
+            if newest is None and not table.is_superseded:
+                newest = table
+                continue
+            # A process may have it open still: it was killed who should have told it.
+            table.supersede()
+            table.close()
+            _unlink(path)
+        return newest
+
+    def _clear_scratch(self, name: str) -> None:
+        """Remove what was being written when its process was killed."""
+        for pattern in (f"{name}.*.tmp", f".{name}.sources.*"):
+            for path in self.folder.glob(pattern):
+                _unlink(path)
+
+    def _create(self, name: str, workspace: str | None) -> NgramTable:
+        mine = (path for path in self._paths() if path.name.startswith(f"{name}."))
+        generation = 1 + max(map(_generation, mine), default=0)
+        real = "" if workspace is None else os.path.realpath(workspace)
+        header = Header(self._start_bits, generation, name, self.vocab_fp, real)
+        self._write(header, State(epoch=secrets.randbits(64)), bytes(ENTRY_BYTES << header.bits))
+        return self._map(self._path(header), name)
+
+    def _write(self, header: Header, state: State, entries: bytes) -> None:
+        """A complete file under its name, or none. Raises :class:`DiskFull`."""
+        path = self._path(header)
+        scratch = path.with_suffix(".tmp")
+        try:
+            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+            with os.fdopen(fd, "wb") as file:
+                # Zeros are written too: a page that the disk has no room for would be a SIGBUS later.
+                file.write(header.pack(state) + entries)
+                file.flush()
+                os.fsync(fd)
+            os.replace(scratch, path)
+        except OSError as error:
+            _unlink(scratch)
+            if error.errno in FULL:
+                size = (HEADER_BYTES + len(entries)) >> 10
+                raise DiskFull(f"there is no room for {size} KiB of n-gram memory in {self.folder}") from None
+            raise
+
+    def _quarantine(self, path: Path, error: MemoryCorrupt) -> None:
+        n = 1
+        while os.path.lexists(aside := path.with_name(f"{path.name}.quarantine-{n}")):
+            n += 1
+        path.rename(aside)
+        self._notice(f"{path} is not used as n-gram memory: {error.message}. It is kept as {aside.name}.")
+
+    def _map(self, path: Path, name: str) -> NgramTable:
+        return NgramTable.open(path, name=name, vocab_fp=self.vocab_fp)
+
+    def _path(self, header: Header) -> Path:
+        return self.folder / f"{header.name}.{header.generation}.ngm"
+
+    def _files(self, name: str) -> list[Path]:
+        """All files of a table, the newest generation first."""
+        matches = (FILE.fullmatch(path.name) for path in self._paths())
+        mine = [self.folder / match[0] for match in matches if match and match["name"] == name]
+        return sorted(mine, key=_generation, reverse=True)
+
+    def _paths(self) -> list[Path]:
+        try:
+            return list(self.folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def _generation(path: Path) -> int:
+    match = re.search(r"\.(\d{1,9})\.", path.name)
+    return int(match[1]) if match else 0
+
+
+def _unlink(path: Path) -> None:
+    # Windows keeps what a process has mapped; the next who settles this name tries again.
+    with contextlib.suppress(OSError):
+        path.unlink()

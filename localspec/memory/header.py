@@ -1,0 +1,99 @@
+"""The first page of a table's file: what the table is, and where it stands."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+from localspec.errors import MemoryCorrupt
+
+MAGIC = b"LSNGRAM\0"
+VERSION = 1
+HEADER_BYTES = 4096
+ENTRY_BYTES = 16
+BUCKET = 4
+"""entries that share a cache line"""
+MIN_BITS, MAX_BITS = 4, 26
+
+PRELUDE = struct.Struct("<8sII")
+"""magic, version, crc of the fields"""
+FIELDS = struct.Struct("<III32s64sH")
+"""entry size, log2 of the number of entries, generation, name, vocab_fp, bytes of the workspace's path"""
+STATE_AT = 3072
+"""the fields and the path stand before it; what changes in place stands behind it, outside the crc"""
+STATE = struct.Struct("<QIIQQd")
+MARKER_AT, COUNTERS_AT = STATE_AT + 8, STATE_AT + 12
+COUNTERS = struct.Struct("<IQQd")
+"""the state behind epoch and marker"""
+PATH_AT = PRELUDE.size + FIELDS.size
+PATH_ROOM = STATE_AT - PATH_AT
+SUPERSEDED = 0x4F564552
+"""the marker of a file that live processes must leave; no other value means anything"""
+
+
+class State(NamedTuple):
+    """What changes while a table lives."""
+
+    epoch: int
+    """chosen at random; one more after everything was forgotten"""
+    marker: int = 0
+    clock: int = 0
+    """counts the times that half the table's size was inserted: the unit of age"""
+    inserted: int = 0
+    """entries inserted or seen again"""
+    tokens: int = 0
+    """tokens learned"""
+    last_use: float = 0.0
+    """seconds since 1970"""
+
+
+class Header(NamedTuple):
+    """What never changes in one file."""
+
+    bits: int
+    """log2 of the number of entries"""
+    generation: int
+    name: str
+    vocab_fp: str
+    workspace: str
+    """a path, cut to the room there is; empty: the user-wide table"""
+
+    @property
+    def file_bytes(self) -> int:
+        return HEADER_BYTES + (ENTRY_BYTES << self.bits)
+
+    def pack(self, state: State) -> bytes:
+        """The whole page."""
+        path = self.workspace.encode("utf-8", "surrogateescape")[:PATH_ROOM]
+        texts = self.name.encode(), self.vocab_fp.encode()
+        fields = FIELDS.pack(ENTRY_BYTES, self.bits, self.generation, *texts, len(path)) + path
+        fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
+        page = PRELUDE.pack(MAGIC, VERSION, zlib.crc32(fields)) + fields + STATE.pack(*state)
+        return page.ljust(HEADER_BYTES, b"\0")
+
+
+def read_header(page: bytes, file_bytes: int) -> Header:
+    """Check a file's first page against itself and the file's size.
+
+    Raises :class:`MemoryCorrupt` with the first thing that is wrong.
+    """
+    if len(page) < HEADER_BYTES:
+        raise MemoryCorrupt("it is too short")
+    magic, version, crc = PRELUDE.unpack_from(page)
+    if magic != MAGIC:
+        raise MemoryCorrupt("it is no n-gram table")
+    if version != VERSION:
+        raise MemoryCorrupt(f"its format is version {version}, not {VERSION}")
+    if zlib.crc32(page[PRELUDE.size : STATE_AT]) != crc:
+        raise MemoryCorrupt("its header is damaged")
+    entry, bits, generation, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
+    workspace = page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape")
+    header = Header(bits, generation, _text(name), _text(vocab_fp), workspace)
+    if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
+        raise MemoryCorrupt("its size is not what its header says")
+    return header
+
+
+def _text(padded: bytes) -> str:
+    return padded.rstrip(b"\0").decode("utf-8", "replace")

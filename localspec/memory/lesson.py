@@ -1,0 +1,81 @@
+"""Turning a text's tokens into what a table can be taught, in steps of well under a millisecond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.memory.hashing import ORDERS, Words, hashes_in
+from localspec.memory.secrets import secret_spans
+
+STEP = 64
+"""tokens per step"""
+PIECES = 1024
+
+
+class Lesson(NamedTuple):
+    """A text to learn."""
+
+    tokens: Sequence[int]
+    """not to be changed afterwards"""
+    workspace: str | None
+    """the path of the workspace whose table learns it; None: the user-wide one does"""
+    source: str
+    """who taught it, such as ``chat:<session>``, ``run`` or ``file:<path>``"""
+
+
+class Grams(NamedTuple):
+    """The n-grams of one order: ``tokens[i]`` followed what ``hashes[i]`` stands for."""
+
+    order: int
+    hashes: Words
+    tokens: Words
+
+
+def steps(
+    tokens: Sequence[int], piece: Callable[[int], bytes], orders: Sequence[int] = ORDERS
+) -> Iterator[list[Grams]]:
+    """The n-grams of a text without those that touch a secret; an empty list is a step of preparation."""
+    public = yield from _public(tokens, piece)
+    words = np.asarray(tokens, np.uint64)
+    for start, end in _runs(public):
+        for first in range(start, end, STEP):
+            known = min(first - start, orders[0])
+            yield _grams(words[first - known : min(end, first + STEP)], known, orders)
+
+
+def _grams(words: Words, known: int, orders: Sequence[int]) -> list[Grams]:
+    """The n-grams whose continuation comes after the first ``known`` tokens."""
+    found = []
+    for n, hashes in hashes_in(words, orders).items():
+        first = max(known, n)
+        found.append(Grams(n, hashes[first - n : -1], words[first:]))
+    return found
+
+
+def _public(
+    tokens: Sequence[int], piece: Callable[[int], bytes]
+) -> Generator[list[Grams], None, NDArray[np.bool_]]:
+    """Which tokens share no byte with a secret."""
+    pieces: list[bytes] = []
+    for start in range(0, len(tokens), PIECES):
+        pieces += map(piece, tokens[start : start + PIECES])
+        yield []
+    ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+    starts = np.concatenate(([0], ends[:-1]))
+    public = np.ones(len(tokens), np.bool_)
+    for spans in secret_spans(b"".join(pieces)):
+        for start, end in spans:
+            public[np.searchsorted(ends, start, "right") : np.searchsorted(starts, end, "left")] = False
+        yield []
+    return public
+
+
+def _runs(public: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The (start, end) of every stretch of True."""
+    edges = np.flatnonzero(np.diff(public, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))

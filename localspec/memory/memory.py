@@ -1,0 +1,173 @@
+"""The n-gram memory as an engine uses it: recall now, learn later, in small steps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from localspec.errors import LocalspecError
+from localspec.memory.files import TableFiles, name_of
+from localspec.memory.hashing import ORDERS, hashes_of, rolled
+from localspec.memory.lesson import Grams, Lesson, steps
+from localspec.memory.sources import tag_of
+from localspec.memory.table import NgramTable
+
+STEP_S = 0.0005
+"""when a call of :meth:`Memory.work` begins no further step; a step takes about as long again"""
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Memory:
+    """The tables of one vocabulary. Used from one thread; other processes may have the same tables open.
+
+    ``directory`` holds a folder per vocabulary; files are opened at their first use and made when there
+    is something to learn. ``piece`` gives a token's bytes. ``notice`` is told, once each, what a person
+    should know: a file set aside, a full disk. No method raises because of a file. ``orders`` are the n of
+    the n-grams to learn, longest first; look up with :func:`hashes_of` for the same.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        vocab_fp: str,
+        piece: Callable[[int], bytes],
+        *,
+        notice: Callable[[str], None] = log.warning,
+        orders: Sequence[int] = ORDERS,
+    ) -> None:
+        self.orders = orders
+        self._piece, self._tell = piece, notice
+        self._told: set[str] = set()
+        self._files = TableFiles(directory / vocab_fp, self._notice)
+        self._tables: dict[str, NgramTable] = {}
+        self._full: set[str] = set()
+        self._lessons: deque[tuple[Lesson, int | None]] = deque()
+        self._steps: Iterator[None] = iter(())
+
+    def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
+        """The workspace's own table, then the user-wide one; those that exist and can be opened.
+
+        A table that another process has replaced or forgotten is opened anew: call this per request.
+        """
+        places = (workspace, None) if workspace is not None else (None,)
+        found = (self._table(name_of(place)) for place in places)
+        return tuple(table for table in found if table is not None)
+
+    def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
+        """What :meth:`NgramTable.find` takes: the hashes of the last n tokens, longest order first."""
+        return hashes_of(context, self.orders)
+
+    def rolled(self, value: int, oldest: int, newest: int) -> int:
+        """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
+        return rolled(value, oldest, newest, self.orders[0])
+
+    def learn(self, lesson: Lesson) -> None:
+        """Queue a text; :meth:`work` inserts it."""
+        table = self._tables.get(name_of(lesson.workspace))
+        self._lessons.append((lesson, None if table is None else table.epoch))
+
+    def work(self) -> bool:
+        """Insert for about a millisecond at most; returns whether anything is left to do."""
+        until = time.perf_counter() + STEP_S
+        while self._step():
+            if time.perf_counter() >= until:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Insert all that is queued, flush, unmap. The tables handed out cannot be used any more."""
+        while self._step():
+            pass
+        for table in self._tables.values():
+            table.flush()
+            table.close()
+        self._tables.clear()
+
+    def _step(self) -> bool:
+        try:
+            next(self._steps)
+        except StopIteration:
+            if not self._lessons:
+                return False
+            self._steps = self._teach(*self._lessons.popleft())
+        except (LocalspecError, OSError) as error:
+            self._complain(error)
+        return True
+
+    def _teach(self, lesson: Lesson, epoch: int | None) -> Iterator[None]:
+        name, tag = name_of(lesson.workspace), tag_of(lesson.source)
+        is_noted = False
+        for grams in steps(lesson.tokens, self._piece, self.orders):
+            if grams:
+                table = self._table(name)
+                if epoch is None and table is None:
+                    make = partial(self._files.open_or_create, name, lesson.workspace)
+                    table = self._tables[name] = yield from _apart(make)
+                if table is None or epoch not in (None, table.epoch):
+                    return  # forgotten meanwhile, and this text with the rest
+                epoch = table.epoch
+                if not is_noted:
+                    self._files.sources(name).add(lesson.source)
+                    is_noted = True
+                _insert(table, grams, tag)
+                if table.is_crowded and self._files.may_grow(table) and name not in self._full:
+                    yield from self._grow(name, table)
+            yield
+
+    def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
+        try:
+            self._tables[name] = yield from _apart(lambda: self._files.grow(table))
+        except (LocalspecError, OSError) as error:
+            self._full.add(name)
+            self._complain(error)
+
+    def _table(self, name: str) -> NgramTable | None:
+        table = self._tables.get(name)
+        if table is not None and not table.is_superseded:
+            return table
+        # Whoever was handed the old one may be using it still: it is unmapped when nobody does.
+        self._tables.pop(name, None)
+        try:
+            table = self._files.open(name)
+        except (LocalspecError, OSError) as error:
+            self._complain(error)
+            return None
+        if table is not None:
+            self._tables[name] = table
+        return table
+
+    def _complain(self, error: LocalspecError | OSError) -> None:
+        if isinstance(error, LocalspecError):
+            self._notice(f"{error.message}. {error.remedy}")
+        else:
+            self._notice(f"the n-gram memory failed: {error}")
+
+    def _notice(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+def _apart(work: Callable[[], T]) -> Generator[None, None, T]:
+    """What waits for the disk, in a thread; every step waits for less than a millisecond."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(work)
+        while wait([done], STEP_S).not_done:
+            yield
+    return done.result()
+
+
+def _insert(table: NgramTable, grams: list[Grams], tag: int) -> None:
+    for order, hashes, tokens in grams:
+        table.insert(hashes, tokens, order, tag)
+    lengths = [len(each.tokens) for each in grams]
+    table.count(tokens=max(lengths), entries=sum(lengths))

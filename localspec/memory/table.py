@@ -1,0 +1,303 @@
+"""One table of n-grams in a mapped file, shared by every process that has it open.
+
+Nobody locks to insert. An entry is two words, and the first is the key XORed with the token of the second:
+a torn or overwritten entry matches nothing (Hyatt and Mann, "A lock-less transposition-table
+implementation for parallel search", 2002). What is lost or wrong costs a rejected draft at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from localspec.errors import MemoryCorrupt
+from localspec.memory.hashing import WORD, Words, salt_of
+from localspec.memory.header import (
+    BUCKET,
+    COUNTERS,
+    COUNTERS_AT,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    MARKER_AT,
+    STATE,
+    STATE_AT,
+    SUPERSEDED,
+    Header,
+    State,
+    read_header,
+)
+
+FRESH_SCORE = 3
+"""survives one rejection"""
+MAX_SCORE = 255
+REJECTED = 2
+CROWDED = 0.55
+"""the share of used entries above which full buckets get common: a table that may grow does"""
+SAMPLE = 1024
+"""entries that stand for all of them: hashing spreads them evenly"""
+
+TOKEN = 0xFFFFFF
+LOW = 0xFFFFFFFF
+"""of the second word: token (24 bits) and order (8); above them source tag (16), score (8), stamp (8)"""
+ORDER_AT, TAG_AT, SCORE_AT, STAMP_AT = 24, 32, 48, 56
+BYTE, TAG = 0xFF, 0xFFFF
+
+_bucket = struct.Struct(f"<{2 * BUCKET}Q").unpack_from
+_entry = struct.Struct("<QQ").pack_into
+_value = struct.Struct("<Q").unpack_from
+_tag_score_stamp = struct.Struct("<HBB").pack_into
+_score_stamp = struct.Struct("<BB").pack_into
+_epoch, _marker, _tick = struct.Struct("<Q"), struct.Struct("<I"), struct.Struct("<I").unpack_from
+VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
+
+
+class Recall(NamedTuple):
+    """What a table offers for a context."""
+
+    token: int
+    order: int
+    """how many tokens of the context matched"""
+    score: int
+    """1 … 255"""
+    slot: int
+    """for :meth:`NgramTable.credit`"""
+
+
+class Entries(NamedTuple):
+    """The entries of a table that hold something, as parallel arrays; ``hashes`` are without salt."""
+
+    hashes: Words
+    tokens: Words
+    orders: Words
+    tags: Words
+    scores: Words
+
+
+class NgramTable:
+    """Buckets of four entries; which bucket, the upper bits of the key say."""
+
+    def __init__(self, path: Path, mapped: mmap.mmap, header: Header) -> None:
+        self.path, self.header = path, header
+        self._map = mapped
+        self._shift = 64 - header.bits + BUCKET.bit_length() - 1
+        self._known_epoch, self._salt = self.epoch, salt_of(self.epoch)
+
+    @classmethod
+    def open(cls, path: Path, *, name: str, vocab_fp: str) -> NgramTable:
+        """Map a file. Raises :class:`MemoryCorrupt` for one that is not this table."""
+        try:
+            fd = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+        except (IsADirectoryError, PermissionError) as error:
+            raise MemoryCorrupt(f"it cannot be opened: {error.strerror}") from None
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise MemoryCorrupt("it is no file")
+            header = read_header(file.read(HEADER_BYTES), status.st_size)
+            if (header.name, header.vocab_fp) != (name, vocab_fp):
+                raise MemoryCorrupt("it belongs to another vocabulary or workspace")
+            if os.name == "posix" and status.st_mode & 0o077:
+                path.chmod(0o600)
+            return cls(path, mmap.mmap(fd, status.st_size), header)
+
+    @property
+    def epoch(self) -> int:
+        found: int = _epoch.unpack_from(self._map, STATE_AT)[0]
+        return found
+
+    @property
+    def state(self) -> State:
+        return State._make(STATE.unpack_from(self._map, STATE_AT))
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another file has taken the place of this one, or none should."""
+        found: int = _marker.unpack_from(self._map, MARKER_AT)[0]
+        return found == SUPERSEDED
+
+    def supersede(self) -> None:
+        """Tell every process that has this file open to leave it."""
+        _marker.pack_into(self._map, MARKER_AT, SUPERSEDED)
+
+    def find(self, hashes: Sequence[int]) -> Recall | None:
+        """The best continuation of the longest n-gram that is known.
+
+        ``hashes`` are those of :func:`hashes_of`, longest order first; which orders they are, the entries
+        say. A token is below 2**24 whatever the file holds; whether the vocabulary has it is for the
+        caller to check.
+        """
+        salt, shift, mapped = self._current_salt(), self._shift, self._map
+        for value in hashes:
+            key = value * salt & WORD
+            offset = HEADER_BYTES + (key >> shift << 6)
+            k0, v0, k1, v1, k2, v2, k3, v3 = _bucket(mapped, offset)
+            # A key and the low half of its value: only an entry that was written as a whole matches.
+            lanes = [0] if k0 ^ v0 & LOW == key else []
+            if k1 ^ v1 & LOW == key:
+                lanes.append(1)
+            if k2 ^ v2 & LOW == key:
+                lanes.append(2)
+            if k3 ^ v3 & LOW == key:
+                lanes.append(3)
+            if lanes and (found := self._best((v0, v1, v2, v3), lanes, offset)):
+                return found
+        return None
+
+    def _best(self, words: Sequence[int], lanes: list[int], offset: int) -> Recall | None:
+        lane = lanes[0] if len(lanes) == 1 else max(lanes, key=lambda lane: self._strength(words[lane]))
+        word = words[lane]
+        score = word >> SCORE_AT & BYTE
+        if not score:
+            return None
+        slot = (offset - HEADER_BYTES) // ENTRY_BYTES + lane
+        return Recall(word & TOKEN, word >> ORDER_AT & BYTE, score, slot)
+
+    def _strength(self, word: int) -> int:
+        """Compares continuations of one n-gram: by score, then by age."""
+        return (word >> SCORE_AT & BYTE) << 8 | ((word >> STAMP_AT) - self._clock - 1) & BYTE
+
+    def credit(self, slot: int, token: int, *, accepted: bool) -> None:
+        """Reward or punish the entry that offered ``token``, if ``slot`` still holds it."""
+        offset = HEADER_BYTES + slot * ENTRY_BYTES
+        word = _value(self._map, offset + VALUE_AT)[0]
+        if word & TOKEN == token:
+            score = word >> SCORE_AT & BYTE
+            score = min(score + 1, MAX_SCORE) if accepted else max(score - REJECTED, 0)
+            _score_stamp(self._map, offset + SCORE_BYTE_AT, score, self._clock & BYTE)
+
+    def insert(self, hashes: Words, tokens: Words, order: int, tag: int, *, score: int = FRESH_SCORE) -> None:
+        """Teach that these n-grams of one order were followed by these tokens, says the source ``tag``.
+
+        What this source has taught before is not counted twice.
+        """
+        keys = hashes * np.uint64(self._current_salt())
+        lows = tokens | np.uint64(order << ORDER_AT)
+        clock, shift, mapped = self._clock, self._shift, self._map
+        fresh = tag << TAG_AT | score << SCORE_AT | (clock & BYTE) << STAMP_AT
+        for check, bucket, low in zip(
+            (keys ^ lows).tolist(), (keys >> np.uint64(shift)).tolist(), lows.tolist(), strict=True
+        ):
+            offset = HEADER_BYTES + (bucket << 6)
+            words = _bucket(mapped, offset)
+            if check in words and (at := words.index(check)) % 2 == 0 and words[at + 1] & LOW == low:
+                known = _aged(words[at + 1], clock) + (words[at + 1] >> TAG_AT & TAG != tag)
+                known = min(max(known, 1), MAX_SCORE)
+                _tag_score_stamp(mapped, offset + 8 * at + TAIL_AT, tag, known, clock & BYTE)
+            else:
+                _entry(mapped, offset + ENTRY_BYTES * _weakest(words, clock), check, low | fresh)
+
+    def count(self, tokens: int, entries: int) -> None:
+        """Note how much was learned; what two processes count at one moment may be lost."""
+        state, step = self.state, 1 << self.header.bits - 1
+        inserted = state.inserted + entries
+        clock = state.clock + inserted // step - state.inserted // step
+        # Epoch and marker are not ours to write: somebody may be setting them just now.
+        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted, state.tokens + tokens, time.time())
+
+    @property
+    def is_crowded(self) -> bool:
+        sample = self._words()[1 : 2 * SAMPLE : 2]
+        return bool(np.count_nonzero(sample) > CROWDED * len(sample))
+
+    def entries(self) -> Entries:
+        """Everything that can be offered."""
+        words = self._words().reshape(-1, 2).copy()
+        values, hashes = words[:, 1], self._keys(words) * np.uint64(pow(self._current_salt(), -1, WORD + 1))
+        used = (values >> np.uint64(SCORE_AT) & np.uint64(BYTE)) > 0
+        fields = ((0, TOKEN), (ORDER_AT, BYTE), (TAG_AT, TAG), (SCORE_AT, BYTE))
+        parts = [values[used] >> np.uint64(at) & np.uint64(mask) for at, mask in fields]
+        return Entries(hashes[used], *parts)
+
+    def copy(self) -> Words:
+        """All entries as they stand: buckets x lanes x 2."""
+        return self._words().reshape(-1, BUCKET, 2).copy()
+
+    def spread(self, words: Words, bits: int) -> Words:
+        """Entries of this table as those of one of ``2**bits``: a bucket's go to its heirs, lane by lane."""
+        keys = self._keys(words)
+        homes = np.arange(len(words), dtype=np.uint64)[:, None]
+        # An entry away from its bucket was torn.
+        sound = (words[:, :, 1] > np.uint64(0)) & (keys >> np.uint64(self._shift) == homes)
+        heirs = keys >> np.uint64(self._shift - (bits - self.header.bits))
+        lanes = np.broadcast_to(np.arange(BUCKET), keys.shape)
+        larger = np.zeros(((1 << bits) // BUCKET, BUCKET, 2), np.uint64)
+        larger[heirs[sound].astype(np.intp), lanes[sound]] = words[sound]
+        return larger
+
+    def adopt(self, older: NgramTable, seen: Words) -> None:
+        """Take over what was inserted into the smaller table after its entries were ``seen``."""
+        words = older.copy()
+        words[(words == seen).all(axis=2)] = 0
+        spread = older.spread(words, self.header.bits)
+        new = spread[:, :, 1] > np.uint64(0)
+        self._words().reshape(-1, BUCKET, 2)[new] = spread[new]
+
+    def forget_all(self) -> None:
+        """Make every entry unmatchable at once, then overwrite it."""
+        _epoch.pack_into(self._map, STATE_AT, self.epoch + 1 & WORD)
+        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0, time.time())
+        self._words()[:] = 0
+        self._map.flush()
+
+    def forget(self, tag: int) -> int:
+        """Overwrite the entries of one source; returns their number."""
+        words = self._words().reshape(-1, 2)
+        mine = (words[:, 1] >> np.uint64(TAG_AT) & np.uint64(TAG)) == tag
+        mine &= words[:, 1] > np.uint64(0)
+        words[mine] = 0
+        return int(np.count_nonzero(mine))
+
+    def flush(self) -> None:
+        self._map.flush()
+
+    def close(self) -> None:
+        """Unmap; the table cannot be used any more."""
+        with contextlib.suppress(BufferError):
+            self._map.close()
+
+    def _current_salt(self) -> int:
+        epoch = _epoch.unpack_from(self._map, STATE_AT)[0]
+        if epoch != self._known_epoch:
+            self._known_epoch, self._salt = epoch, salt_of(epoch)
+        return self._salt
+
+    @property
+    def _clock(self) -> int:
+        found: int = _tick(self._map, COUNTERS_AT)[0]
+        return found
+
+    def _words(self) -> Words:
+        return np.frombuffer(self._map, "<u8", offset=HEADER_BYTES)
+
+    @staticmethod
+    def _keys(words: Words) -> Words:
+        keys: Words = words[..., 0] ^ words[..., 1] & np.uint64(LOW)
+        return keys
+
+
+def _aged(word: int, clock: int) -> int:
+    """An entry's score, halved for every step of the clock since it was last of use."""
+    score: int = (word >> SCORE_AT & BYTE) >> (clock - (word >> STAMP_AT) & BYTE)
+    return score
+
+
+def _weakest(words: Sequence[int], clock: int) -> int:
+    """The lane to write to: a free one, else that of the lowest score after ageing, the oldest of these."""
+    weakest, lowest = 0, (MAX_SCORE + 1, 0)
+    for lane in range(BUCKET):
+        word = words[2 * lane + 1]
+        if not word:
+            return lane
+        strength = _aged(word, clock), -(clock - (word >> STAMP_AT) & BYTE)
+        if strength < lowest:
+            weakest, lowest = lane, strength
+    return weakest

@@ -1,0 +1,78 @@
+"""The text files of a directory that are worth learning: what git would track, small and readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from localspec.memory.workspace import workspace_of
+
+MAX_BYTES = 1024 * 1024
+GITIGNORE = ".gitignore"
+
+
+class Ignore(NamedTuple):
+    """One .gitignore: it speaks of what is below ``base``."""
+
+    base: Path
+    spec: GitIgnoreSpec
+
+
+def text_files(path: Path) -> Iterator[Path]:
+    """The real paths of the files at and below ``path``, but for what git ignores, ``.git`` and symlinks.
+
+    A symlink's target is found under its own name if it is in the tree. ``path`` itself is taken
+    whatever git says. What cannot be read is left out.
+    """
+    real = path.resolve()
+    if real.is_file():
+        yield real
+    elif real.is_dir():
+        top = workspace_of(real) or real
+        above = [place for place in real.parents if place.is_relative_to(top)]
+        yield from _below(real, [ignore for place in reversed(above) for ignore in _ignores(place)])
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text; None if it is binary, no UTF-8, empty, larger than 1 MiB, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if not content or len(content) > MAX_BYTES or b"\0" in content:
+            return None
+        return content.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
+    ignores = above + _ignores(folder)
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_symlink() or entry.name == ".git":
+            continue
+        if entry.is_dir():
+            if not _is_ignored(entry, ignores, "/"):
+                yield from _below(entry, ignores)
+        elif entry.is_file() and not _is_ignored(entry, ignores, ""):
+            yield entry
+
+
+def _ignores(folder: Path) -> list[Ignore]:
+    text = read_text(folder / GITIGNORE)
+    return [] if text is None else [Ignore(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+
+
+def _is_ignored(path: Path, ignores: list[Ignore], ending: str) -> bool:
+    """What the deepest .gitignore says that says anything of ``path``; ``ending`` is / for a directory."""
+    for base, spec in reversed(ignores):
+        said = spec.check_file(path.relative_to(base).as_posix() + ending).include
+        if said is not None:
+            return said
+    return False

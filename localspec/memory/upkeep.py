@@ -1,0 +1,108 @@
+"""What a person does with the memory's files, whether an engine has them open or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from localspec.memory.files import USER, TableFiles, name_of
+from localspec.memory.sources import tag_of
+from localspec.memory.workspace import workspace_of
+
+
+class TableStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One table, or what was set aside in its place."""
+
+    workspace: str | None
+    """a path, or the table's name where only a damaged file is left; None: the user-wide table"""
+    vocab_fp: str
+    path: str
+    bytes: int = 0
+    capacity: int = 0
+    """entries there is room for"""
+    entries: int = 0
+    occupancy: float = 0.0
+    tokens: int = 0
+    """tokens learned since it was made; a text learned twice counts twice"""
+    last_use: float | None = None
+    """seconds since 1970; None: never"""
+    sources: dict[str, int] = {}
+    """entries by who taught them; those whose name was lost are under the tag's number"""
+    quarantined: tuple[str, ...] = ()
+
+
+Notice = Callable[[str], None]
+
+
+def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
+    """Every vocabulary's tables."""
+    if directory.is_dir():
+        for folder in sorted(directory.iterdir()):
+            if folder.is_dir() and not folder.is_symlink():
+                yield TableFiles(folder, notice)
+
+
+def stats(directory: Path, notice: Notice) -> list[TableStats]:
+    """All tables, the user-wide one of each vocabulary first. Raises :class:`StorageError`."""
+    return [
+        _table_stats(files, name)
+        for files in vocabularies(directory, notice)
+        for name in sorted(files.names(), key=lambda name: (name != USER, name))
+    ]
+
+
+def forget(
+    directory: Path, notice: Notice, *, workspace: str | None = None, source: str | None = None
+) -> int:
+    """Forget a workspace, a source, a source in a workspace, or with neither everything.
+
+    ``workspace`` is the path of a workspace or of anything in it. Returns how many tables (or, for a
+    source, entries) were forgotten. Raises :class:`StorageError`.
+    """
+    wanted = None if workspace is None else _names(workspace)
+    forgotten = 0
+    for files in vocabularies(directory, notice):
+        for name in files.names():
+            if wanted is not None and name not in wanted:
+                continue
+            if source is not None:
+                forgotten += files.forget_source(name, source, tag_of(source))
+            else:
+                files.forget(name)
+                forgotten += 1
+    return forgotten
+
+
+def _names(workspace: str) -> set[str]:
+    root = workspace_of(Path(workspace))
+    return {name_of(workspace), *(() if root is None else (name_of(str(root)),))}
+
+
+def _table_stats(files: TableFiles, name: str) -> TableStats:
+    table = files.open(name)
+    quarantined = tuple(path.name for path in files.set_aside(name))
+    if table is None:
+        workspace = None if name == USER else name
+        where = str(files.folder / name)
+        return TableStats(workspace=workspace, vocab_fp=files.vocab_fp, path=where, quarantined=quarantined)
+    entries, state, header = table.entries(), table.state, table.header
+    table.close()
+    names = {tag_of(source): source for source in files.sources(name).names()}
+    tags, counts = np.unique(entries.tags, return_counts=True)
+    by_source = {names.get(int(t), f"#{int(t)}"): int(n) for t, n in zip(tags, counts, strict=True)}
+    return TableStats(
+        workspace=header.workspace or None,
+        vocab_fp=header.vocab_fp,
+        path=str(table.path),
+        bytes=header.file_bytes,
+        capacity=1 << header.bits,
+        entries=len(entries.tokens),
+        occupancy=len(entries.tokens) / (1 << header.bits),
+        tokens=state.tokens,
+        last_use=state.last_use or None,
+        sources=dict(sorted(by_source.items(), key=lambda item: -item[1])),
+        quarantined=quarantined,
+    )

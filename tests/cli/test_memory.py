@@ -1,0 +1,156 @@
+"""``localspec memory`` as people call it: real processes, a home of their own, the bundled vocabulary."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.cli.harness import Cli
+from tests.waiting import DEADLINE_S, until_sync
+
+
+@pytest.fixture
+def cli() -> Iterator[Cli]:
+    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
+    yield Cli(home)
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = tmp_path.resolve() / "repo"
+    (root / ".git").mkdir(parents=True)
+    (root / "wrap.py").write_text(inspect.getsource(textwrap))
+    (root / "image.bin").write_bytes(b"\0" * 100)
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "x.log").write_text("text\n" * 100)
+    return root
+
+
+def tables(cli: Cli) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = cli.json("memory", "stats")["tables"]
+    return found
+
+
+def test_an_empty_memory_says_so(cli: Cli) -> None:
+    assert cli("memory", "stats").stdout == "Nothing is remembered yet.\n"
+    assert tables(cli) == []
+
+
+def test_priming_learns_what_git_tracks_into_the_repositorys_table(cli: Cli, repo: Path) -> None:
+    primed = cli.json("memory", "prime", str(repo))
+    assert (primed["files"], primed["skipped"]) == (2, 1) and primed["tokens"] > 2000
+    (table,) = tables(cli)
+    assert table["workspace"] == str(repo) and table["entries"] and table["quarantined"] == []
+    assert isinstance(table["sources"], dict)
+    assert f"file:{repo}/wrap.py" in table["sources"] and "x.log" not in json.dumps(table)
+    text = cli("memory", "stats").stdout
+    assert str(repo) in text and "n-grams" in text and "wrap.py" in text
+    private = [path for path in (cli.home / "data").rglob("*") if path.stat().st_mode & 0o077]
+    assert private == []
+
+
+def test_a_file_outside_of_git_goes_to_the_user_wide_table(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two three four five six seven\n" * 5)
+    cli.json("memory", "prime", str(tmp_path / "a.txt"))
+    assert [table["workspace"] for table in tables(cli)] == [None]
+
+
+def test_forgetting_asks_for_yes_where_there_is_no_terminal(cli: Cli, repo: Path) -> None:
+    cli("memory", "prime", str(repo))
+    refused = cli("memory", "forget")
+    assert refused.returncode == 2 and "--yes" in refused.stderr and len(tables(cli)) == 1
+    done = cli("memory", "forget", "--yes")
+    assert done.returncode == 0 and "Forgot everything: 1 tables." in done.stdout
+    assert tables(cli) == []
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("n", 1), ("", 1)])
+def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
+    cli("memory", "prime", str(repo))
+    command, *arguments = (*cli.command, "memory", "forget")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
+    terminal.expect("Forget everything")
+    terminal.sendline(answer)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert len(tables(cli)) == left and terminal.exitstatus == (1 if left else 0)
+
+
+def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text(inspect.getsource(textwrap.indent))
+    cli("memory", "prime", str(repo), str(other))
+    assert len(tables(cli)) == 2
+    source = f"file:{repo}/wrap.py"
+    forgotten = cli.json("memory", "forget", "--source", source, "--yes")
+    assert forgotten["unit"] == "n-grams" and forgotten["forgotten"] > 1000
+    assert all(source not in json.dumps(table) for table in tables(cli))
+    (repo / "deep").mkdir()
+    forgotten = cli.json("memory", "forget", "--workspace", str(repo / "deep"), "--yes")
+    assert forgotten == {"forgotten": 1, "unit": "tables"}
+    assert [table["workspace"] for table in tables(cli)] == [None]
+
+
+def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    cli("memory", "prime", str(repo))
+    file = tmp_path / "memory.jsonl"
+    exported = cli.json("memory", "export", str(file))
+    assert exported["ngrams"] == len(file.read_text().splitlines()) - 1 > 1000
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (before,) = tables(cli)
+    cli("memory", "forget", "--yes")
+    assert cli.json("memory", "import", str(file))["ngrams"] == exported["ngrams"]
+    (after,) = tables(cli)
+    assert after["workspace"] == before["workspace"] and set(after["sources"]) == set(before["sources"])  # type: ignore[call-overload]
+    assert int(str(after["entries"])) > 0.9 * exported["ngrams"]
+
+
+def test_another_vocabulary_and_a_foreign_file_are_refused(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"type":"table","format":"localspec-memory-1","vocab_fp":"beef","workspace":null}\n')
+    refused = cli("memory", "import", str(file), "--json")
+    assert refused.returncode == 1 and json.loads(refused.stdout)["error"]["code"] == "tokenizer_mismatch"
+    file.write_text("not an export\n")
+    refused = cli("memory", "import", str(file), "--json")
+    assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("prime",), ("prime", "/nothing/there"), ("prime", ".", "-m", "no-such")]
+)
+def test_mistakes_are_sentences(cli: Cli, arguments: tuple[str, ...]) -> None:
+    done = cli("memory", *arguments)
+    assert (
+        done.returncode in (1, 2) and done.stderr.startswith("localspec: ") and "Traceback" not in done.stderr
+    )
+
+
+def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
+    source = inspect.getsource(inspect)
+    for number in range(200):
+        (tmp_path / f"{number:03}.py").write_text(source.replace("frame", f"frame{number}"))
+    process = subprocess.Popen(
+        (*cli.command, "memory", "prime", str(tmp_path)),
+        env=cli.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    until_sync(lambda: any((cli.home / "data").rglob("*.ngm")), "a table is there")
+    os.kill(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130 and not output and b"Traceback" not in errors
+    (table,) = tables(cli)
+    assert int(str(table["tokens"])) > 0 and table["quarantined"] == []

@@ -1,0 +1,22 @@
+"""No test sees the files of the person who runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home of their own, unless a test makes one for itself."""
+    path = tmp_path_factory.mktemp("home")
+    before = os.environ.get("LOCALSPEC_HOME")
+    os.environ["LOCALSPEC_HOME"] = str(path)
+    yield path
+    if before is None:
+        del os.environ["LOCALSPEC_HOME"]
+    else:
+        os.environ["LOCALSPEC_HOME"] = before

@@ -1,0 +1,57 @@
+"""Small tables, and texts to teach them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from localspec.memory.files import TableFiles, name_of
+from localspec.memory.hashing import Words, hashes_in
+from localspec.memory.lesson import Lesson
+from localspec.memory.memory import Memory
+from localspec.memory.table import NgramTable
+
+FP = "0123456789abcdef"
+
+
+def no_piece(token: int) -> bytes:
+    return b"x"
+
+
+def refuse(notice: str) -> None:
+    raise AssertionError(f"an unexpected notice: {notice}")
+
+
+def words(values: Sequence[int]) -> Words:
+    return np.array(values, np.uint64)
+
+
+def files_in(folder: Path, *, start_bits: int = 6, max_bits: int = 12) -> TableFiles:
+    return TableFiles(folder / FP, refuse, start_bits=start_bits, max_bits=max_bits)
+
+
+def table_in(folder: Path, workspace: str | None = None, *, bits: int = 6) -> NgramTable:
+    return files_in(folder, start_bits=bits).open_or_create(name_of(workspace), workspace)
+
+
+def teach(table: NgramTable, text: Sequence[int], tag: int = 1) -> None:
+    for n, hashes in hashes_in(words(text)).items():
+        table.insert(hashes[:-1], words(text[n:]), n, tag)
+
+
+def remember(memory: Memory, text: Sequence[int], workspace: str | None = None, source: str = "run") -> None:
+    memory.learn(Lesson(text, workspace, source))
+    while memory.work():
+        pass
+
+
+def python(program: str, *arguments: object) -> str:
+    """What a program prints that runs in a process of its own; it must succeed."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,66 @@
+"""From a text to its n-grams: all of them, once, whatever the steps; none of what touches a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.memory.hashing import ORDERS, hashes_of
+from localspec.memory.lesson import STEP, steps
+from tests.memory.tables import no_piece
+
+Gram = tuple[int, int, int]
+
+
+def stepped(text: Sequence[int], orders: Sequence[int] = ORDERS) -> list[Gram]:
+    """(order, hash, token) of all n-grams, as the steps give them."""
+    return [
+        (each.order, value, token)
+        for grams in steps(text, no_piece, orders)
+        for each in grams
+        for value, token in zip(each.hashes.tolist(), each.tokens.tolist(), strict=True)
+    ]
+
+
+def naive(text: Sequence[int], orders: Sequence[int] = ORDERS) -> list[Gram]:
+    return [
+        (n, hashes_of(text[:at], (n,))[0], text[at]) for at in range(len(text)) for n in orders if n <= at
+    ]
+
+
+@given(st.lists(st.integers(0, 2**24 - 1), max_size=3 * STEP))
+def test_the_steps_give_every_ngram_once(text: list[int]) -> None:
+    assert sorted(stepped(text)) == sorted(naive(text))
+
+
+@pytest.mark.parametrize("length", [STEP - 1, STEP, STEP + 1, STEP + ORDERS[0], 5 * STEP + 3])
+@pytest.mark.parametrize("orders", [ORDERS, (24, 6, 2), (1,)], ids=str)
+def test_nothing_is_lost_on_the_seams(length: int, orders: tuple[int, ...]) -> None:
+    text = [(i * i * 31 + i) % 50_000 for i in range(length)]
+    assert sorted(stepped(text, orders)) == sorted(naive(text, orders))
+
+
+def test_a_secret_parts_the_text_in_two() -> None:
+    before, after = b"some words before it, as there often are ", b" and as many words that come after it"
+    text = before + b"AKIA" + b"IOSFODNN7EXAMPLE" + after
+    found = [
+        (each.order, value, token)
+        for grams in steps(list(text), lambda token: bytes([token]))
+        for each in grams
+        for value, token in zip(each.hashes.tolist(), each.tokens.tolist(), strict=True)
+    ]
+    assert sorted(found) == sorted(naive(before) + naive(after))
+
+
+def test_tokens_without_text_are_learned_like_others() -> None:
+    """Such as those that begin a turn of a chat."""
+    text = list(range(30))
+    found = [each for grams in steps(text, lambda token: b"" if token % 2 else b"x") for each in grams]
+    assert sum(len(each.tokens) for each in found) == len(naive(text))
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert stepped([]) == [] == stepped([1, 2, 3])

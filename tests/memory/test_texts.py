@@ -1,0 +1,103 @@
+"""Which files of a tree are learned, and which directory is its workspace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localspec.memory.texts import MAX_BYTES, read_text, text_files
+from localspec.memory.workspace import workspace_of
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A repository with everything in it that is left out."""
+    root = tmp_path / "repo"
+    for path, text in {
+        ".gitignore": "*.log\n/build/\n!keep.log\nsecret*\n",
+        "a.py": "print()\n",
+        "x.log": "no\n",
+        "keep.log": "yes\n",
+        "build/out.py": "no\n",
+        "src/build/in.py": "yes\n",
+        "src/.gitignore": "generated/\n!y.log\n",
+        "src/y.log": "yes\n",
+        "src/generated/z.py": "no\n",
+        "src/deep/er/w.py": "yes\n",
+        "src/secret.txt": "no\n",
+        ".git/config": "no\n",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    (tmp_path / "outside.py").write_text("no\n")
+    (root / "link.py").symlink_to(tmp_path / "outside.py")
+    (root / "loop").symlink_to(root)
+    return root
+
+
+def names(path: Path, root: Path) -> list[str]:
+    return [file.relative_to(root.resolve()).as_posix() for file in text_files(path)]
+
+
+def test_what_git_ignores_is_left_out(tree: Path) -> None:
+    assert names(tree, tree) == [
+        ".gitignore",
+        "a.py",
+        "keep.log",
+        "src/.gitignore",
+        "src/build/in.py",
+        "src/deep/er/w.py",
+        "src/y.log",
+    ]
+
+
+def test_the_gitignore_files_above_a_directory_count(tree: Path) -> None:
+    assert names(tree / "src", tree) == [
+        "src/.gitignore",
+        "src/build/in.py",
+        "src/deep/er/w.py",
+        "src/y.log",
+    ]
+
+
+def test_a_file_that_is_named_is_taken(tree: Path) -> None:
+    assert names(tree / "x.log", tree) == ["x.log"]
+    assert list(text_files(tree / "nothing")) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"text\n", "text\n"),
+        ("é".encode(), "é"),
+        (b"", None),
+        (b"\x7fELF\0\0", None),
+        (b"\xff\xfe", None),
+        (b"x" * MAX_BYTES, "x" * MAX_BYTES),
+        (b"x" * (MAX_BYTES + 1), None),
+    ],
+    ids=["text", "utf-8", "empty", "binary", "no utf-8", "1 MiB", "more"],
+)
+def test_only_text_is_read(tmp_path: Path, content: bytes, text: str | None) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert read_text(tmp_path / "file") == text
+
+
+def test_what_is_no_file_is_no_text(tmp_path: Path) -> None:
+    assert read_text(tmp_path) is None and read_text(tmp_path / "nothing") is None
+    os.mkfifo(tmp_path / "pipe")
+    assert list(text_files(tmp_path)) == []
+
+
+def test_a_workspace_is_the_git_root_by_its_real_path(tree: Path, tmp_path: Path) -> None:
+    assert workspace_of(tree / "src" / "deep") == tree.resolve()
+    (tmp_path / "other").symlink_to(tree / "src")
+    assert workspace_of(tmp_path / "other") == tree.resolve()
+    (tree / "src" / ".git").write_text("gitdir: elsewhere\n")  # a submodule
+    assert workspace_of(tree / "src" / "deep") == (tree / "src").resolve()
+
+
+def test_outside_of_git_there_is_no_workspace() -> None:
+    assert workspace_of(Path("/")) is None
