@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,7 +18,7 @@ Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is loaded. 0 means: chosen for this machine."""
+    """How a model is loaded and speculated with. 0 means: chosen for this machine."""
 
     n_ctx: Count = 0
     """tokens of context per sequence; 0: the model's own, at most 8192"""
@@ -34,6 +34,20 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """shortest match of prompt lookup, in tokens"""
     ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
     """longest match that prompt lookup searches for, in tokens"""
+    lookup_output_only: bool = False
+    """prompt lookup searches the answer alone, not the prompt"""
+    controller: Literal["cost", "ema", "fixed"] = "cost"
+    """how auto chooses: by measured cost, by a moving average of acceptance, or always k tokens"""
+    ema_alpha: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    """of controller = "ema": how fast the average moves"""
+    acceptance_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.3
+    """of controller = "ema": a proposer under it is left alone but for probes"""
+    repetition_gate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """auto is off for prompts whose share of repeated 3-grams is under it; 0: never"""
+    disable_by_batch_size: Count = 8
+    """no speculation while so many requests decode together; 0: never off"""
+    memory: bool = True
+    """keep an n-gram memory on disk, per workspace"""
 
 
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -117,6 +117,8 @@ class Backend(Protocol):
     name: str
     model: str
     """what the user calls this model"""
+    description: str
+    """what its speed depends on: the backend's name and version, precision, size, threads"""
     capabilities: Capabilities
     defaults: Options
     """the sampling settings that the model's author recommends, where its file says so"""

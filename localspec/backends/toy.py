@@ -96,7 +96,7 @@ class ToyBackend:
         noise: float = 0.0,
         vocabulary: ToyVocabulary | None = None,
     ) -> None:
-        self.model = "toy"
+        self.model = self.description = "toy"
         self.rule = rule or markov()
         self.vocabulary = vocabulary or ToyVocabulary()
         self.capabilities = Capabilities(

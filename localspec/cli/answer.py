@@ -46,6 +46,7 @@ def local(request: Request, config: Config, printer: Printer) -> Result:
         backend=options.backend or "auto",
         config=config.engine,
         progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
+        memory=True,
     ) as engine:
         engine.options = config.options
         stream = engine.stream(request)

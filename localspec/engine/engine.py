@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
@@ -12,32 +12,39 @@ import msgspec
 
 from localspec.backends.base import Backend, Span
 from localspec.config import EngineConfig
-from localspec.engine.events import Prefilling
+from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
+from localspec.engine.idle import Idle
+from localspec.engine.learning import Learning
 from localspec.engine.prompt import PromptEncoder
-from localspec.engine.proposers import Proposers
+from localspec.engine.proposers import Limits as ProposerLimits
+from localspec.engine.proposers import assemble
 from localspec.engine.round import play_round
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
+from localspec.memory.lesson import Lesson
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
-from localspec.speculation.auto import Auto
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
-from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.memory import MemoryRecall
+from localspec.speculation.proposer import Proposer
+from localspec.speculation.rules import repetition
 
 NO_ROLLBACK = "the model's cache cannot be rolled back"
+LITTLE_REPETITION = "the prompt repeats too little (repetition_gate)"
 
 
 class Engine:
     """A target, its proposers, and the requests that share them.
 
-    Not thread-safe: one thread submits and steps. ``reason`` says why this draft was paired.
-    ``proposers`` adds proposers of your own, by their names.
+    Not thread-safe: one thread submits and steps. ``proposers`` adds proposers of your own, by their
+    names; ``learning`` is what earlier engines learnt. ``reason`` says why this draft was paired;
+    ``on_round`` is told of every round of every request.
     """
 
     def __init__(
@@ -48,19 +55,21 @@ class Engine:
         config: EngineConfig | None = None,
         options: Options | None = None,
         proposers: Seq[Proposer] = (),
-        reason: str = "",
+        learning: Learning | None = None,
     ) -> None:
         config = config or EngineConfig()
-        self.target, self.draft, self.reason = target, draft, reason
+        self.target, self.draft, self.reason = target, draft, ""
+        self.learning = learning or Learning(target, draft)
+        self.on_round: Callable[[RoundPlayed], None] | None = None
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
-        self._proposers = Proposers(
-            [*_own_proposers(draft, vocabulary.size, config), *proposers],
-            vocabulary_size=vocabulary.size,
-            rollback=capabilities.rollback,
-        )
+        limits = ProposerLimits(vocabulary.size, capabilities.rollback, config.disable_by_batch_size)
+        members = _members(draft, vocabulary.size, config, self.learning)
+        self._proposers = assemble(members, proposers, config, self.learning, limits)
+        self._gate = config.repetition_gate
+        self._idle = Idle(target, draft, self.learning)
         self._scheduler = Scheduler(target, self._limits.chunk)
         self._ids = itertools.count(1)
         self._closed = False
@@ -97,6 +106,9 @@ class Engine:
         """
         if self._closed:
             raise EngineError("the engine was closed", "Load the model again.")
+        self._idle.interrupt()
+        if not self._scheduler.busy:
+            self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
         encoded = self._encoder.encode(request.prompt, settings.max_tokens)
@@ -105,8 +117,11 @@ class Engine:
         sequence.stats.truncated_messages = encoded.dropped
         if capabilities.rollback == 0 and settings.proposer != "none":
             sequence.proposer, sequence.stats.speculation_off_reason = "none", NO_ROLLBACK
+        elif settings.proposer == "auto" and self._gate and repetition(encoded.tokens) < self._gate:
+            sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
         if request.max_ms is not None:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
+        sequence.source = request.source
         self._scheduler.add(sequence)
         return sequence
 
@@ -133,6 +148,13 @@ class Engine:
             self._conclude(sequence)
         return scheduler.busy
 
+    def rest(self) -> bool:
+        """Do one small thing that can wait while nobody asks: learn, measure, write down what was learnt.
+
+        Returns whether there is more to do.
+        """
+        return not self._closed and not self._scheduler.busy and self._idle.step()
+
     def close(self) -> None:
         """End all requests with an error and free the models; nothing happens after this."""
         if self._closed:
@@ -141,6 +163,8 @@ class Engine:
         for sequence in self._scheduler.abandon():
             sequence.error = EngineError("the engine was closed", "Load the model again.")
             sequence.events.append(sequence.error)
+        self._idle.interrupt()
+        self.learning.close()
         self.target.free()
         if self.draft is not None:
             self.draft.free()
@@ -176,18 +200,25 @@ class Engine:
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """A round for all; where the batch fails, a round for each, so that only the culprit ends."""
         try:
-            play_round(self.target, self._proposers, sequences)
+            played = play_round(self.target, self._proposers, self.learning.costs, sequences)
         except LocalspecError as error:
             if len(sequences) == 1:
                 sequences[0].error = error
                 return
             for sequence in sequences:
                 self._decode([sequence])
+            return
+        if self.on_round is not None:
+            for each in played:
+                self.on_round(each)
 
     def _conclude(self, sequence: Sequence) -> None:
         """The last events of a request."""
         self._proposers.stop(sequence)
         sequence.publish()
+        if sequence.settings.remember and sequence.prefilled and self.learning.memory is not None:
+            workspace = sequence.settings.workspace
+            self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
         if sequence.error is not None:
             sequence.events.append(sequence.error)
             return
@@ -201,17 +232,23 @@ class Engine:
                 prompt_tokens=sequence.prompt_length,
                 cached_tokens=sequence.cached,
                 completion_tokens=sequence.completion_tokens,
-                stats=sequence.final_stats(),
+                stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
             )
         )
 
 
-def _own_proposers(draft: Backend | None, vocabulary_size: int, config: EngineConfig) -> list[Proposer]:
-    lookup = PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)
-    members: list[Proposer] = [lookup]
+def _members(
+    draft: Backend | None, vocabulary_size: int, config: EngineConfig, learning: Learning
+) -> list[Proposer]:
+    """Who can draft here, the cheapest first."""
+    members: list[Proposer] = [
+        PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max, output_only=config.lookup_output_only)
+    ]
+    if learning.memory is not None:
+        members.append(MemoryRecall(learning.memory.tables, learning.memory))
     if draft is not None:
-        members.append(DraftModel(draft, vocabulary_size))
-    return [Nothing(), *members, Auto(members)]
+        members.append(DraftModel(draft, vocabulary_size, learning.draft_costs))
+    return members
 
 
 def _options(values: Mapping[str, Any]) -> Options:

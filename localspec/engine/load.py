@@ -8,11 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from localspec import home
 from localspec.backends.base import Backend, Vocabulary
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
 from localspec.errors import BackendUnavailable, InvalidOptions
+from localspec.memory.memory import Memory
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model
+from localspec.models.fingerprint import gguf_tokens, vocab_fp
+from localspec.models.gguf import read_header
 from localspec.models.pairing import Tokens, check_pair
 from localspec.protocol.options import parse_options, readable
 
@@ -72,8 +77,9 @@ def load_engine(
     backend: str = "auto",
     config: EngineConfig | None = None,
     progress: Progress | None = None,
+    memory: bool = False,
 ) -> Engine:
-    """Open target and draft.
+    """Open target and draft, with what was learnt about them before; ``memory``: the n-gram memory too.
 
     Raises :class:`ModelError` and :class:`OutOfMemory`; then nothing is left open.
     """
@@ -93,7 +99,15 @@ def load_engine(
             draft = open_backend(choice.draft, backend, sized, part("draft"), measured=False)
             fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
             reason = f"{reason}; vocabularies: {fit}"
-        return Engine(target, draft, config=config, reason=reason)
+        learning = Learning(
+            target,
+            draft,
+            directory=home.private_dir(home.cache_dir() / "learnt"),
+            memory=open_memory(choice.target, target.vocabulary) if memory and config.memory else None,
+        )
+        engine = Engine(target, draft, config=config, learning=learning)
+        engine.reason = reason
+        return engine
     except BaseException:
         target.free()
         if draft is not None:
@@ -101,16 +115,27 @@ def load_engine(
         raise
 
 
+def open_memory(model: Path, vocabulary: Vocabulary) -> Memory:
+    """This user's n-gram memory for models with this model's vocabulary."""
+    fingerprint = vocab_fp(gguf_tokens(read_header(model)))
+    return Memory(home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
+
+
 def load(
-    target: str | Path = "bundled", *, draft: str | Path = "auto", backend: str = "auto", **settings: Any
+    target: str | Path = "bundled",
+    *,
+    draft: str | Path = "auto",
+    backend: str = "auto",
+    memory: bool = False,
+    **settings: Any,
 ) -> Engine:
     """Load a model, in this process.
 
-    ``target`` and ``draft`` are paths or names; ``settings`` are fields of :class:`EngineConfig`
-    (``n_ctx``, ``threads``, …) and of :class:`Options` (``proposer``, ``temperature``, …), the
-    latter as defaults for every request.
+    ``target`` and ``draft`` are paths or names; ``memory=True`` uses and fills this user's n-gram
+    memory; ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
+    :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request.
     """
-    known = EngineConfig.__struct_fields__
+    known = [name for name in EngineConfig.__struct_fields__ if name != "memory"]
     engine_values = {key: value for key, value in settings.items() if key in known}
     option_values = {key: value for key, value in settings.items() if key not in known}
     options = parse_options(option_values)
@@ -118,6 +143,6 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    engine = load_engine(choose(str(target), str(draft)), backend=backend, config=config)
+    engine = load_engine(choose(str(target), str(draft)), backend=backend, config=config, memory=memory)
     engine.options = options
     return engine

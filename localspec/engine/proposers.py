@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
 
+from localspec.config import EngineConfig
+from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
-from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.controller import Controller
+from localspec.speculation.draft import NOTHING, Draft, nothing
+from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.rules import Ema, Fixed
 
 FALLBACK = {
     "auto": "prompt-lookup",
@@ -19,6 +24,9 @@ FALLBACK = {
     "memory": "prompt-lookup",
     "prompt-lookup": "none",
 }
+DEFAULT_K = 4
+"""of a rule that does not find its own length"""
+LONGEST_K = 20
 
 
 class Offer(NamedTuple):
@@ -28,40 +36,75 @@ class Offer(NamedTuple):
     seconds: float
 
 
-class Proposers:
-    """Asks each sequence's proposer, all sequences of one proposer together."""
+class Limits(NamedTuple):
+    """What the engine says of all drafts."""
 
-    def __init__(self, proposers: Seq[Proposer], *, vocabulary_size: int, rollback: int | None) -> None:
-        self._by_name = {proposer.name: proposer for proposer in proposers}
-        self._size = vocabulary_size
-        self._rollback = rollback
+    vocabulary_size: int
+    rollback: int | None
+    crowd: int
+    """so many sequences at once, and nobody drafts; 0: never"""
+
+
+class Proposers:
+    """Asks each sequence's proposer, all sequences of one proposer together.
+
+    ``plain`` draft as many tokens as they are asked for; ``steered`` find the length themselves, and
+    serve the requests that do not ask for one.
+    """
+
+    def __init__(self, plain: Seq[Proposer], steered: Seq[Proposer], limits: Limits) -> None:
+        self._plain: Mapping[str, Proposer] = {proposer.name: proposer for proposer in plain}
+        self._steered: Mapping[str, Proposer] = {proposer.name: proposer for proposer in steered}
+        self._limits = limits
 
     def check(self, name: str) -> None:
         """Raises :class:`InvalidOptions` for a proposer that this engine does not have."""
-        if name not in self._by_name:
-            remedy = "Load the model with --draft." if name == "draft" else None
-            have = ", ".join(self._by_name)
+        known = self._plain.keys() | self._steered.keys()
+        if name not in known:
+            remedy = REMEDIES.get(name)
+            have = ", ".join(sorted(known))
             raise InvalidOptions(f"there is no proposer {name!r} here; there are: {have}", remedy)
 
     def propose(self, sequences: Seq[Sequence]) -> list[Offer]:
         """An offer for every sequence, cut to what is of use; a failing proposer is replaced at once."""
+        if 0 < self._limits.crowd <= len(sequences):
+            crowded = nothing(f"{self._limits.crowd} requests or more decode together")
+            return [Offer(crowded, 0.0) for _ in sequences]
         offers: dict[int, Offer] = {}
-        for name in dict.fromkeys(s.proposer for s in sequences):
-            offers |= self._ask(name, [s for s in sequences if s.proposer == name])
+        groups: dict[Proposer, list[Sequence]] = {}
+        for sequence in sequences:
+            groups.setdefault(self._of(sequence), []).append(sequence)
+        for group in groups.values():
+            offers |= self._ask(group)
         return [offers[s.id] for s in sequences]
 
-    def _ask(self, name: str, sequences: Seq[Sequence]) -> dict[int, Offer]:
-        asks = [s.ask(self._rollback) for s in sequences]
+    def _of(self, sequence: Sequence) -> Proposer:
+        """Who drafts for a request: a rule that finds the length, or as asked."""
+        name = sequence.proposer
+        steered = self._steered.get(name)
+        if steered is not None and (sequence.settings.k is None or name not in self._plain):
+            return steered
+        return self._plain[name]
+
+    def _length(self, sequence: Sequence) -> int:
+        if sequence.settings.k is not None:
+            return sequence.settings.k
+        return LONGEST_K if sequence.proposer in self._steered else DEFAULT_K
+
+    def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
+        """The sequences have one proposer."""
+        proposer = self._of(sequences[0])
+        asks = [s.ask(self._length(s), self._limits.rollback) for s in sequences]
         started = time.perf_counter()
         try:
-            drafts = self._by_name[name].propose(asks)
+            drafts = proposer.propose(asks)
             clean = [self._clean(draft, ask.k) for draft, ask in zip(drafts, asks, strict=True)]
         except Exception as error:
             # Whatever a proposer raises, native code included, must cost speed only.
-            to = FALLBACK.get(name, "none")
+            to = FALLBACK.get(sequences[0].proposer, "none")
             for sequence in sequences:
                 sequence.degrade(to, f"{type(error).__name__}: {error}")
-            return self._ask(to, sequences)
+            return self._ask(sequences)
         seconds = (time.perf_counter() - started) / len(sequences)
         return {s.id: Offer(draft, seconds) for s, draft in zip(sequences, clean, strict=True)}
 
@@ -69,23 +112,53 @@ class Proposers:
         """At most ``k`` tokens, and none that the target does not have. Raises for what is no draft."""
         if draft.q is not None and len(draft.q) != len(draft.tokens):
             raise ValueError(f"{len(draft.tokens)} tokens with {len(draft.q)} distributions")
-        wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < self._size), k)
+        size = self._limits.vocabulary_size
+        wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < size), k)
         cut = draft.cut(min(k, wrong))
-        return cut if cut.tokens else NOTHING
+        return cut if cut.tokens or cut.reason else NOTHING
 
     def observe(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Tell the proposer how its draft fared."""
         if not draft.tokens:
             return
         try:
-            self._by_name[sequence.proposer].observe(sequence.id, draft, accepted)
+            self._of(sequence).observe(sequence.id, draft, accepted)
         except Exception as error:
             # As in a proposal: it costs the request this proposer.
             sequence.degrade(FALLBACK.get(sequence.proposer, "none"), f"{type(error).__name__}: {error}")
 
     def stop(self, sequence: Sequence) -> None:
         """The request has ended. Nobody is spared: a degraded request had several proposers."""
-        for proposer in self._by_name.values():
+        for proposer in (*self._plain.values(), *self._steered.values()):
             # The request has its text; a proposer that cannot forget it is no reason to fail.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
+
+
+REMEDIES = {
+    "draft": "Load the model with --draft.",
+    "memory": "Set memory = true under [engine] in config.toml.",
+}
+
+
+def assemble(
+    members: Seq[Proposer],
+    extra: Seq[Proposer],
+    config: EngineConfig,
+    learning: Learning,
+    limits: Limits,
+) -> Proposers:
+    """An engine's own proposers, ``members``, steered as the configuration says, and ``extra`` ones,
+    which take the place of those whose names they have."""
+    taken = {proposer.name for proposer in extra}
+    members = [member for member in members if member.name not in taken]
+    steered: list[Proposer]
+    if config.controller == "cost":
+        costs, calibration = learning.costs, learning.calibration
+        steered = [Controller(members, costs, calibration)]
+        steered += [Controller([member], costs, calibration, name=member.name) for member in members]
+    elif config.controller == "ema":
+        steered = [Ema(members, DEFAULT_K, alpha=config.ema_alpha, off=config.acceptance_threshold)]
+    else:
+        steered = [Fixed(members, DEFAULT_K)]
+    return Proposers([Nothing(), *members, *extra], steered, limits)

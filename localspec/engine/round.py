@@ -10,10 +10,13 @@ from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from localspec.backends.base import Backend, Span
+from localspec.engine.clock import Played, RoundClock
+from localspec.engine.events import RoundPlayed
 from localspec.engine.exactness import decide_alone, doubt_bound
 from localspec.engine.proposers import Proposers
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.errors import LocalspecError
+from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Draft
 from localspec.speculation.verify import (
     ForwardRows,
@@ -30,24 +33,32 @@ class _Judged(NamedTuple):
     emitted: list[Emitted]
 
 
-def play_round(target: Backend, proposers: Proposers, sequences: Seq[Sequence]) -> None:
-    """Advance every sequence by at least one token.
+def play_round(
+    target: Backend, proposers: Proposers, costs: CostCurve, sequences: Seq[Sequence]
+) -> list[RoundPlayed]:
+    """Advance every sequence by at least one token; returns what was done, a record for each.
 
     Raises what the forward raises; then nothing has changed. A failure after it ends one sequence.
     """
+    clock = RoundClock(costs)
     offers = proposers.propose(sequences)
+    clock.proposed()
     spans = [
         Span(s.slot, [s.newest, *offer.draft.tokens], len(offer.draft.tokens) + 1)
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
-    wide = sum(len(span.tokens) for span in spans) > 1
+    width = sum(len(span.tokens) for span in spans)
+    wide = width > 1
     judged, start = [], 0
     for sequence, offer in zip(sequences, offers, strict=True):
         bound = doubt_bound(target, sequence, offer.draft, wide=wide)
         judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
         start += len(offer.draft.tokens) + 1
+    clock.judged(width)
+    played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
+        before, emitted = len(sequence.tokens), sequence.emitted
         try:
             accepted = _settle(target, sequence, offer.draft, judgement, wide=wide)
         except LocalspecError as error:
@@ -55,6 +66,8 @@ def play_round(target: Backend, proposers: Proposers, sequences: Seq[Sequence]) 
         sequence.count_round(offer.draft, accepted, offer.seconds)
         proposers.observe(sequence, offer.draft, accepted)
         sequence.publish()
+        played.append(Played(sequence, offer.draft, accepted, before, emitted))
+    return clock.ended(played)
 
 
 def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> _Judged:

@@ -15,7 +15,7 @@ from localspec.engine.settings import Settings
 from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
 from localspec.protocol.results import FinishReason, ProposerStats, Stats
-from localspec.speculation.draft import Ask, Draft
+from localspec.speculation.draft import Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
 from localspec.speculation.sampling import Sampler
 
@@ -56,6 +56,7 @@ class Sequence:
         self.cached = 0
         self.exact = 0
         self.proposer = settings.proposer
+        self.source = ""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline: float | None = None
@@ -68,7 +69,8 @@ class Sequence:
         )
         self._vocabulary = vocabulary
         self._end_tokens = encoded.end_tokens
-        self._emitted = 0
+        self.emitted = 0
+        self._ledger = Ledger()
         self._n_ctx, self._chunk = limits
         self._submitted = time.perf_counter()
         self._admitted = self._first = self._last = self._submitted
@@ -119,14 +121,24 @@ class Sequence:
         exact = min(self.exact, self.prompt_length)
         return exact - exact % self._chunk
 
-    def ask(self, rollback: int | None) -> Ask:
-        """How many draft tokens are of use: the context, ``max_tokens`` and the cache set limits."""
-        k = min(self.settings.k, self._n_ctx - len(self.tokens))
+    def ask(self, k: int, rollback: int | None) -> Ask:
+        """Of ``k`` draft tokens, how many are of use: the context, ``max_tokens``, the cache set limits."""
+        k = min(k, self._n_ctx - len(self.tokens))
         if self.settings.max_tokens is not None:
             k = min(k, self.settings.max_tokens - self.completion_tokens - 1)
         if rollback is not None:
             k = min(k, rollback - 1)
-        return Ask(self.id, self.tokens, max(k, 0), self.sampler)
+        settings = self.settings
+        return Ask(
+            request=self.id,
+            context=self.tokens,
+            k=max(k, 0),
+            sampler=self.sampler,
+            answered=self.completion_tokens,
+            workspace=settings.workspace,
+            remember=settings.remember,
+            ledger=self._ledger,
+        )
 
     # What a round tells.
 
@@ -141,7 +153,7 @@ class Sequence:
                 break
             used += 1
             self._append(item)
-        self._emitted += used
+        self.emitted += used
         return used
 
     def _append(self, item: Emitted) -> None:
@@ -174,6 +186,11 @@ class Sequence:
         self.proposer = to
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 
+    def count_time(self, plain_s: float, spent_s: float) -> None:
+        """A round took ``spent_s``; plain decoding would have taken ``plain_s`` for what came out of it."""
+        saved, spent = self._ledger
+        self._ledger = Ledger(saved + plain_s - spent_s, spent + spent_s)
+
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
         """Add one round to the statistics; ``seconds`` is the time spent proposing."""
         stats, k = self.stats, len(draft.tokens)
@@ -181,25 +198,25 @@ class Sequence:
         stats.drafted += k
         stats.accepted += accepted
         stats.k_histogram[k] = stats.k_histogram.get(k, 0) + 1
+        choice = draft.source if k else draft.reason
+        stats.choices[choice] = stats.choices.get(choice, 0) + 1
         share = stats.proposers.setdefault(draft.source, ProposerStats())
         share.drafted += k
         share.accepted += accepted
         share.seconds += seconds
 
-    def final_stats(self) -> Stats:
-        """The statistics, with what can only be said at the end."""
+    def final_stats(self, *, priced: bool) -> Stats:
+        """The statistics, with what can only be said at the end; ``priced``: a plain step's cost is known."""
         stats, n = self.stats, self.completion_tokens
+        stats.time_saved_s = self._ledger.saved_s if priced and stats.rounds else None
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
         # The first token comes from the prefill, all others from rounds.
-        stats.tokens_per_round = (self._emitted - 1) / stats.rounds if stats.rounds else None
+        stats.tokens_per_round = (self.emitted - 1) / stats.rounds if stats.rounds else None
         stats.queued_s = self._admitted - self._submitted
         if n:
             stats.ttft_s = self._first - self._submitted
         if n > 1 and self._last > self._first:
             stats.decode_tokens_per_s = (n - 1) / (self._last - self._first)
         if not stats.drafted and stats.speculation_off_reason is None and stats.rounds:
-            plain = self.settings.proposer == "none"
-            stats.speculation_off_reason = (
-                "proposer is none" if plain else "no proposer had anything to offer"
-            )
+            stats.speculation_off_reason = max(stats.choices, key=lambda reason: stats.choices[reason])
         return stats

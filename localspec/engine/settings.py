@@ -8,7 +8,6 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.sampling import SamplingParams
 
-DEFAULT_K = 4
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
 FIM_TOKENS = 256
@@ -17,17 +16,22 @@ FIM_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One request's concrete settings. ``tau`` is set where drafts are verified by threshold."""
+    """One request's concrete settings.
+
+    ``tau`` is set where drafts are verified by threshold; ``k`` where the length was asked for.
+    """
 
     sampling: SamplingParams
     proposer: str
-    k: int
+    k: int | None
     tau: float | None
     strict: bool
     seed: int | None
     stop: tuple[str, ...]
     max_tokens: int | None
     logprobs: bool
+    workspace: str | None
+    remember: bool
 
 
 def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
@@ -52,11 +56,13 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
             presence_penalty=said.presence_penalty or 0.0,
         ),
         proposer=said.proposer or "auto",
-        k=said.k or DEFAULT_K,
+        k=said.k,
         tau=(said.threshold or DEFAULT_TAU) if lossy else None,
         strict=reproducible and said.exactness != "fast" and not lossy,
         seed=said.seed,
         stop=said.stop or (),
         max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
         logprobs=bool(said.logprobs),
+        workspace=said.workspace,
+        remember=said.remember is not False,
     )

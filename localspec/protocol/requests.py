@@ -49,8 +49,13 @@ Prompt = TextPrompt | ChatPrompt | FimPrompt
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation. ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds."""
+    """One generation.
+
+    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds. ``source`` is who asked,
+    such as ``chat:<session>``: what the memory learns of it can be forgotten by that name.
+    """
 
     prompt: Prompt
     options: Options = Options()
     max_ms: int | None = None
+    source: str = "run"

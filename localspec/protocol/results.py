@@ -43,8 +43,9 @@ class Stats(msgspec.Struct, kw_only=True):
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
     too. ``rechecks`` rows were decided again as plain decoding would, because their margin was
     under ``margin_bound``; that wrote the cells of ``replayed_tokens`` anew.
-    ``truncated_messages`` old messages did not fit the context. ``time_saved_s`` is null until
-    the machine's cost curve is known.
+    ``truncated_messages`` old messages did not fit the context. ``choices`` counts the rounds by who
+    drafted, or by why nobody did. ``time_saved_s`` is what plain decoding would have taken, at the
+    measured cost of a plain step, less what was taken; null until that cost is known.
     """
 
     rounds: int = 0
@@ -61,6 +62,7 @@ class Stats(msgspec.Struct, kw_only=True):
     lossless: bool = True
     truncated_messages: int = 0
     speculation_off_reason: str | None = None
+    choices: dict[str, int] = msgspec.field(default_factory=dict)
     time_saved_s: float | None = None
     queued_s: float = 0.0
     ttft_s: float | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from localspec.speculation.sampling import Distribution, Sampler
 
@@ -12,33 +13,72 @@ from localspec.speculation.sampling import Distribution, Sampler
 class Draft:
     """Tokens guessed to come next.
 
-    ``q`` holds the distribution each token was drawn from; None means one-hot (lookup, greedy,
+    ``q`` holds the distribution each token was drawn from; None means one-hot (lookup, memory, greedy,
     seeded). ``match_length`` is how many tokens of context the guess rests on, where it rests on any.
+    ``evidence`` says for every token how sure the proposer was when it chose it, as a small number
+    whose meaning is its own: the controller learns how often each number turns out right. ``reason``
+    says why there is no draft.
     """
 
     tokens: tuple[int, ...]
     source: str
     q: tuple[Distribution, ...] | None = None
     match_length: int = 0
+    evidence: tuple[int, ...] = ()
+    reason: str = ""
 
     def cut(self, k: int) -> Draft:
         """The first ``k`` tokens."""
         if len(self.tokens) <= k:
             return self
-        return Draft(self.tokens[:k], self.source, self.q and self.q[:k], self.match_length)
+        return replace(self, tokens=self.tokens[:k], q=self.q and self.q[:k], evidence=self.evidence[:k])
 
 
-NOTHING = Draft((), "none")
+NOTHING = Draft((), "none", reason="nothing to offer")
+
+
+def nothing(reason: str) -> Draft:
+    """No draft, and why."""
+    return Draft((), "none", reason=reason)
+
+
+class Gate(Protocol):
+    """Stops a draft early. Both are asked before a token is sampled, or stopping would bias the text."""
+
+    def goes_on(self) -> bool:
+        """Whether computing one more row is worth its price."""
+
+    def admits(self, evidence: int) -> bool:
+        """Whether the token of a row that is this sure is worth verifying; asked once per token."""
+
+
+class Ledger(NamedTuple):
+    """What speculation did to a request so far, in seconds of decoding."""
+
+    saved_s: float = 0.0
+    """plain decoding would have taken so much longer; negative: speculation has cost time"""
+    spent_s: float = 0.0
 
 
 class Ask(NamedTuple):
     """Draft at most ``k`` tokens after ``context``.
 
     ``context`` is the request's live list of tokens, newest last; it only ever grows while the
-    request runs, so a proposer keeps a cursor into it and does work for new tokens only.
+    request runs, so a proposer keeps a cursor into it and does work for new tokens only. The last
+    ``answered`` of them are the answer so far.
     """
 
     request: int
     context: list[int]
     k: int
     sampler: Sampler
+    answered: int = 0
+    workspace: str | None = None
+    remember: bool = True
+    ledger: Ledger = Ledger()
+    gate: Gate | None = None
+
+
+def asks_for(asks: Sequence[Ask], k: int) -> list[Ask]:
+    """The same asks, for at most ``k`` tokens each."""
+    return [ask if ask.k <= k else ask._replace(k=k) for ask in asks]

@@ -5,6 +5,9 @@ Leviathan et al., "Fast inference from transformers via speculative decoding" (2
 
 from __future__ import annotations
 
+import math
+import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,10 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.backends.base import Backend, Logits, Span
-from localspec.speculation.draft import NOTHING, Ask, Draft
+from localspec.speculation.costs import WIDE, CostCurve
+from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.noise import Stream
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import Distribution
+
+CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
+"""the draft model's top probability in steps: a token's evidence is how many of them it has passed"""
+CHUNK = 256
+"""tokens of context fed per proposal; a longer context is caught up with over several rounds"""
+LOOKAHEAD = 48.0
+"""rounds over which a prefill of the draft model is spread where nothing says how long the answer gets"""
 
 
 @dataclass(slots=True)
@@ -26,6 +37,22 @@ class _Cursor:
     fed: list[int] = field(default_factory=list)
     agreed: int = 0
     """how many of ``fed`` are known to equal the context"""
+    checked: int = 0
+    """how much of the context is known to be in the draft's vocabulary"""
+
+    def follow(self, context: Sequence[int]) -> int:
+        """How much of ``fed`` still holds; the newest token of the context is always fed again."""
+        shared, limit = self.agreed, min(len(self.fed), len(context) - 1)
+        while shared < limit and self.fed[shared] == context[shared]:
+            shared += 1
+        self.agreed = min(shared, limit)
+        return self.agreed
+
+    def readable(self, context: Sequence[int], size: int) -> bool:
+        """Whether every token of the context is one of the draft model's."""
+        while self.checked < len(context) and context[self.checked] < size:
+            self.checked += 1
+        return self.checked == len(context)
 
 
 @dataclass(slots=True)
@@ -36,6 +63,8 @@ class _Drafting:
     cursor: _Cursor
     tokens: list[int] = field(default_factory=list)
     q: list[Distribution] = field(default_factory=list)
+    evidence: list[int] = field(default_factory=list)
+    stopped: bool = False
 
     @property
     def pending(self) -> list[int]:
@@ -44,53 +73,102 @@ class _Drafting:
         context = self.ask.context
         return [*context[done:], *self.tokens[max(0, done - len(context)) :]]
 
+    def admits(self, evidence: int) -> bool:
+        """Whether the next token is to be drafted from a row that is so sure; asked before it is."""
+        gate = self.ask.gate
+        self.stopped = gate is not None and not gate.admits(evidence)
+        return not self.stopped
+
+    def take(self, evidence: int, token: int) -> None:
+        self.tokens.append(token)
+        self.evidence.append(evidence)
+
+    def goes_on(self, room: int) -> bool:
+        """Whether to compute another row."""
+        if self.stopped or len(self.tokens) >= room:
+            return False
+        return self.ask.gate is None or self.ask.gate.goes_on()
+
 
 class DraftModel(Proposer):
-    """Owns the draft's cache; it is filled when a request first asks (lazily) and rolled back by itself.
+    """Owns the draft's cache: filled when a request first asks (lazily, a chunk per round), caught up
+    after rounds in which somebody else drafted, rolled back by itself.
 
-    ``vocabulary_size`` is the target's: ids above the smaller vocabulary are never drafted.
+    ``vocabulary_size`` is the target's: ids above the smaller vocabulary are never drafted. ``costs``
+    learns what the draft model's forwards take.
     """
 
     name = "draft"
+    costly = True
+    prior = (0.05, 0.15, 0.25, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 
-    def __init__(self, backend: Backend, vocabulary_size: int) -> None:
+    def __init__(self, backend: Backend, vocabulary_size: int, costs: CostCurve | None = None) -> None:
         self.backend = backend
+        self.costs = costs or CostCurve()
         self._size = min(vocabulary_size, backend.vocabulary.size)
         self._cursors: dict[int, _Cursor] = {}
+        self._idle: list[_Cursor] = []
+        """of ended requests, oldest first: what a next one may begin with"""
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        work = {i: self._begin(ask) for i, ask in enumerate(asks) if self._room(ask) > 0}
+        drafts = [NOTHING for _ in asks]
+        work: dict[int, _Drafting] = {}
+        for i, ask in enumerate(asks):
+            if self._room(ask) <= 0:
+                continue
+            drafting = self._begin(ask)
+            if len(drafting.pending) > CHUNK:
+                self._feed([(drafting, drafting.pending[:CHUNK])], rows=0)
+                drafts[i] = nothing("the draft model is reading the context")
+            else:
+                work[i] = drafting
         live = list(work.values())
         while live:
             self._step(live)
-            live = [d for d in live if len(d.tokens) < self._room(d.ask)]
-        return [self._finish(work[i]) if i in work else NOTHING for i in range(len(asks))]
+            live = [drafting for drafting in live if drafting.goes_on(self._room(drafting.ask))]
+        for i, drafting in work.items():
+            drafts[i] = self._finish(drafting)
+        return drafts
+
+    def price(self, ask: Ask, k: int) -> float:
+        """Forwards of one token, and what catching up with the context adds to the first of them."""
+        cursor = self._cursors.get(ask.request)
+        length = len(ask.context)
+        narrow = self.costs.seconds(1, length)
+        behind = length - (min(cursor.agreed, length) if cursor else 0)
+        catch_up = self.costs.seconds(behind, length) - narrow
+        if behind > WIDE:
+            catch_up /= max(LOOKAHEAD, ask.answered)
+        return k * narrow + max(catch_up, 0.0)
 
     def _room(self, ask: Ask) -> int:
         """How many tokens can be drafted before the draft model's own context ends."""
-        known = (
-            max(ask.context, default=0) < self._size if self._size < self.backend.vocabulary.size else True
-        )
-        return min(ask.k, self.backend.capabilities.n_ctx - len(ask.context)) if known else 0
+        cursor = self._cursors.get(ask.request)
+        size = self.backend.vocabulary.size
+        if not (cursor.readable(ask.context, size) if cursor else max(ask.context, default=0) < size):
+            return 0
+        return min(ask.k, self.backend.capabilities.n_ctx - len(ask.context))
 
     def _begin(self, ask: Ask) -> _Drafting:
-        """Roll the cache back to what it shares with the context, and feed all but the newest token."""
+        """Roll the cache back to what it shares with the context."""
         cursor = self._cursors.get(ask.request)
         if cursor is None:
-            cursor = self._cursors[ask.request] = _Cursor(self.backend.open())
-        shared = cursor.agreed
-        limit = min(len(cursor.fed), len(ask.context) - 1)
-        while shared < limit and cursor.fed[shared] == ask.context[shared]:
-            shared += 1
+            cursor = self._cursors[ask.request] = self._open(ask.context)
+        shared = cursor.follow(ask.context)
         if shared < len(cursor.fed):
             self.backend.truncate(cursor.sequence, shared)
             del cursor.fed[shared:]
-        drafting = _Drafting(ask, cursor)
-        chunk = self.backend.capabilities.max_batch
-        while len(drafting.pending) > chunk:
-            self._feed([(drafting, drafting.pending[:chunk])], rows=0)
-        cursor.agreed = len(cursor.fed)
-        return drafting
+        return _Drafting(ask, cursor)
+
+    def _open(self, context: list[int]) -> _Cursor:
+        """A cursor for a new request: the idle one that shares most with it, else a new one."""
+        best = max(self._idle, key=lambda cursor: shared_length(cursor.fed, context), default=None)
+        full = len(self._cursors) + len(self._idle) >= self.backend.capabilities.max_sequences
+        if best is None or (not full and shared_length(best.fed, context) < WIDE):
+            return _Cursor(self.backend.open())
+        self._idle.remove(best)
+        best.agreed = best.checked = 0
+        return best
 
     def _step(self, live: Sequence[_Drafting]) -> None:
         """Draft one token for each, in as few forwards as fit."""
@@ -107,38 +185,67 @@ class DraftModel(Proposer):
         self._draft(group)
 
     def _draft(self, group: Sequence[tuple[_Drafting, list[int]]]) -> None:
-        if all(drafting.ask.sampler.params.greedy for drafting, _ in group) and not any(
-            drafting.ask.sampler.params.penalises for drafting, _ in group
-        ):
-            for (drafting, _), token in zip(group, self._feed(group, rows=1).argmax(), strict=True):
-                drafting.tokens.append(min(token, self._size - 1))
-            return
         logits = self._feed(group, rows=1)
+        if all(d.ask.sampler.params.greedy and not d.ask.sampler.params.penalises for d, _ in group):
+            for (drafting, _), token, margin in zip(group, logits.argmax(), logits.margins(), strict=True):
+                # Against the runner-up alone: the whole softmax would cost as much as the row.
+                evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))
+                if drafting.admits(evidence):
+                    drafting.take(evidence, min(token, self._size - 1))
+            return
         for i, (drafting, _) in enumerate(group):
             self._sample(drafting, logits.rows(i, i + 1)[0, : self._size])
 
     def _sample(self, drafting: _Drafting, row: NDArray[np.float32]) -> None:
         ask, position = drafting.ask, len(drafting.ask.context) + len(drafting.tokens)
-        if ask.sampler.params.greedy:
-            drafting.tokens.append(ask.sampler.pick(row, drafting.tokens, position))
-            return
         q = ask.sampler.distribution(row, drafting.tokens)
+        evidence = certainty_of(float(q.probabilities.max()))
+        if not drafting.admits(evidence):
+            return
+        if ask.sampler.params.greedy:
+            drafting.take(evidence, ask.sampler.pick(row, drafting.tokens, position))
+            return
         # Under a seed the target's own sample decides; drawing with the same numbers meets it most often.
         stream = Stream.TARGET if ask.sampler.seeded else Stream.DRAFT
-        drafting.tokens.append(q.sample(ask.sampler.noise, position, stream))
+        drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
         drafting.q.append(q)
 
     def _feed(self, group: Sequence[tuple[_Drafting, list[int]]], *, rows: int) -> Logits:
+        started = time.perf_counter()
         logits = self.backend.forward([Span(d.cursor.sequence, tokens, rows) for d, tokens in group])
+        if rows:
+            logits.argmax()  # a device computes only when it is asked
+        width = sum(len(tokens) for _, tokens in group)
+        longest = max(len(d.cursor.fed) for d, _ in group)
+        self.costs.observe(width, longest, time.perf_counter() - started)
         for drafting, tokens in group:
             drafting.cursor.fed.extend(tokens)
         return logits
 
     def _finish(self, drafting: _Drafting) -> Draft:
+        if not drafting.tokens:
+            return nothing("the draft model is not sure enough")
         q = tuple(drafting.q) if drafting.q and not drafting.ask.sampler.seeded else None
-        return Draft(tuple(drafting.tokens), self.name, q)
+        return Draft(tuple(drafting.tokens), self.name, q, evidence=tuple(drafting.evidence))
 
     def stop(self, request: int) -> None:
         cursor = self._cursors.pop(request, None)
         if cursor is not None:
-            self.backend.close(cursor.sequence)
+            self._idle.append(cursor)
+            while len(self._idle) + len(self._cursors) > self.backend.capabilities.max_sequences:
+                self.backend.close(self._idle.pop(0).sequence)
+
+
+def certainty_of(probability: float) -> int:
+    """The evidence of a token that the draft model gives this probability."""
+    return bisect_right(CERTAINTY, probability)
+
+
+def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many leading tokens are the same."""
+    n = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        n += 1
+    return n

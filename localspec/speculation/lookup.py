@@ -13,21 +13,31 @@ from localspec.speculation.proposer import Proposer
 
 MAX_MATCH = 32
 """how far back a match is measured, in tokens"""
+EVIDENCE = (0, 0, 0, 1, 2, 3, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, *[7] * 8, *[8] * 8, 9)
+"""by the length of the match, what is to be expected of the token after it"""
+
+
+def evidence_of(match_length: int, tokens: int) -> tuple[int, ...]:
+    """A number for each drafted token: every right one makes the match longer by one."""
+    return tuple([EVIDENCE[min(match_length + i, MAX_MATCH)] for i in range(tokens)])
 
 
 class NgramIndex:
-    """For every n-gram of a growing text, n in ``n_min … n_max``: where its newest occurrence ends."""
+    """For every n-gram of a growing text, n in ``n_min … n_max``: where its newest occurrence ends.
 
-    def __init__(self, n_min: int, n_max: int) -> None:
+    What stands before ``start`` is not searched.
+    """
+
+    def __init__(self, n_min: int, n_max: int, start: int = 0) -> None:
         self._orders = range(n_max, n_min - 1, -1)
         self._ends: dict[int, dict[tuple[int, ...], int]] = {n: {} for n in self._orders}
-        self._indexed = 0
+        self._start = self._indexed = start
 
     def extend(self, text: Sequence[int]) -> None:
         """Take in what is new in ``text``, all but its last token: nothing has followed that yet."""
         for end in range(self._indexed + 1, len(text)):
             for n in self._orders:
-                if n <= end:
+                if n <= end - self._start:
                     self._ends[n][tuple(text[end - n : end])] = end
         self._indexed = max(self._indexed, len(text) - 1)
 
@@ -56,12 +66,17 @@ def copy_from(text: Sequence[int], start: int, k: int) -> tuple[int, ...]:
 
 
 class PromptLookup(Proposer):
-    """An :class:`NgramIndex` per request; microseconds a round, independent of the context's length."""
+    """An :class:`NgramIndex` per request; microseconds a round, independent of the context's length.
+
+    ``output_only`` searches the answer alone, not the prompt.
+    """
 
     name = "prompt-lookup"
+    prior = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95)
 
-    def __init__(self, *, n_min: int = 2, n_max: int = 5) -> None:
+    def __init__(self, *, n_min: int = 2, n_max: int = 5, output_only: bool = False) -> None:
         self._n_min, self._n_max = n_min, n_max
+        self._output_only = output_only
         self._indexes: dict[int, NgramIndex] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
@@ -70,12 +85,14 @@ class PromptLookup(Proposer):
     def _propose(self, ask: Ask) -> Draft:
         index = self._indexes.get(ask.request)
         if index is None:
-            index = self._indexes[ask.request] = NgramIndex(self._n_min, self._n_max)
+            start = len(ask.context) - ask.answered if self._output_only else 0
+            index = self._indexes[ask.request] = NgramIndex(self._n_min, self._n_max, start)
         index.extend(ask.context)
         end, length = index.find(ask.context)
         if not length:
             return NOTHING
-        return Draft(copy_from(ask.context, end, ask.k), self.name, match_length=length)
+        tokens = copy_from(ask.context, end, ask.k)
+        return Draft(tokens, self.name, match_length=length, evidence=evidence_of(length, len(tokens)))
 
     def stop(self, request: int) -> None:
         self._indexes.pop(request, None)

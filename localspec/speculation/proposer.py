@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from localspec.speculation.draft import NOTHING, Ask, Draft
+from localspec.speculation.draft import Ask, Draft, nothing
 
 
 class Proposer(ABC):
@@ -15,10 +15,18 @@ class Proposer(ABC):
     """
 
     name: str
+    costly: bool = False
+    """whether a draft takes time, so that it is asked for only where it is likely to be used"""
+    prior: Sequence[float] = (0.7,)
+    """how often a token is right, by its evidence, before anything was learnt; the last one repeats"""
 
     @abstractmethod
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         """A draft for every ask, in their order; an empty one where there is nothing to offer."""
+
+    def price(self, ask: Ask, k: int) -> float:
+        """Seconds that a draft of ``k`` tokens would take; 0 where it is next to nothing."""
+        return 0.0
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:  # noqa: B027
         """``accepted`` of the draft's tokens were right."""
@@ -27,10 +35,13 @@ class Proposer(ABC):
         """The request has ended: forget it."""
 
 
+ASKED_FOR_NOTHING = nothing("proposer is none")
+
+
 class Nothing(Proposer):
     """Plain decoding."""
 
     name = "none"
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [NOTHING for _ in asks]
+        return [ASKED_FOR_NOTHING for _ in asks]

@@ -61,7 +61,7 @@ def _load(channel: Channel, load: Load) -> Engine:
             channel.send(Loading(stage, fraction))
 
     choice = choose(load.model, load.draft, load.model_dirs)
-    return load_engine(choice, backend=load.backend, config=load.engine, progress=progress)
+    return load_engine(choice, backend=load.backend, config=load.engine, progress=progress, memory=True)
 
 
 class Worker:
@@ -74,7 +74,7 @@ class Worker:
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
-        while self._take(self._channel.receive()):
+        while self._take(self._idle()):
             while self._engine.step() or self._requests:
                 self._tell()
                 frame = self._channel.poll()
@@ -83,6 +83,14 @@ class Worker:
                         return
                     frame = self._channel.poll()
             self._tell()
+
+    def _idle(self) -> ToWorker:
+        """The next frame; until it comes, what can wait is done."""
+        while self._engine.rest():
+            frame = self._channel.poll()
+            if frame is not None:
+                return frame
+        return self._channel.receive()
 
     def _take(self, frame: ToWorker) -> bool:
         """Act on one frame; False for a stop."""

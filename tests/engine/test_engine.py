@@ -424,7 +424,7 @@ class TestStats:
 def test_caches_advance_by_emitted_tokens() -> None:
     """After each round the target's cache has grown by exactly what was emitted, the draft's follows."""
     engine = toy_engine(small_markov(4), draft=small_markov(5))
-    sequence = engine.submit(request("abcab", temperature=0.0, proposer="draft", max_tokens=40))
+    sequence = engine.submit(request("abcab", temperature=0.0, proposer="draft", k=4, max_tokens=40))
     engine.step()
     while not sequence.ended:
         length, known = engine.target.length(sequence.slot), len(sequence.tokens)

@@ -155,7 +155,7 @@ def test_fast_mode_shows_that_the_noise_matters() -> None:
 
 def test_strict_mode_gives_a_receipt() -> None:
     one = engine(3, sharpness=0.3, noise=0.05)
-    stats = one.generate("abc", temperature=0.0, proposer="draft", max_tokens=80).finish().stats
+    stats = one.generate("abc", temperature=0.0, proposer="draft", k=4, max_tokens=80).finish().stats
     assert stats.rechecks > 0 and stats.replayed_tokens > 0
     # Four times the noise for a wide row, and as much again for the cells before it.
     assert stats.margin_bound == 0.4 and stats.min_margin is not None and stats.min_margin < 0.4

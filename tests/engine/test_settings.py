@@ -11,7 +11,7 @@ TEXT, FIM = TextPrompt("x"), FimPrompt("a", "b")
 
 def test_defaults() -> None:
     chat = settle(Options(), TEXT, Options())
-    assert (chat.sampling.temperature, chat.k, chat.proposer, chat.max_tokens) == (0.7, 4, "auto", None)
+    assert (chat.sampling.temperature, chat.k, chat.proposer, chat.max_tokens) == (0.7, None, "auto", None)
     assert not chat.strict and chat.tau is None
     completion = settle(Options(), FIM, Options())
     assert completion.sampling.temperature == 0.0 and completion.strict

@@ -74,7 +74,7 @@ def test_a_batch_of_four_gives_each_the_text_it_has_alone(engine: Engine, plain:
 
 def test_seeded_text_does_not_depend_on_the_proposer(engine: Engine) -> None:
     spoken = [
-        texts(engine, 20, proposer=proposer, temperature=0.8, seed=11, max_tokens=24)
+        texts(engine, 20, proposer=proposer, k=4, temperature=0.8, seed=11, max_tokens=24)
         for proposer in ("none", "prompt-lookup", "draft")
     ]
     assert [i for i, answers in enumerate(zip(*spoken, strict=True)) if len({*map(tuple, answers)}) > 1] == []
@@ -85,7 +85,7 @@ def test_drafts_are_accepted_and_rejected(engine: Engine) -> None:
     for proposer in ("prompt-lookup", "draft"):
         shares = []
         for prompt in PROMPTS[:12]:
-            sequence = submit(engine, prompt, proposer=proposer)
+            sequence = submit(engine, prompt, proposer=proposer, k=4)
             run_all(engine, [sequence])
             shares.append((sequence.stats.drafted, sequence.stats.accepted))
         drafted, accepted = (sum(column) for column in zip(*shares, strict=True))

@@ -10,7 +10,8 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.errors import EngineError
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.proposer import Proposer
-from tests.conformance.proposer import WARM, ProposerConformance, ask
+from localspec.speculation.sampling import SamplingParams
+from tests.conformance.proposer import GREEDY, WARM, ProposerConformance, ask
 from tests.toys import small_markov
 
 SIZE = ToyVocabulary.size
@@ -73,10 +74,17 @@ def test_a_context_changed_by_other_proposers_is_caught_up_with() -> None:
 
 
 def test_a_long_prompt_is_fed_in_chunks() -> None:
+    """A chunk a round: whoever shares the batch does not wait for all of it."""
     backend = ToyBackend(markov(), n_ctx=3000)
-    DraftModel(backend, SIZE).propose([ask([7] * 1500, 2)])
+    proposer, context = DraftModel(backend, SIZE), [7] * 700
+    drafts = []
+    for _ in range(3):
+        drafts += proposer.propose([ask(context, 2)])
+        context.append(7)
+    assert [bool(draft.tokens) for draft in drafts] == [False, False, True]
+    assert "reading the context" in drafts[0].reason
     widths = [sum(len(span.tokens) for span in batch) for batch in backend.forwards]
-    assert widths == [512, 512, 476, 1]
+    assert widths == [256, 256, 190, 1]
 
 
 def test_a_draft_of_a_shorter_context_is_off_beyond_it() -> None:
@@ -108,14 +116,93 @@ def test_sampling_gives_the_distribution_every_token_came_from() -> None:
     assert all(q.of(token) > 0 for q, token in zip(draft.q, draft.tokens, strict=True))
 
 
-def test_stop_closes_the_sequence() -> None:
+def test_the_next_request_begins_with_what_the_last_one_left() -> None:
+    backend = ToyBackend(markov())
+    proposer, text = DraftModel(backend, SIZE), list(range(100))
+    proposer.propose([ask(text, 2, request=1)])
+    proposer.stop(1)
+    fed = len(backend.forwards)
+    longer = [*text, 5, 6]
+    draft = proposer.propose([ask(longer, 2, request=2)])[0]
+    assert list(draft.tokens) == greedy_continuation(backend, longer, 2)
+    assert [len(span.tokens) for batch in backend.forwards[fed:] for span in batch] == [2, 1]
+
+
+def test_a_text_that_shares_nothing_begins_anew() -> None:
     backend = ToyBackend(markov())
     proposer = DraftModel(backend, SIZE)
-    proposer.propose([ask([1, 2], 2, request=1), ask([1, 2], 2, request=2)])
+    proposer.propose([ask([1, 2, 3], 2, request=1)])
     proposer.stop(1)
-    assert backend.open_sequences == 1
-    proposer.stop(2)
-    assert backend.open_sequences == 0
+    draft = proposer.propose([ask([9, 8, 7], 2, request=2)])[0]
+    assert list(draft.tokens) == greedy_continuation(backend, [9, 8, 7], 2)
+
+
+def test_idle_sequences_give_way_to_requests() -> None:
+    backend = ToyBackend(markov(), max_sequences=2)
+    proposer = DraftModel(backend, SIZE)
+    for request in range(10):
+        proposer.propose([ask([request, 2], 2, request=request)])
+        proposer.propose([ask([request, 3], 2, request=100 + request)])
+        assert backend.open_sequences <= 2
+        proposer.stop(request)
+        proposer.stop(100 + request)
+    assert backend.open_sequences <= 2
+
+
+def test_tokens_that_the_draft_model_does_not_have_switch_it_off() -> None:
+    backend = ToyBackend(markov())
+    proposer, context = DraftModel(backend, SIZE + 50), [1, 2, SIZE + 3]
+    assert proposer.propose([ask(context, 2)])[0].tokens == ()
+    known = [1, 2]
+    assert proposer.propose([ask(known, 2, request=2)])[0].tokens
+    known.append(SIZE + 3)
+    assert proposer.propose([ask(known, 2, request=2)])[0].tokens == ()
+
+
+class Strict:
+    """A gate that lets so many tokens through, and looks at what it is asked."""
+
+    def __init__(self, admitted: int) -> None:
+        self.left = admitted
+        self.evidence: list[int] = []
+
+    def goes_on(self) -> bool:
+        return self.left > 0
+
+    def admits(self, evidence: int) -> bool:
+        self.evidence.append(evidence)
+        self.left -= 1
+        return self.left >= 0
+
+
+@pytest.mark.parametrize("admitted", range(4))
+@pytest.mark.parametrize("params", [GREEDY, WARM])
+def test_a_gate_ends_the_draft_before_a_token_is_sampled(admitted: int, params: SamplingParams) -> None:
+    backend, gate = ToyBackend(small_markov(2)), Strict(admitted)
+    proposer = DraftModel(backend, SIZE)
+    context = [97, 98]
+    draft = proposer.propose([ask(context, 6, params=params)._replace(gate=gate)])[0]
+    assert len(draft.tokens) == admitted == len(draft.evidence)
+    # What it was asked is what it says of each token; where it ends, no further row is computed.
+    assert tuple(gate.evidence[:admitted]) == draft.evidence
+    assert len(backend.forwards) == max(admitted, 1)
+
+
+def test_the_cache_is_right_after_a_draft_that_was_ended() -> None:
+    backend = ToyBackend(markov(seed=6))
+    proposer, context = DraftModel(backend, SIZE), [1, 2, 3]
+    for admitted in (0, 2, 0, 1, 3, 0):
+        proposer.propose([ask(context, 4)._replace(gate=Strict(admitted))])
+        context.append(50 + admitted)
+    assert list(proposer.propose([ask(context, 4)])[0].tokens) == greedy_continuation(backend, context, 4)
+
+
+def test_costs_are_learnt() -> None:
+    proposer = DraftModel(ToyBackend(markov()), SIZE)
+    asked = ask([1, 2, 3], 4)
+    proposer.propose([asked])
+    assert proposer.costs.knows(1, 3)
+    assert 0 < proposer.price(asked, 1) < proposer.price(asked, 4)
 
 
 def test_a_failure_in_the_middle_leaves_a_cache_that_can_go_on() -> None:

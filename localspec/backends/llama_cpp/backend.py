@@ -78,6 +78,10 @@ class LlamaCppBackend:
         self.defaults = _recommended(header.metadata)
         self.model = model_name(path)
         self._lib_model = native.load_model(str(path), config, progress)
+        self.description = (
+            f"llama_cpp {native.version()} {header.architecture} {header.quantisation} {header.file_size} bytes, "
+            f"{native.threads(config, self._lib_model)} threads, {config.gpu_layers} layers on the GPU"
+        )
         self._context: Any = None
         try:
             self._start(config, measured=measured)

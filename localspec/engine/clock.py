@@ -1,0 +1,67 @@
+"""The times of one round: what its forward cost, and what it saved each request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Seq
+from typing import NamedTuple
+
+from localspec.engine.events import RoundPlayed
+from localspec.engine.sequence import Sequence
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.draft import Draft
+
+
+class Played(NamedTuple):
+    """What one sequence did in a round; it held ``before`` tokens and had emitted ``emitted``."""
+
+    sequence: Sequence
+    draft: Draft
+    accepted: int
+    before: int
+    emitted: int
+
+
+class RoundClock:
+    """Started with the round; teaches ``costs`` what the forward took."""
+
+    def __init__(self, costs: CostCurve) -> None:
+        self._costs = costs
+        self._started = self._proposed = self._judged = time.perf_counter()
+        self._width = 0
+
+    def proposed(self) -> None:
+        """All drafts are there."""
+        self._proposed = time.perf_counter()
+
+    def judged(self, width: int) -> None:
+        """The forward over ``width`` tokens, and every row of it that mattered, have been looked at."""
+        self._judged = time.perf_counter()
+        self._width = width
+
+    def ended(self, played: Seq[Played]) -> list[RoundPlayed]:
+        """The round is over: account for it; a record for each sequence."""
+        context = max(p.before for p in played)
+        # Everybody waits for the whole round; without drafts it would have given each one token.
+        plain = self._costs.seconds(len(played), context)
+        self._costs.observe(self._width, context, self._judged - self._proposed)
+        spent = time.perf_counter() - self._started
+        for p in played:
+            p.sequence.count_time((p.sequence.emitted - p.emitted) * plain, spent)
+        return [self._record(p, spent) for p in played]
+
+    def _record(self, p: Played, spent: float) -> RoundPlayed:
+        return RoundPlayed(
+            request=p.sequence.id,
+            round=p.sequence.stats.rounds,
+            proposer=p.draft.source,
+            k=len(p.draft.tokens),
+            proposed=p.draft.tokens,
+            chosen=tuple(p.sequence.tokens[p.before :]),
+            accepted=p.accepted,
+            emitted=p.sequence.emitted - p.emitted,
+            ms=1000 * spent,
+            propose_ms=1000 * (self._proposed - self._started),
+            forward_ms=1000 * (self._judged - self._proposed),
+            width=self._width,
+        )

@@ -1,0 +1,119 @@
+"""What an engine does while nobody waits for an answer: it learns, measures, and writes it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from localspec.backends.base import Backend, Span
+from localspec.engine.learning import Learning
+from localspec.errors import EngineBusy
+from localspec.speculation.costs import CostCurve, measured_widths
+
+CONTEXT = 512
+"""tokens of context behind the forwards that are measured"""
+TIMES = 3
+ENOUGH_S = 6.0
+"""on a slow model each width is measured only twice"""
+WIDEST = 21
+
+
+class Idle:
+    """The chores of an engine, in small steps."""
+
+    def __init__(self, target: Backend, draft: Backend | None, learning: Learning) -> None:
+        self._learning = learning
+        self._todo: list[tuple[Backend, CostCurve, int]] = [(target, learning.costs, WIDEST)]
+        if draft is not None and learning.draft_costs is not None:
+            self._todo.append((draft, learning.draft_costs, 1))
+        self._measuring: Generator[None, None, None] | None = None
+        self._saved = True
+
+    def step(self) -> bool:
+        """Do one thing; returns whether there is more."""
+        memory = self._learning.memory
+        if memory is not None and memory.work():
+            return True
+        if self._measure():
+            return True
+        if not self._saved:
+            self._saved = True
+            self._learning.save()
+        return False
+
+    def interrupt(self) -> None:
+        """A request comes: free what a measurement uses. It is begun again later."""
+        self._saved = False
+        if self._measuring is not None:
+            self._measuring.close()
+            self._measuring = None
+
+    def remember(self) -> None:
+        """Learn all texts that wait: the next request may be about them."""
+        memory = self._learning.memory
+        while memory is not None and memory.work():
+            pass
+
+    def _measure(self) -> bool:
+        if not self._todo:
+            return False
+        if self._measuring is None:
+            backend, costs, widest = self._todo[0]
+            self._measuring = measure_costs(backend, costs, widest=widest)
+        try:
+            next(self._measuring)
+        except StopIteration:
+            del self._todo[0]
+            self._measuring, self._saved = None, False
+        except EngineBusy:
+            # Caches of earlier requests hold all sequences: what rounds teach must do.
+            del self._todo[0]
+            self._measuring = None
+        return True
+
+
+def measure_costs(backend: Backend, costs: CostCurve, *, widest: int = WIDEST) -> Generator[None, None, None]:
+    """A step per forward: widths up to ``widest`` that are not known yet, each beside a 1-wide forward,
+    because the machine may be faster now and slower then. Closing it frees what it used.
+
+    Raises :class:`EngineBusy` where no sequence is free.
+    """
+    limits = backend.capabilities
+    n = min(CONTEXT, limits.n_ctx - widest - 1)
+    widths = [width for width in measured_widths(min(widest, limits.max_batch)) if not costs.knows(width, n)]
+    if n < 1 or (costs.knows(1, n) and not widths):
+        return
+    text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
+    tokens = [text[i % len(text)] for i in range(n + widest)]
+    sequence = backend.open()
+    try:
+        chunk = min(256, limits.max_batch)
+        for at in range(0, n, chunk):
+            _forward(backend, costs, sequence, tokens[at : min(at + chunk, n)])
+            yield
+        yield from _rounds(backend, costs, sequence, (tokens, n, widths))
+    finally:
+        backend.close(sequence)
+
+
+def _rounds(
+    backend: Backend, costs: CostCurve, sequence: int, what: tuple[list[int], int, list[int]]
+) -> Generator[None, None, None]:
+    tokens, n, widths = what
+    started = time.perf_counter()
+    for again in range(TIMES):
+        if again == TIMES - 1 and time.perf_counter() - started > ENOUGH_S:
+            return
+        for width in (*widths, 1):
+            for each in dict.fromkeys((1, width)):
+                _forward(backend, costs, sequence, tokens[n : n + each])
+                backend.truncate(sequence, n)
+                yield
+
+
+def _forward(backend: Backend, costs: CostCurve, sequence: int, tokens: list[int]) -> None:
+    context = backend.length(sequence)
+    started = time.perf_counter()
+    backend.forward([Span(sequence, tokens, len(tokens))]).argmax()
+    costs.observe(len(tokens), context, time.perf_counter() - started)

@@ -1,0 +1,108 @@
+"""What an engine learns and keeps: the n-gram memory, what forwards cost, how often drafts are right."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from localspec.backends.base import Backend
+from localspec.home import write_private
+from localspec.memory.memory import Memory
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.survival import Calibration
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+
+
+class Learning:
+    """The learnt of one pair of models.
+
+    ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
+    they end with the engine. A file that cannot be read or written costs what was learnt, nothing else.
+    """
+
+    def __init__(
+        self,
+        target: Backend,
+        draft: Backend | None,
+        *,
+        directory: Path | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self.memory = memory
+        self.costs = CostCurve(target.description)
+        self.draft_costs = CostCurve(draft.description) if draft is not None else None
+        self.calibration = Calibration()
+        self._records: list[_Record] = []
+        if directory is not None:
+            pair = f"{target.description} + {draft.description if draft else 'none'}"
+            self._keep(directory, f"cost of {target.description}", self.costs)
+            if draft is not None and self.draft_costs is not None:
+                self._keep(directory, f"cost of {draft.description}", self.draft_costs)
+            self._keep(directory, f"calibration of {pair}", self.calibration)
+
+    def _keep(self, directory: Path, what: str, learnt: CostCurve | Calibration) -> None:
+        record = _Record(directory, what)
+        self._records.append(record)
+        record.give = learnt.state
+        record.read(learnt.restore)
+
+    def save(self) -> None:
+        """Write what has changed."""
+        for record in self._records:
+            record.write()
+
+    def close(self) -> None:
+        """Write everything, the texts that wait to be learnt too."""
+        self.save()
+        if self.memory is not None:
+            self.memory.close()
+
+
+class _Record:
+    """A small file of JSON."""
+
+    give: Callable[[], Mapping[str, Any]]
+
+    def __init__(self, directory: Path, what: str) -> None:
+        machine = f"{platform.machine()} {_processor()}"
+        self._key = f"{what} on {machine}"
+        name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
+        self._path = directory / f"{name}.json"
+        self._written = ""
+
+    def read(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+        try:
+            content = self._path.read_text(encoding="utf-8")
+            document = json.loads(content)
+            if document["format"] == FORMAT and document["of"] == self._key:
+                take(document["learnt"])
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            log.warning("%s cannot be used: %s", self._path, error)
+
+    def write(self) -> None:
+        learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self.give()})
+        if learnt == self._written:
+            return
+        self._written = learnt
+        with contextlib.suppress(OSError):
+            write_private(self._path, learnt)
+
+
+def _processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

@@ -1,0 +1,320 @@
+"""The controller: who drafts, and how much, so that the most tokens come out per second.
+
+Verifying k tokens costs c(k+1) instead of c(1), and buys the expected number of them that are right.
+Both are learnt here: the costs from every forward (:mod:`.costs`), how often a proposer is right from
+the text itself (:mod:`.survival`): what a proposer offered is compared with what was then said, whether
+the offer was verified or not. Cheap proposers so never need to be tried out; only a draft model does.
+
+The aim is vLLM's adaptive verification (https://github.com/vllm-project/vllm, pull request 52228):
+the most probable positions are admitted while expected tokens per second rise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.draft import NOTHING, Ask, Draft, asks_for, nothing
+from localspec.speculation.proposer import Proposer
+from localspec.speculation.survival import BUCKETS, Calibration
+
+CAUTIOUS_K = 4
+"""longest draft while the costs of wider forwards are not known"""
+MARGIN = 0.02
+"""a draft must promise so much more than plain decoding, or it is not worth the risk"""
+LOSS = 0.01
+"""what speculation may have cost a request, as a share of its time, before more is asked of a draft"""
+STAKE = 0.5
+"""how much more, when all of that is lost"""
+GRACE = 64
+"""a request is taken to be at least so many tokens long: no loss is judged by the first rounds alone"""
+CONTROL = 64
+"""rounds after which a plain one is played, so that the cost of plain decoding stays known"""
+PROBE = 0.005
+"""share of a request's time that may go into trying out a draft model that does not look worth it"""
+
+CONTROL_ROUND = nothing("a plain round, to know its cost")
+NOT_WORTH_DRAFTING = nothing("the draft model was not worth its time")
+
+
+@dataclass(slots=True)
+class _Offer:
+    """A draft that is being compared with the text."""
+
+    draft: Draft
+    start: int
+    checked: int = 0
+
+
+@dataclass(slots=True)
+class _Request:
+    """What the controller remembers of a request."""
+
+    offers: dict[str, _Offer] = field(default_factory=dict)
+    probed_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What to do for one ask this round: a draft at hand, or a member that is to be asked for one."""
+
+    ask: Ask
+    draft: Draft = NOTHING
+    survival: list[float] = field(default_factory=list)
+    rate: float = 0.0
+    """tokens per second that it promises"""
+    member: Proposer | None = None
+
+
+class _Prices(NamedTuple):
+    """What this round's forward costs: ``seconds[k]`` with k draft tokens beside the ``n`` in any case."""
+
+    seconds: Sequence[float]
+    n: int
+    longest: int
+    """draft tokens up to which that is known well enough"""
+
+    @property
+    def plain(self) -> float:
+        """Tokens per second of plain decoding."""
+        return self.n / self.seconds[0]
+
+    def with_draft(self, first: float, step: float) -> list[float]:
+        """The same where drafting itself takes ``first`` for one token and ``step`` for each more."""
+        return [s + (first + (k - 1) * step) * (k > 0) for k, s in enumerate(self.seconds)]
+
+
+class Controller(Proposer):
+    """Chooses among ``members`` and how many tokens to verify; see the module."""
+
+    def __init__(
+        self, members: Sequence[Proposer], costs: CostCurve, calibration: Calibration, *, name: str = "auto"
+    ) -> None:
+        self.name = name
+        self._cheap = [member for member in members if not member.costly]
+        self._costly = [member for member in members if member.costly]
+        self._costs = costs
+        self._survival = {each.name: calibration.by_evidence(each.name, each.prior) for each in members}
+        self._ahead = {member.name: calibration.by_position(member.name) for member in self._costly}
+        self._requests: dict[int, _Request] = {}
+        self._since_plain = 0
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        if not asks:
+            return []
+        for ask in asks:
+            self._learn(ask)
+        if self._since_plain >= CONTROL:
+            self._since_plain = 0
+            return [CONTROL_ROUND for _ in asks]
+        prices = self._prices(asks)
+        plans = [_Plan(ask) for ask in asks]
+        self._offer(plans, prices)
+        for member in self._costly:
+            self._weigh(plans, member, prices)
+            self._draft([plan for plan in plans if plan.member is member], member, prices)
+        drafts = self._cut(plans, prices)
+        self._since_plain = self._since_plain + 1 if any(draft.tokens for draft in drafts) else 0
+        return drafts
+
+    # What came of earlier offers.
+
+    def _learn(self, ask: Ask) -> None:
+        """Compare what was offered with what has been said since."""
+        state = self._requests.get(ask.request)
+        if state is None:
+            state = self._requests[ask.request] = _Request()
+        settled = [s for s, offer in state.offers.items() if self._compare(ask, s, offer)]
+        for source in settled:
+            del state.offers[source]
+
+    def _compare(self, ask: Ask, source: str, offer: _Offer) -> bool:
+        """Whether the text has confirmed the whole offer, or refuted it."""
+        survival, ahead, draft = self._survival[source], self._ahead.get(source), offer.draft
+        end = min(len(draft.tokens), len(ask.context) - offer.start)
+        while offer.checked < end:
+            i = offer.checked
+            right = draft.tokens[i] == ask.context[offer.start + i]
+            survival.learn(ask.request, draft.evidence[i] if draft.evidence else 0, right=right)
+            if ahead is not None:
+                ahead.learn(ask.request, min(i, BUCKETS - 1), right=right)
+            if not right:
+                return True
+            offer.checked += 1
+        return offer.checked == len(draft.tokens)
+
+    def _follow(self, ask: Ask, draft: Draft) -> None:
+        """Remember an offer until the text has confirmed or refuted it; one per proposer at a time,
+        because overlapping ones would count the same tokens again and again."""
+        offers = self._requests[ask.request].offers
+        if draft.tokens and draft.source not in offers:
+            offers[draft.source] = _Offer(draft, len(ask.context))
+
+    # What there is, and what it promises.
+
+    def _prices(self, asks: Sequence[Ask]) -> _Prices:
+        context, n = max(len(ask.context) for ask in asks), len(asks)
+        longest = max(CAUTIOUS_K, 2 * self._costs.widest(context))
+        return _Prices(self._costs.line(context)[n:], n, longest)
+
+    def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
+        """Ask those whose drafts cost next to nothing."""
+        asks = asks_for([plan.ask for plan in plans], prices.longest)
+        for member in self._cheap:
+            for plan, draft in zip(plans, member.propose(asks), strict=True):
+                if not draft.tokens:
+                    continue
+                self._follow(plan.ask, draft)
+                curve = self._curve(plan.ask, draft)
+                rate = best_length(curve, prices.seconds, prices.n)[1]
+                if rate > plan.rate:
+                    plan.draft, plan.survival, plan.rate = draft, curve, rate
+
+    def _curve(self, ask: Ask, draft: Draft) -> list[float]:
+        evidence = draft.evidence or (0,) * len(draft.tokens)
+        return self._survival[draft.source].curve(ask.request, evidence)
+
+    def _weigh(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
+        """Choose a member whose drafts take time where it promises more than what is at hand."""
+        for plan in plans:
+            ask = plan.ask
+            k = min(ask.k, prices.longest)
+            if k < 1:
+                continue
+            first = member.price(ask, 1)
+            seconds = prices.with_draft(first, member.price(ask, 2) - first)
+            curve = self._ahead[member.name].curve(ask.request, [min(i, BUCKETS - 1) for i in range(k)])
+            rate = best_length(curve, seconds, prices.n)[1]
+            if (rate > plan.rate and rate > self._bar(ask, prices)) or self._probe(ask, first):
+                plan.member, plan.rate = member, rate
+            elif not plan.draft.tokens:
+                plan.draft = NOT_WORTH_DRAFTING
+
+    def _bar(self, ask: Ask, prices: _Prices) -> float:
+        """Tokens per second that a draft must promise: plain decoding's and a margin, which grows as
+        speculation has cost the request time."""
+        saved, spent = ask.ledger
+        allowed = LOSS * max(spent, GRACE / prices.plain)
+        lost = min(max(-saved / allowed, 0.0), 1.0)
+        return prices.plain * (1.0 + MARGIN + STAKE * lost)
+
+    def _probe(self, ask: Ask, price: float) -> bool:
+        """Whether a draft that does not look worth it may be paid for, to see whether that is still so."""
+        state = self._requests[ask.request]
+        if state.probed_s + price > PROBE * ask.ledger.spent_s:
+            return False
+        state.probed_s += price
+        return True
+
+    # Drafts that take time.
+
+    def _draft(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
+        """Get them; each stops where going on is not worth it."""
+        if not plans:
+            return
+        asks = [self._gated(plan.ask, member, prices) for plan in plans]
+        for plan, draft in zip(plans, member.propose(asks), strict=True):
+            self._follow(plan.ask, draft)
+            plan.draft, plan.survival = draft, self._curve(plan.ask, draft) if draft.tokens else []
+
+    def _gated(self, ask: Ask, member: Proposer, prices: _Prices) -> Ask:
+        request, survival, ahead = ask.request, self._survival[member.name], self._ahead[member.name]
+        k = min(ask.k, prices.longest)
+        first = member.price(ask, 1)
+        gate = EarlyStop(
+            rate=lambda evidence: survival.rate(request, evidence),
+            ahead=[ahead.rate(request, min(i, BUCKETS - 1)) for i in range(k + 1)],
+            seconds=prices.with_draft(first, member.price(ask, 2) - first),
+        )
+        return ask._replace(k=k, gate=gate)
+
+    # How much of it to verify.
+
+    def _cut(self, plans: Sequence[_Plan], prices: _Prices) -> list[Draft]:
+        """Of all drafts together, admit positions, the most probable first, as far as expected tokens
+        per second are highest."""
+        positions = [(alive, -k, i) for i, plan in enumerate(plans) for k, alive in enumerate(plan.survival)]
+        if len(plans) > 1:
+            positions.sort(reverse=True)
+        n, rate = best_length([alive for alive, _, _ in positions], prices.seconds, prices.n)
+        lengths = [0] * len(plans)
+        if rate > max(self._bar(plan.ask, prices) for plan in plans):
+            for _, _, i in positions[:n]:
+                lengths[i] += 1
+        return [_cut(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
+
+    # The rest of a proposer.
+
+    def observe(self, request: int, draft: Draft, accepted: int) -> None:
+        for member in (*self._cheap, *self._costly):
+            if member.name == draft.source:
+                member.observe(request, draft, accepted)
+
+    def stop(self, request: int) -> None:
+        self._requests.pop(request, None)
+        for survival in (*self._survival.values(), *self._ahead.values()):
+            survival.stop(request)
+        for member in (*self._cheap, *self._costly):
+            member.stop(request)
+
+
+class EarlyStop:
+    """Ends a draft where what is still to come is not worth its time.
+
+    ``rate`` is the probability that a token is right by its evidence; ``ahead[i]`` that of token i
+    while its evidence is not known; ``seconds[k]`` what drafting and verifying k tokens take. Where
+    acceptance is known a threshold on it is optimal (SpecDec++, arXiv 2405.19715); this one also knows
+    that costs rise in steps, and looks beyond the next.
+    """
+
+    def __init__(
+        self, *, rate: Callable[[int], float], ahead: Sequence[float], seconds: Sequence[float]
+    ) -> None:
+        self._rate, self._ahead, self._seconds = rate, ahead, seconds
+        self._alive = self._expected = 1.0
+        self._k = 0
+
+    def admits(self, evidence: int) -> bool:
+        alive = self._alive * self._rate(evidence)
+        if not self._pays(alive):
+            return False
+        self._alive, self._expected, self._k = alive, self._expected + alive, self._k + 1
+        return True
+
+    def goes_on(self) -> bool:
+        return self._k + 1 < len(self._ahead) and self._pays(self._alive * self._ahead[self._k])
+
+    def _pays(self, alive: float) -> bool:
+        """Whether more tokens per second are expected with another token, which survives so, and what
+        may come after it, than if the draft ends here."""
+        now = self._expected / self._seconds[self._k]
+        expected = self._expected
+        for k in range(self._k + 1, min(len(self._ahead), len(self._seconds))):
+            expected += alive
+            if expected / self._seconds[k] > now:
+                return True
+            alive *= self._ahead[k]
+        return False
+
+
+def best_length(survival: Sequence[float], seconds: Sequence[float], n: int = 1) -> tuple[int, float]:
+    """The number of draft tokens with the most expected tokens per second, and these.
+
+    ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
+    with k of them; ``n`` tokens come out in any case.
+    """
+    expected = float(n)
+    best, best_rate = 0, n / seconds[0]
+    for k, (alive, cost) in enumerate(zip(survival, seconds[1:], strict=False), 1):
+        expected += alive
+        if expected > best_rate * cost:
+            best, best_rate = k, expected / cost
+    return best, best_rate
+
+
+def _cut(draft: Draft, k: int) -> Draft:
+    if k or not draft.tokens:
+        return draft.cut(k)
+    return nothing(f"{draft.source} was not worth verifying")

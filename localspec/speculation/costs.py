@@ -1,0 +1,224 @@
+"""What a forward of so many tokens costs on this machine.
+
+A forward of k+1 tokens takes longer than one of 1, and by how much differs from machine to machine:
+what speculation may gain is decided here. Measured when the machine is idle, refined by every round.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+LEVEL_GAIN = 0.15
+"""how fast the cost of a narrow forward follows the machine, which others use as well"""
+RATIO_GAIN = 0.04
+"""how fast the relative cost of a width moves once it is known"""
+CLIP = math.log(2.0)
+"""a forward that took longer than twice what was expected was held up by something else"""
+UNKNOWN_S = 0.01
+"""a narrow forward's seconds before any was seen: only ratios matter then"""
+FIRST_BUCKET = 1024
+STALE = 0.01
+WIDE = 64
+"""from here on a forward is a piece of a prompt, and costs by the token"""
+KNOWN = 2
+"""forwards of a width from which on its cost is taken for known"""
+
+PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
+    ("mlx", {2: 1.03, 4: 1.47, 5: 1.6, 8: 2.69, 16: 3.9, 32: 4.5}),
+    ("F32", {2: 1.15, 4: 1.41, 5: 1.41, 8: 1.83, 16: 2.85, 32: 5.01}),
+    ("F16", {2: 1.29, 4: 1.70, 5: 1.75, 8: 2.17, 16: 3.39, 32: 5.79}),
+    ("Q8", {2: 2.28, 4: 2.67, 5: 3.47, 8: 3.66, 16: 6.0, 32: 10.9}),
+    ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 14.1}),
+)
+"""relative costs measured elsewhere, by what names a model's backend and precision; the last one is
+for all others. Where two measurements were at hand, the dearer one stands here."""
+
+
+def prior_for(description: str) -> Mapping[int, float]:
+    """The table that is nearest to a model ``description`` such as ``llama_cpp Q8_0``."""
+    return next(ratios for name, ratios in PRIORS if name in description)
+
+
+class CostCurve:
+    """Seconds of a forward by its width in tokens, and by the length of the context.
+
+    A bucket of context holds a level, the seconds of a 1-wide forward, and ratios to it: when a
+    neighbour takes half of the machine the level follows within a few rounds, and the ratios stay.
+    """
+
+    def __init__(self, description: str = "") -> None:
+        self._prior = _Points({1: 1.0, **prior_for(description)})
+        self._buckets: dict[int, _Bucket] = {}
+
+    def seconds(self, width: int, context: int = 0) -> float:
+        """What a forward of ``width`` tokens behind ``context`` tokens is expected to take."""
+        bucket = self._nearest(context)
+        if bucket is None:
+            return UNKNOWN_S * self._prior.at(width)
+        if width > WIDE and bucket.per_token:
+            return width * bucket.per_token
+        return bucket.level * bucket.relative(width, self._prior)
+
+    def line(self, context: int) -> list[float]:
+        """:meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
+        bucket = self._nearest(context)
+        if bucket is None:
+            return [UNKNOWN_S * self._prior.at(width) for width in range(WIDE + 1)]
+        bucket.relative(1, self._prior)
+        return [bucket.level * ratio for ratio in bucket.table]
+
+    def observe(self, width: int, context: int, seconds: float) -> None:
+        """A forward of ``width`` tokens took so long."""
+        if seconds <= 0.0 or width < 1:
+            return
+        number = _bucket(context)
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            near = self._nearest(context)
+            bucket = self._buckets[number] = near.heir() if near else _Bucket()
+        if width > WIDE:
+            bucket.per_token = seconds / width
+            return
+        bucket.observe(width, seconds, self._prior)
+
+    def knows(self, width: int, context: int) -> bool:
+        """Whether forwards of this width were measured, at any context like this one."""
+        bucket = self._nearest(context)
+        return bucket is not None and bucket.seen.get(width, 0) >= KNOWN
+
+    def widest(self, context: int = 0) -> int:
+        """The widest forward that was measured; 1 where none was."""
+        bucket = self._nearest(context)
+        return bucket.widest if bucket else 1
+
+    def measured(self, context: int = 0) -> dict[int, float]:
+        """Seconds by width, of the widths that were measured."""
+        bucket = self._nearest(context)
+        if bucket is None:
+            return {}
+        return {width: self.seconds(width, context) for width in sorted(bucket.seen)}
+
+    # What is kept between runs.
+
+    def state(self) -> dict[str, Any]:
+        """What was measured, as JSON can hold it."""
+        return {
+            str(number): {
+                "level": bucket.level,
+                "per_token": bucket.per_token,
+                "ratios": {str(w): r for w, r in bucket.ratios.items()},
+                "seen": {str(w): n for w, n in bucket.seen.items()},
+            }
+            for number, bucket in self._buckets.items()
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        buckets = {}
+        for number, values in state.items():
+            bucket = _Bucket()
+            bucket.level, bucket.per_token = _cost(values["level"]), _cost(values["per_token"])
+            bucket.ratios = {int(w): _cost(r) for w, r in values["ratios"].items()} | {1: 1.0}
+            bucket.seen = {int(w): int(n) for w, n in values["seen"].items()}
+            bucket.widest = max((w for w, n in bucket.seen.items() if n >= KNOWN), default=1)
+            buckets[int(number)] = bucket
+        self._buckets = buckets
+
+    def _nearest(self, context: int) -> _Bucket | None:
+        if not self._buckets:
+            return None
+        wanted = _bucket(context)
+        found = self._buckets.get(wanted)
+        return found or self._buckets[min(self._buckets, key=lambda number: abs(number - wanted))]
+
+
+class _Points:
+    """Values at some widths, straight lines between them."""
+
+    def __init__(self, values: Mapping[int, float]) -> None:
+        self.widths = sorted(values)
+        self.values = [values[width] for width in self.widths]
+
+    def at(self, width: int) -> float:
+        """The value at ``width``; the last line goes on for ever."""
+        i = min(max(bisect_left(self.widths, width), 1), len(self.widths) - 1)
+        low, high = self.widths[i - 1], self.widths[i]
+        slope = (self.values[i] - self.values[i - 1]) / (high - low)
+        return self.values[i - 1] + slope * (width - low)
+
+
+class _Bucket:
+    """Costs at contexts of like length."""
+
+    def __init__(self) -> None:
+        self.level = 0.0
+        self.per_token = 0.0
+        """of a piece of a prompt; 0: not seen"""
+        self.ratios: dict[int, float] = {1: 1.0}
+        self.seen: dict[int, int] = {}
+        self.widest = 1
+        self._line: _Points | None = None
+        self.table: list[float] = []
+        self._moved = 0.0
+
+    def heir(self) -> _Bucket:
+        """What is assumed of the next bucket until it is measured itself."""
+        heir = _Bucket()
+        heir.level, heir.per_token, heir.ratios = self.level, self.per_token, dict(self.ratios)
+        heir.seen = {width: min(n, KNOWN) for width, n in self.seen.items()}
+        heir.widest = self.widest
+        return heir
+
+    def relative(self, width: int, prior: _Points) -> float:
+        """:meth:`ratio` from a table that is made anew when it is off by more than a hundredth."""
+        if self._moved > STALE or not self.table:
+            self.table = [self.ratio(w, prior) for w in range(WIDE + 1)]
+            self._moved = 0.0
+        return self.table[width] if width <= WIDE else self.ratio(width, prior)
+
+    def ratio(self, width: int, prior: _Points) -> float:
+        known = self.ratios.get(width)
+        if known is not None:
+            return known
+        if self._line is None:
+            self._line = _Points(self.ratios) if len(self.ratios) > 1 else prior
+        widest = max(self.ratios)
+        if width < widest:
+            return self._line.at(width)
+        return self.ratios[widest] * prior.at(width) / prior.at(widest)
+
+    def observe(self, width: int, seconds: float, prior: _Points) -> None:
+        times = self.seen[width] = self.seen.get(width, 0) + 1
+        if times >= KNOWN and width > self.widest:
+            self.widest = width
+        if not self.level:
+            self.level = seconds / self.ratio(width, prior)
+            return
+        surprise = math.log(seconds / (self.level * self.ratio(width, prior)))
+        surprise = min(max(surprise, -CLIP), CLIP)
+        if width == 1 or times > KNOWN:
+            self.level *= math.exp(LEVEL_GAIN * surprise)
+        if width > 1:
+            gain = max(1 / times, RATIO_GAIN)
+            self.ratios[width] = self.ratio(width, prior) * math.exp(gain * surprise)
+            self._line = None
+            self._moved += abs(gain * surprise)
+
+
+def _bucket(context: int) -> int:
+    return (context // FIRST_BUCKET).bit_length()
+
+
+def _cost(value: Any) -> float:
+    number = float(value)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{value!r} is no cost")
+    return number
+
+
+def measured_widths(largest: int) -> Iterable[int]:
+    """The widths worth measuring up to ``largest``: kernels have steps, at 4 and 8 above all."""
+    return (width for width in (2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 21) if width <= largest)

@@ -1,0 +1,135 @@
+"""The n-gram memory as a proposer: what followed the newest tokens in earlier texts, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from localspec.speculation.draft import NOTHING, Ask, Draft
+from localspec.speculation.proposer import Proposer
+
+REACH = 32
+"""tokens of context that are looked at; no table has longer n-grams"""
+LEVELS = (*[0] * 3, *[1] * 2, *[2] * 4, 3)
+"""an entry's evidence by its score: 3 is fresh"""
+
+
+class Recalled(Protocol):
+    """What a table says comes next: ``token`` after the last ``order`` tokens, from the entry ``slot``."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def order(self) -> int: ...
+    @property
+    def score(self) -> int: ...
+    @property
+    def slot(self) -> int: ...
+
+
+class Table(Protocol):
+    """N-grams and what followed them."""
+
+    def find(self, hashes: Sequence[int]) -> Recalled | None:
+        """The best continuation of the longest n-gram that is known."""
+
+    def credit(self, slot: int, token: int, *, accepted: bool) -> None:
+        """The entry was right, or not."""
+
+
+class Hit(NamedTuple):
+    """Where a drafted token came from."""
+
+    table: Table
+    slot: int
+    token: int
+
+
+class Keys(Protocol):
+    """How contexts become what tables are asked for."""
+
+    orders: Sequence[int]
+    """the n of the n-grams, longest first"""
+
+    def hashes_of(self, context: Sequence[int]) -> Sequence[int]:
+        """The hashes of the last n tokens for every order, longest first."""
+
+    def rolled(self, value: int, oldest: int, newest: int) -> int:
+        """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
+
+
+class MemoryRecall(Proposer):
+    """Chains what the tables of a request's workspace know; the workspace's own first, then the user's.
+
+    ``tables`` gives the tables of a workspace. Entries that were right gain, wrong ones lose, but for
+    requests that are not to be remembered.
+    """
+
+    name = "memory"
+    prior = (0.4, 0.5, 0.55, 0.6, 0.5, 0.6, 0.65, 0.7, 0.65, 0.75, 0.8, 0.8, 0.8, 0.85, 0.9, 0.92)
+
+    def __init__(self, tables: Callable[[str | None], Sequence[Table]], keys: Keys) -> None:
+        self._open, self._keys = tables, keys
+        self._longest = keys.orders[0]
+        self._ranks = {order: 4 * rank for rank, order in enumerate(sorted(keys.orders)[-4:])}
+        self._tables: dict[int, Sequence[Table]] = {}
+        self._hits: dict[int, list[Hit]] = {}
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def _propose(self, ask: Ask) -> Draft:
+        tables = self._tables.get(ask.request)
+        if tables is None:
+            tables = self._tables[ask.request] = self._open(ask.workspace)
+        if not tables:
+            return NOTHING
+        hits, evidence, longest = self._chain(tables, ask)
+        self._hits[ask.request] = hits if ask.remember else []
+        if not hits:
+            return NOTHING
+        return Draft(
+            tuple(hit.token for hit in hits), self.name, match_length=longest, evidence=tuple(evidence)
+        )
+
+    def _chain(self, tables: Sequence[Table], ask: Ask) -> tuple[list[Hit], list[int], int]:
+        """Where the drafted tokens come from, their evidence, and the length of the first n-gram."""
+        context = ask.context[-REACH:]
+        hits: list[Hit] = []
+        evidence: list[int] = []
+        longest, hashes = 0, self._keys.hashes_of(context)
+        while len(hits) < ask.k:
+            found, table = _find(tables, hashes)
+            if found is None and len(hashes) == 1:
+                # The longest order has gone out; so far nobody asked for the others.
+                hashes = self._keys.hashes_of(context)
+                found, table = _find(tables, hashes[1:])
+            if found is None:
+                break
+            longest = longest or found.order
+            hits.append(Hit(table, found.slot, found.token))
+            evidence.append(self._ranks.get(found.order, 0) + LEVELS[min(found.score, len(LEVELS) - 1)])
+            context.append(found.token)
+            if found.order == self._longest:
+                hashes = (self._keys.rolled(hashes[0], context[-self._longest - 1], found.token),)
+            else:
+                hashes = self._keys.hashes_of(context)
+        return hits, evidence, longest
+
+    def observe(self, request: int, draft: Draft, accepted: int) -> None:
+        hits = self._hits.pop(request, [])
+        for i, hit in enumerate(hits[: min(accepted + 1, len(draft.tokens))]):
+            hit.table.credit(hit.slot, hit.token, accepted=i < accepted)
+
+    def stop(self, request: int) -> None:
+        self._tables.pop(request, None)
+        self._hits.pop(request, None)
+
+
+def _find(tables: Sequence[Table], hashes: Sequence[int]) -> tuple[Recalled | None, Table]:
+    """What the first table that knows anything says."""
+    for table in tables:
+        found = table.find(hashes)
+        if found is not None:
+            return found, table
+    return None, tables[0]

@@ -1,0 +1,233 @@
+"""The controller: what pays is drafted, what does not is left, and each decision has its reason."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.backends.toy import ToyBackend, ToyVocabulary
+from localspec.speculation.controller import CONTROL, Controller, EarlyStop, best_length
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
+from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.lookup import PromptLookup
+from localspec.speculation.proposer import Proposer
+from localspec.speculation.survival import Calibration
+from tests.conformance.proposer import ProposerConformance, ask
+from tests.toys import small_markov
+
+FLAT = {w: 1.0 + 0.02 * w for w in range(1, 40)}
+STEEP = {w: float(w) for w in range(1, 40)}
+STEPS = {w: 1.0 if w == 1 else 2.6 if w <= 8 else 5.0 for w in range(1, 40)}
+
+
+def curve(costs: dict[int, float], *, unit: float = 0.01) -> CostCurve:
+    measured = CostCurve()
+    for _ in range(5):
+        for width, cost in costs.items():
+            measured.observe(width, 100, unit * cost)
+    return measured
+
+
+class Coin(Proposer):
+    """Knows the text, and is right with a certain probability per token."""
+
+    def __init__(self, truth: Sequence[int], p: float, *, name: str = "coin", price: float = 0.0) -> None:
+        self.name, self.costly = name, price > 0
+        self.truth, self.p, self._price = truth, p, price
+        self.rng = random.Random(7)
+        self.asked = 0
+
+    def price(self, ask: Ask, k: int) -> float:
+        return k * self._price
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        self.asked += len(asks)
+        return [self._one(ask) for ask in asks]
+
+    def _one(self, ask: Ask) -> Draft:
+        at = len(ask.context)
+        coming = self.truth[at : at + ask.k]
+        tokens: list[int] = []
+        for token in coming:
+            if ask.gate is not None and not ((not tokens or ask.gate.goes_on()) and ask.gate.admits(0)):
+                break
+            tokens.append(token if self.rng.random() < self.p else token + 1)
+        return Draft(tuple(tokens), self.name, evidence=(0,) * len(tokens)) if tokens else NOTHING
+
+
+TRUTH = [i % 97 for i in range(3000)]
+
+
+def play(
+    controller: Controller, costs: CostCurve, *, rounds: int = 400, request: int = 1
+) -> tuple[float, list[Draft]]:
+    """Seconds saved per second spent, and the drafts, on a machine that costs exactly what is known."""
+    context, drafts = TRUTH[:5], []
+    saved = spent = 0.0
+    for _ in range(rounds):
+        asked = ask(context, 20, request=request)._replace(ledger=Ledger(saved, spent))
+        draft = controller.propose([asked])[0]
+        right = 0
+        while right < len(draft.tokens) and draft.tokens[right] == TRUTH[len(context) + right]:
+            right += 1
+        if draft.tokens:
+            controller.observe(request, draft, right)
+        context.extend(TRUTH[len(context) : len(context) + right + 1])
+        took = costs.seconds(len(draft.tokens) + 1, 100)
+        saved, spent = saved + (right + 1) * costs.seconds(1, 100) - took, spent + took
+        drafts.append(draft)
+        if len(context) > 2900:
+            break
+    controller.stop(request)
+    return saved / spent, drafts
+
+
+def steered(members: list[Proposer], costs: CostCurve) -> Controller:
+    return Controller(members, costs, Calibration())
+
+
+class TestController(ProposerConformance):
+    vocabulary_size = ToyVocabulary.size
+
+    def make(self) -> Proposer:
+        model = DraftModel(ToyBackend(small_markov(2)), ToyVocabulary.size)
+        return steered([PromptLookup(n_min=2), model], curve(FLAT))
+
+
+@pytest.mark.parametrize(
+    ("costs", "p"), [(c, p) for c, p in product((FLAT, STEEP, STEPS), (0.0, 0.3, 0.6, 0.9, 1.0))]
+)
+def test_never_much_worse_than_plain_decoding(costs: dict[int, float], p: float) -> None:
+    measured = curve(costs)
+    gain, _ = play(steered([Coin(TRUTH, p)], measured), measured)
+    assert gain > -0.03
+
+
+@pytest.mark.parametrize(("p", "least"), [(0.6, 0.5), (0.9, 2.0), (1.0, 6.0)])
+def test_where_width_is_cheap_it_is_used(p: float, least: float) -> None:
+    measured = curve(FLAT)
+    gain, _ = play(steered([Coin(TRUTH, p)], measured), measured)
+    assert gain > least
+
+
+def test_where_width_costs_as_much_as_it_brings_nothing_is_drafted() -> None:
+    measured = curve(STEEP)
+    _, drafts = play(steered([Coin(TRUTH, 0.95)], measured), measured)
+    assert sum(bool(draft.tokens) for draft in drafts) < 0.05 * len(drafts)
+    assert drafts[-1].reason == "coin was not worth verifying"
+
+
+def test_steps_in_the_cost_are_made_use_of() -> None:
+    """Up to 8 wide costs the same: with drafts that are mostly right the length is what fits the step."""
+    measured = curve(STEPS)
+    _, drafts = play(steered([Coin(TRUTH, 0.9)], measured), measured)
+    drafted = [len(draft.tokens) for draft in drafts[50:] if draft.tokens]
+    assert drafted and max(set(drafted), key=drafted.count) == 7
+
+
+def test_of_two_the_better_one_is_chosen() -> None:
+    measured = curve(FLAT)
+    members: list[Proposer] = [Coin(TRUTH, 0.3, name="worse"), Coin(TRUTH, 0.9, name="better")]
+    _, drafts = play(steered(members, measured), measured)
+    late = [draft.source for draft in drafts[30:] if draft.tokens]
+    assert late.count("better") > 0.95 * len(late)
+
+
+def test_drafts_that_take_time_are_asked_for_where_they_pay() -> None:
+    measured = curve(FLAT)
+    cheap, dear = Coin(TRUTH, 0.9, price=0.0005), Coin(TRUTH, 0.9, price=0.02)
+    for coin, share in ((cheap, 0.9), (dear, 0.1)):
+        _, drafts = play(steered([coin], measured), measured)
+        asked = sum(bool(draft.tokens) for draft in drafts) / len(drafts)
+        assert asked > share if coin is cheap else asked < share
+    assert play(steered([dear], measured), measured)[1][-1].reason == "the draft model was not worth its time"
+
+
+def test_a_draft_model_that_is_always_wrong_is_left_alone_soon() -> None:
+    measured, coin = curve(FLAT), Coin(TRUTH, 0.0, price=0.0005)
+    play(steered([coin], measured), measured, rounds=600)
+    assert coin.asked * 0.0005 < 0.01 * 600 * 0.01
+
+
+def test_a_plain_round_is_played_now_and_then() -> None:
+    measured = curve(FLAT)
+    _, drafts = play(steered([Coin(TRUTH, 0.5)], measured), measured)
+    reasons = [draft.reason for draft in drafts]
+    assert len(drafts) // (2 * CONTROL) <= reasons.count("a plain round, to know its cost")
+
+
+def test_while_costs_are_not_known_drafts_are_short() -> None:
+    unknown = CostCurve("F32")
+    drafts = [steered([Coin(TRUTH, 1.0)], unknown).propose([ask(TRUTH[:5], 20)])[0]]
+    assert 0 < len(drafts[0].tokens) <= 4
+
+
+def test_offers_that_are_not_verified_teach_as_well() -> None:
+    """Nothing pays here, and still it learns that the proposer is always right."""
+    measured, calibration = curve(STEEP), Calibration()
+    controller = Controller([Coin(TRUTH, 1.0)], measured, calibration)
+    play(controller, measured, rounds=100)
+    assert calibration.by_evidence("coin", (0.7,)).rate(9, 0) > 0.9
+
+
+def test_a_request_that_lost_time_wants_better_promises() -> None:
+    measured = curve(STEPS)
+    controller = steered([Coin(TRUTH, 0.62)], measured)
+    context = TRUTH[:5]
+    before = controller.propose([ask(context, 20)])[0]
+    lost = ask(context, 20, request=2)._replace(ledger=Ledger(-0.5, 1.0))
+    assert before.tokens and not controller.propose([lost])[0].tokens
+
+
+def test_a_batch_shares_the_width() -> None:
+    """The surer draft gets the places: together as many as pay."""
+    measured = curve({w: 1.0 + 0.12 * w for w in range(1, 60)})
+    sure, unsure = Coin(TRUTH, 1.0), Coin(TRUTH, 0.0)
+
+    class Both(Proposer):
+        name = "coin"
+
+        def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+            return [(sure if ask.request == 1 else unsure)._one(ask) for ask in asks]
+
+    controller = Controller([Both()], measured, Calibration())
+    contexts = {1: TRUTH[:5], 2: TRUTH[:5]}
+    for _ in range(60):
+        drafts = controller.propose([ask(contexts[r], 20, request=r) for r in (1, 2)])
+        for r, draft in zip((1, 2), drafts, strict=True):
+            right = 0
+            while right < len(draft.tokens) and draft.tokens[right] == TRUTH[len(contexts[r]) + right]:
+                right += 1
+            contexts[r].extend(TRUTH[len(contexts[r]) : len(contexts[r]) + right + 1])
+    assert len(drafts[0].tokens) > 5 > len(drafts[1].tokens)
+
+
+@given(
+    st.lists(st.floats(0, 1), max_size=12),
+    st.lists(st.floats(0.01, 3), min_size=13, max_size=13),
+    st.integers(1, 4),
+)
+def test_the_best_length_is_the_best(rates: list[float], steps: list[float], n: int) -> None:
+    survival, alive = [], 1.0
+    for rate in rates:
+        alive *= rate
+        survival.append(alive)
+    seconds = [sum(steps[: k + 1]) for k in range(13)]
+    by_hand = [(n + sum(survival[:k])) / seconds[k] for k in range(len(survival) + 1)]
+    k, rate = best_length(survival, seconds, n)
+    assert rate == pytest.approx(max(by_hand)) and by_hand[k] == pytest.approx(rate)
+
+
+def test_early_stop_looks_beyond_a_step() -> None:
+    """The first token alone does not pay, three do: a threshold on one would end the draft at once."""
+    seconds = [1.0, 2.2, 2.3, 2.4]
+    stop = EarlyStop(rate=lambda evidence: 0.95, ahead=[0.95] * 4, seconds=seconds)
+    assert stop.goes_on() and stop.admits(0) and stop.goes_on() and stop.admits(0)
+    hopeless = EarlyStop(rate=lambda evidence: 0.2, ahead=[0.95] * 4, seconds=seconds)
+    assert not hopeless.admits(0)

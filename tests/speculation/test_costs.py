@@ -1,0 +1,118 @@
+"""What a forward costs: learnt from noisy times, kept, and never believed blindly."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from localspec.speculation.costs import CostCurve, prior_for
+
+TRUE = {1: 12.0, 2: 32.0, 3: 40.0, 5: 54.0, 8: 60.0, 9: 80.0, 17: 120.0}
+
+
+def taught(
+    rounds: int = 60, *, noise: float = 0.1, load: float = 1.0, curve: CostCurve | None = None
+) -> CostCurve:
+    rng, curve = random.Random(1), curve or CostCurve("Q8_0")
+    for i in range(rounds):
+        width = list(TRUE)[i % len(TRUE)]
+        curve.observe(width, 500, load * TRUE[width] / 1000 * rng.uniform(1 - noise, 1 + noise))
+    return curve
+
+
+def test_measured_widths_come_out_as_they_went_in() -> None:
+    curve = taught()
+    for width, ms in TRUE.items():
+        assert curve.seconds(width, 500) == pytest.approx(ms / 1000, rel=0.15)
+
+
+def test_between_widths_lines_are_straight() -> None:
+    curve = taught(noise=0)
+    assert curve.seconds(13, 500) == pytest.approx(0.100, rel=0.01)
+    assert curve.seconds(30, 500) > curve.seconds(17, 500)
+
+
+def test_a_busy_machine_changes_the_level_and_not_the_ratios() -> None:
+    curve = taught()
+    ratio = curve.seconds(8, 500) / curve.seconds(1, 500)
+    for _ in range(40):
+        curve.observe(1, 500, 0.024)
+    assert curve.seconds(1, 500) == pytest.approx(0.024, rel=0.05)
+    assert curve.seconds(8, 500) / curve.seconds(1, 500) == pytest.approx(ratio, rel=0.02)
+
+
+def test_one_forward_that_was_held_up_is_not_believed() -> None:
+    curve = taught()
+    before = curve.seconds(1, 500)
+    curve.observe(1, 500, 10.0)
+    assert curve.seconds(1, 500) < 1.2 * before
+
+
+def test_before_anything_is_known_the_nearest_table_serves() -> None:
+    curve = CostCurve("llama_cpp 0.3 Q8_0")
+    assert curve.seconds(5) / curve.seconds(1) == pytest.approx(3.47)
+    assert CostCurve("llama_cpp F32").seconds(5) / CostCurve("llama_cpp F32").seconds(1) == pytest.approx(
+        1.41
+    )
+    assert prior_for("something else") is prior_for("")
+    assert curve.widest() == 1 and not curve.knows(1, 0) and curve.measured() == {}
+
+
+def test_a_longer_context_starts_from_what_a_shorter_one_taught() -> None:
+    curve = taught(noise=0)
+    assert curve.seconds(8, 30_000) == pytest.approx(0.060, rel=0.01)
+    curve.observe(1, 30_000, 0.050)
+    for _ in range(50):
+        curve.observe(1, 30_000, 0.050)
+    assert curve.seconds(1, 30_000) == pytest.approx(0.050, rel=0.05)
+    assert curve.seconds(1, 500) == pytest.approx(0.012, rel=0.05)
+
+
+def test_pieces_of_prompts_are_priced_by_the_token_and_teach_rounds_nothing() -> None:
+    curve = taught(noise=0)
+    curve.observe(256, 500, 0.512)
+    assert curve.seconds(512, 500) == pytest.approx(1.024)
+    assert curve.widest(500) == 17
+    assert curve.seconds(5, 500) == pytest.approx(0.054, rel=0.01)
+
+
+def test_a_line_is_the_same_as_asking_for_each_width() -> None:
+    for curve in (taught(), CostCurve("F16")):
+        assert curve.line(500) == pytest.approx([curve.seconds(width, 500) for width in range(65)])
+
+
+def test_what_was_learnt_is_kept() -> None:
+    curve, again = taught(), CostCurve("Q8_0")
+    again.restore(json.loads(json.dumps(curve.state())))
+    assert again.line(500) == pytest.approx(curve.line(500))
+    assert again.widest(500) == curve.widest(500) == 17
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"0": {}},
+        {"x": {"level": 1, "per_token": 0, "ratios": {}, "seen": {}}},
+        {"0": {"level": float("nan"), "per_token": 0, "ratios": {}, "seen": {}}},
+        {"0": {"level": -1, "per_token": 0, "ratios": {}, "seen": {}}},
+        {"0": {"level": 1, "per_token": 0, "ratios": {"2": "much"}, "seen": {}}},
+        {"0": {"level": 1, "per_token": 0, "ratios": 7, "seen": {}}},
+        {"0": 3},
+    ],
+)
+def test_a_spoilt_record_is_refused_whole(state: dict[str, object]) -> None:
+    curve = taught()
+    before = curve.line(500)
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        curve.restore(state)
+    assert curve.line(500) == before
+
+
+def test_nonsense_is_not_observed() -> None:
+    curve = taught()
+    before = curve.line(500)
+    for width, seconds in ((1, 0.0), (1, -1.0), (0, 1.0)):
+        curve.observe(width, 500, seconds)
+    assert curve.line(500) == before
