@@ -5,34 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from localspec.memory.files import USER, TableFiles, name_of
 from localspec.memory.sources import tag_of
 from localspec.memory.workspace import workspace_of
-
-
-class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, or what was set aside in its place."""
-
-    workspace: str | None
-    """a path, or the table's name where only a damaged file is left; None: the user-wide table"""
-    vocab_fp: str
-    path: str
-    bytes: int = 0
-    capacity: int = 0
-    """entries there is room for"""
-    entries: int = 0
-    occupancy: float = 0.0
-    tokens: int = 0
-    """tokens learned since it was made; a text learned twice counts twice"""
-    last_use: float | None = None
-    """seconds since 1970; None: never"""
-    sources: dict[str, int] = {}
-    """entries by who taught them; those whose name was lost are under the tag's number"""
-    quarantined: tuple[str, ...] = ()
-
+from localspec.protocol.memory import TableStats
 
 Notice = Callable[[str], None]
 

@@ -11,6 +11,7 @@ the most probable positions are admitted while expected tokens per second rise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,12 +25,12 @@ CAUTIOUS_K = 4
 """longest draft while the costs of wider forwards are not known"""
 MARGIN = 0.02
 """a draft must promise so much more than plain decoding, or it is not worth the risk"""
-LOSS = 0.01
-"""what speculation may have cost a request, as a share of its time, before more is asked of a draft"""
-STAKE = 0.5
-"""how much more, when all of that is lost"""
+LOSS = 0.02
+"""what speculation may cost a request, as a share of its time"""
 GRACE = 64
-"""a request is taken to be at least so many tokens long: no loss is judged by the first rounds alone"""
+"""a request is taken to be at least so many tokens long"""
+STAKE = 0.35
+"""of what may still be lost, the share that one draft may be expected to lose"""
 CONTROL = 64
 """rounds after which a plain one is played, so that the cost of plain decoding stays known"""
 PROBE = 0.005
@@ -80,6 +81,11 @@ class _Prices(NamedTuple):
     def plain(self) -> float:
         """Tokens per second of plain decoding."""
         return self.n / self.seconds[0]
+
+    @property
+    def bar(self) -> float:
+        """Tokens per second that drafts must promise."""
+        return self.plain * (1.0 + MARGIN)
 
     def with_draft(self, first: float, step: float) -> list[float]:
         """The same where drafting itself takes ``first`` for one token and ``step`` for each more."""
@@ -168,9 +174,9 @@ class Controller(Proposer):
                     continue
                 self._follow(plan.ask, draft)
                 curve = self._curve(plan.ask, draft)
-                rate = best_length(curve, prices.seconds, prices.n)[1]
+                k, rate = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))
                 if rate > plan.rate:
-                    plan.draft, plan.survival, plan.rate = draft, curve, rate
+                    plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _curve(self, ask: Ask, draft: Draft) -> list[float]:
         evidence = draft.evidence or (0,) * len(draft.tokens)
@@ -186,19 +192,17 @@ class Controller(Proposer):
             first = member.price(ask, 1)
             seconds = prices.with_draft(first, member.price(ask, 2) - first)
             curve = self._ahead[member.name].curve(ask.request, [min(i, BUCKETS - 1) for i in range(k)])
-            rate = best_length(curve, seconds, prices.n)[1]
-            if (rate > plan.rate and rate > self._bar(ask, prices)) or self._probe(ask, first):
+            rate = best_length(curve, seconds, prices.n, self._stake(ask, prices))[1]
+            if (rate > plan.rate and rate > prices.bar) or self._probe(ask, first):
                 plan.member, plan.rate = member, rate
             elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
 
-    def _bar(self, ask: Ask, prices: _Prices) -> float:
-        """Tokens per second that a draft must promise: plain decoding's and a margin, which grows as
-        speculation has cost the request time."""
+    def _stake(self, ask: Ask, prices: _Prices) -> float:
+        """Seconds that a draft may be expected to lose: what was saved so far and what may be lost in
+        any case are not risked all at once."""
         saved, spent = ask.ledger
-        allowed = LOSS * max(spent, GRACE / prices.plain)
-        lost = min(max(-saved / allowed, 0.0), 1.0)
-        return prices.plain * (1.0 + MARGIN + STAKE * lost)
+        return STAKE * (saved + LOSS * max(spent, GRACE / prices.plain))
 
     def _probe(self, ask: Ask, price: float) -> bool:
         """Whether a draft that does not look worth it may be paid for, to see whether that is still so."""
@@ -217,7 +221,9 @@ class Controller(Proposer):
         asks = [self._gated(plan.ask, member, prices) for plan in plans]
         for plan, draft in zip(plans, member.propose(asks), strict=True):
             self._follow(plan.ask, draft)
-            plan.draft, plan.survival = draft, self._curve(plan.ask, draft) if draft.tokens else []
+            curve = self._curve(plan.ask, draft) if draft.tokens else []
+            k = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))[0]
+            plan.draft, plan.survival = draft, curve[:k]
 
     def _gated(self, ask: Ask, member: Proposer, prices: _Prices) -> Ask:
         request, survival, ahead = ask.request, self._survival[member.name], self._ahead[member.name]
@@ -240,7 +246,7 @@ class Controller(Proposer):
             positions.sort(reverse=True)
         n, rate = best_length([alive for alive, _, _ in positions], prices.seconds, prices.n)
         lengths = [0] * len(plans)
-        if rate > max(self._bar(plan.ask, prices) for plan in plans):
+        if rate > prices.bar:
             for _, _, i in positions[:n]:
                 lengths[i] += 1
         return [_cut(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
@@ -299,18 +305,25 @@ class EarlyStop:
         return False
 
 
-def best_length(survival: Sequence[float], seconds: Sequence[float], n: int = 1) -> tuple[int, float]:
+def best_length(
+    survival: Sequence[float], seconds: Sequence[float], n: int = 1, stake: float = math.inf
+) -> tuple[int, float]:
     """The number of draft tokens with the most expected tokens per second, and these.
 
     ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
-    with k of them; ``n`` tokens come out in any case.
+    with k of them; ``n`` tokens come out in any case. A length that may be expected to lose more than
+    ``stake`` seconds is left out: with too few tokens right, a round takes longer than they are worth.
     """
-    expected = float(n)
+    expected, plain = float(n), seconds[0] / n
     best, best_rate = 0, n / seconds[0]
     for k, (alive, cost) in enumerate(zip(survival, seconds[1:], strict=False), 1):
         expected += alive
         if expected > best_rate * cost:
-            best, best_rate = k, expected / cost
+            extra = cost - seconds[0]
+            even = max(math.ceil(extra / plain), 1)
+            lost = 1.0 - survival[even - 1] if even <= k else 1.0
+            if lost * extra <= stake:
+                best, best_rate = k, expected / cost
     return best, best_rate
 
 

@@ -2,70 +2,98 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 BUCKETS = 16
-LOCAL = 6.0
-"""how many tokens of a request weigh as much as everything learnt before it"""
-MEMORY = 400.0
-"""older tokens fade: no bucket remembers more than about so many"""
 START = 0.7
 """how often a drafted token is right where nothing is known"""
 PRIOR = 3.0
 """how many tokens the prior weighs"""
+SHARE = 6.0
+"""a request's tokens of one evidence weigh together no more than so many: a long text is one witness"""
+MEMORY = 200.0
+"""older requests fade: no evidence remembers more than about so many tokens"""
+CAUTION = -0.4
+"""in log-odds, what a request is trusted less than the average one before it has shown anything"""
+STEP = 0.5
+"""how fast a request's own shift moves"""
+LIMIT = 7.0
+
+
+@dataclass(slots=True)
+class _Local:
+    """What one request has shown: a shift of all log-odds, and its counts by evidence."""
+
+    shift: float = CAUTION
+    right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+    tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
 
 class Survival:
     """The probability that a drafted token is right once all before it were, by its evidence.
 
-    Beta estimates with decay: the engine's own per bucket, and on top of it the request's, because a
-    text that repeats itself and one that does not differ more than proposers do.
+    Per evidence the average over past requests, and per request one shift of the log-odds, because
+    texts differ more than evidence does: in one that repeats itself every match is worth more. The
+    shift is the intercept of a logistic regression, learnt token by token.
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
-        self._prior = [prior[min(i, len(prior) - 1)] for i in range(BUCKETS)]
-        self._right = [PRIOR * p for p in self._prior]
+        self._right = [PRIOR * prior[min(i, len(prior) - 1)] for i in range(BUCKETS)]
         self._all = [PRIOR] * BUCKETS
-        self._requests: dict[int, tuple[list[float], list[float]]] = {}
+        self._requests: dict[int, _Local] = {}
 
     def rate(self, request: int, evidence: int) -> float:
         """The probability that a token with this evidence is right."""
-        rate = self._right[evidence] / self._all[evidence]
         local = self._requests.get(request)
-        if local is None:
-            return rate
-        right, tried = local
-        return (LOCAL * rate + right[evidence]) / (LOCAL + tried[evidence])
+        return self._rate(evidence, CAUTION if local is None else local.shift)
+
+    def _rate(self, evidence: int, shift: float) -> float:
+        right, tried = self._right[evidence], self._all[evidence]
+        # A quarter of a token each way: no average is certain.
+        odds = (right + 0.25) / (tried - right + 0.25) * math.exp(shift)
+        return odds / (1.0 + odds)
 
     def curve(self, request: int, evidence: Sequence[int]) -> list[float]:
         """The probability that the first 1, 2, … tokens of a draft are all right."""
+        local = self._requests.get(request)
+        shift = CAUTION if local is None else local.shift
         known: dict[int, float] = {}
         curve, alive = [], 1.0
         for bucket in evidence:
             rate = known.get(bucket)
             if rate is None:
-                rate = known[bucket] = self.rate(request, bucket)
+                rate = known[bucket] = self._rate(bucket, shift)
             alive *= rate
             curve.append(alive)
         return curve
 
     def learn(self, request: int, evidence: int, *, right: bool) -> None:
         """A token with this evidence was right, or not."""
-        self._right[evidence] += right
-        self._all[evidence] += 1.0
-        if self._all[evidence] > MEMORY:
-            self._right[evidence] /= 2
-            self._all[evidence] /= 2
         local = self._requests.get(request)
         if local is None:
-            local = self._requests[request] = ([0.0] * BUCKETS, [0.0] * BUCKETS)
-        local[0][evidence] += right
-        local[1][evidence] += 1.0
+            local = self._requests[request] = _Local()
+        local.right[evidence] += right
+        local.tried[evidence] += 1.0
+        surprise = right - self._rate(evidence, local.shift)
+        local.shift = min(max(local.shift + STEP * surprise, -LIMIT), LIMIT)
 
     def stop(self, request: int) -> None:
-        """The request has ended."""
-        self._requests.pop(request, None)
+        """The request has ended: what it showed becomes part of the average."""
+        local = self._requests.pop(request, None)
+        if local is None:
+            return
+        for i, tried in enumerate(local.tried):
+            if not tried:
+                continue
+            weight = min(1.0, SHARE / tried)
+            self._right[i] += weight * local.right[i]
+            self._all[i] += weight * tried
+            if self._all[i] > MEMORY:
+                self._right[i] /= 2
+                self._all[i] /= 2
 
     def state(self) -> dict[str, Any]:
         """What was learnt, as JSON can hold it."""

@@ -17,6 +17,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from localspec.memory.upkeep import stats
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -148,7 +149,8 @@ def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    until_sync(lambda: any((cli.home / "data").rglob("*.ngm")), "a table is there")
+    memory = cli.home / "data" / "memory"
+    until_sync(lambda: any(table.tokens for table in stats(memory, print)), "something was learned")
     os.kill(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130 and not output and b"Traceback" not in errors

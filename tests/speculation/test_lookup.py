@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.speculation.lookup import NgramIndex, PromptLookup, copy_from
+from localspec.speculation.lookup import (
+    CANDIDATES,
+    CONTESTED,
+    MAX_MATCH,
+    NO_MATCH,
+    Match,
+    NgramIndex,
+    PromptLookup,
+    copy_from,
+)
 from localspec.speculation.proposer import Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
@@ -48,17 +57,59 @@ def test_the_match_length_is_told_beyond_n_max() -> None:
     assert draft.match_length == 7 and draft.tokens == (0, 1, 2)
 
 
+def test_of_several_occurrences_the_longest_match_is_copied() -> None:
+    """The newest one shares five tokens with the end, the older one eight."""
+    tail = [1, 2, 3, 4, 5]
+    context = [8, 7, 6, *tail, 50, 9, *tail, 60, 8, 7, 6, *tail]
+    draft = PromptLookup().propose([ask(context, 1)])[0]
+    assert draft.tokens == (50,) and draft.match_length == 8
+
+
+def test_a_match_that_went_on_differently_before_is_told_apart() -> None:
+    clear = PromptLookup().propose([ask([1, 2, 7, 0, 1, 2], 2)])[0]
+    contested = PromptLookup().propose([ask([1, 2, 6, 0, 1, 2, 7, 3, 1, 2], 2)])[0]
+    assert contested.tokens[0] == 7 and contested.evidence[0] == CONTESTED < clear.evidence[0]
+    assert contested.evidence[1] == clear.evidence[1]
+
+
+def test_evidence_grows_with_every_token() -> None:
+    text = [*range(40)]
+    draft = PromptLookup().propose([ask([*text, 99, *text[:4]], 20)])[0]
+    assert list(draft.evidence) == sorted(draft.evidence) and len(set(draft.evidence)) > 4
+
+
+def test_the_answer_alone_can_be_searched() -> None:
+    lookup = PromptLookup(output_only=True)
+    context = [1, 2, 3, 4, 1, 2]
+    assert lookup.propose([ask(context, 3)._replace(answered=2)])[0].tokens == ()
+    context += [3, 9, 1, 2]
+    assert lookup.propose([ask(context, 2)._replace(answered=6)])[0].tokens == (3, 9)
+
+
 def test_a_copy_past_the_end_reads_itself() -> None:
     assert copy_from([7, 8, 9], 1, 5) == (8, 9, 8, 9, 8)
 
 
-def naive(text: Sequence[int], n_min: int, n_max: int) -> tuple[int, int]:
-    """The definition: the longest suffix, of n_max tokens at most, that occurred before; its newest end."""
-    for n in range(n_max, n_min - 1, -1):
-        for end in range(len(text) - 1, n - 1, -1):
-            if list(text[end - n : end]) == list(text[-n:]):
-                return end, n
-    return 0, 0
+def common_suffix(text: Sequence[int], end: int) -> int:
+    """How many tokens before ``end`` equal the last ones of ``text``."""
+    n = 0
+    while n < end and n < MAX_MATCH and text[end - 1 - n] == text[-1 - n]:
+        n += 1
+    return n
+
+
+def naive(text: Sequence[int], n_min: int, n_max: int) -> Match:
+    """The definition, by a scan: of the newest occurrences that match n_max tokens, or as many as any
+    does, the one that matches most; the newest of equals; contested if an equal one went on otherwise."""
+    lengths = {end: common_suffix(text, end) for end in range(len(text) - 1, 0, -1)}
+    order = min(max(lengths.values(), default=0), n_max)
+    if order < n_min:
+        return NO_MATCH
+    ends = [end for end, length in lengths.items() if length >= order][:CANDIDATES]
+    best = max(ends, key=lambda end: lengths[end])
+    until = next((i for i, end in enumerate(ends) if lengths[end] == MAX_MATCH), len(ends))
+    equals = [end for end in ends[: until + 1] if lengths[end] == lengths[best]]
+    return Match(best, lengths[best], any(text[end] != text[best] for end in equals))
 
 
 @given(
@@ -74,10 +125,7 @@ def test_the_index_finds_what_a_scan_finds_however_the_text_grows(
     for cut in (*cuts, len(text)):
         length = min(len(text), length + cut)
         index.extend(text[:length])
-        end, matched = index.find(text[:length])
-        expected_end, n = naive(text[:length], n_min, n_min + more)
-        assert end == expected_end
-        assert (matched >= n) if n else matched == 0
+        assert index.find(text[:length]) == naive(text[:length], n_min, n_min + more)
 
 
 class CountingList(list[int]):
@@ -100,8 +148,9 @@ def test_a_round_reads_the_context_as_often_at_any_length(length: int) -> None:
     for _ in range(100):
         context.append(rng.randrange(50))
         lookup.propose([ask(context, 4)])
-    # Per round: 4 orders for the new token, 4 to look up, at most 32 twice to measure, 4 copied.
-    assert context.reads <= 100 * (4 + 4 + 2 * 32 + 4)
+    # Per round: 4 orders for the new token, 4 to look up, 8 candidates of at most 32 tokens to measure
+    # (two reads each), two to compare, 4 copied.
+    assert context.reads <= 100 * (4 + 4 + CANDIDATES * (2 * 32 + 2) + 4)
 
 
 def test_a_stopped_request_is_forgotten() -> None:
