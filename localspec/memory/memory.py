@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from localspec.errors import LocalspecError
-from localspec.memory.files import TableFiles, name_of
+from localspec.memory.files import MAX_BITS, START_BITS, TableFiles, name_of
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.lesson import Grams, Lesson, steps
 from localspec.memory.sources import tag_of
@@ -43,11 +43,14 @@ class Memory:
         *,
         notice: Callable[[str], None] = log.warning,
         orders: Sequence[int] = ORDERS,
+        max_bits: int = MAX_BITS,
     ) -> None:
         self.orders = orders
         self._piece, self._tell = piece, notice
         self._told: set[str] = set()
-        self._files = TableFiles(directory / vocab_fp, self._notice)
+        self._files = TableFiles(
+            directory / vocab_fp, self._notice, start_bits=min(START_BITS, max_bits), max_bits=max_bits
+        )
         self._tables: dict[str, NgramTable] = {}
         self._full: set[str] = set()
         self._lessons: deque[tuple[Lesson, int | None]] = deque()
