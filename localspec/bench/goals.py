@@ -1,0 +1,181 @@
+"""What the benchmark is for: every goal, computed from the results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from localspec.bench.figures import LONG, ceilings_for, oracle_speed, request_speeds
+from localspec.bench.results import CONTROL, PLAIN, Figure, Goal, Results, Run, TwoUp
+
+AUTO = "auto"
+EDITS, PROSE = ("edit-short", "edit-long"), ("chat", "story")
+OVER_REFERENCE, OF_ROUTER = 1.2, 0.85
+NOISE_ROOM = 0.02
+MOST_LATENCY, MOST_SLOWDOWN = 1.5, 1.15
+MOST_OVERHEAD = 0.03
+MOST_MICROSECONDS, FLAT = 100.0, 3.0
+"""per round, and how much more the longest context may take than the shortest, 32 times shorter one"""
+COLD_SHARE, WARM_SHARE, WARM_SPEED = 0.05, 0.25, 1.3
+NOT_MEASURED = "not measured in this run"
+
+
+def goals_of(results: Results) -> list[Goal]:
+    """Every goal; those whose figures are missing have ``met`` None. Needs ``results.figures``."""
+    goals = [_edit(results, workload) for workload in EDITS]
+    goals.append(_worst(results))
+    goals += [_prose(results, workload) for workload in PROSE]
+    goals += _two_up(results)
+    goals += [_overhead(results), _propose(results), _exact(results)]
+    goals += _restart(results)
+    return goals
+
+
+def _judge(name: str, figure: str, goal: str, met: bool, note: str) -> Goal:
+    return Goal(name, figure, goal, met, "" if met else note)
+
+
+def _missing(name: str, goal: str) -> Goal:
+    return Goal(name, "-", goal, None, NOT_MEASURED)
+
+
+def _figure(results: Results, workload: str, contestant: str) -> Figure | None:
+    found = (f for f in results.figures if (f.workload, f.contestant) == (workload, contestant))
+    return next(found, None)
+
+
+def _edit(results: Results, workload: str) -> Goal:
+    name = f"{workload}: auto against the best reference and the router oracle"
+    wanted = f"≥ min({OVER_REFERENCE} × reference, {OF_ROUTER} × router)"
+    auto = _figure(results, workload, AUTO)
+    router = oracle_speed(ceilings_for(results, workload), lambda c: c.router_s)
+    names = {contestant.name for contestant in results.contestants if contestant.reference}
+    others = [f for f in results.figures if f.workload == workload and f.contestant in names]
+    best = max(others, key=lambda f: f.speed, default=None)
+    if auto is None or router is None:
+        return _missing(name, wanted)
+    ceiling = OF_ROUTER * router
+    if best is None:
+        figure = f"{auto.speed:.2f}x; router {router:.2f}x; no reference ran"
+        if auto.speed >= ceiling:
+            return Goal(name, figure, wanted, True)
+        return Goal(name, figure, wanted, None, f"{auto.speed / router:.0%} of the router, no reference ran")
+    figure = f"{auto.speed:.2f}x; {best.contestant} {best.speed:.2f}x; router {router:.2f}x"
+    bar = min(OVER_REFERENCE * best.speed, ceiling)
+    return _judge(name, figure, wanted, auto.speed >= bar, f"{auto.speed:.2f}x is under {bar:.2f}x")
+
+
+def _runs(results: Results, contestant: str) -> list[Run]:
+    return [run for run in results.runs if run.contestant == contestant]
+
+
+def _worst(results: Results) -> Goal:
+    name = f"worst request of {LONG} tokens or more, auto"
+    plain = _runs(results, PLAIN)
+    ours = request_speeds(_runs(results, AUTO), plain)
+    control = request_speeds(_runs(results, CONTROL), plain)
+    if not ours or not control:
+        return _missing(name, f"≥ worst of plain against plain - {NOISE_ROOM}")
+    worst = min(ours, key=lambda request: ours[request])
+    bar = min(control.values()) - NOISE_ROOM
+    note = f"{' / '.join(map(str, worst))} ran at {ours[worst]:.2f}x"
+    return _judge(name, f"{ours[worst]:.2f}x", f"≥ {bar:.2f}x", ours[worst] >= bar, note)
+
+
+def _prose(results: Results, workload: str) -> Goal:
+    name = f"{workload}: mean of auto against plain"
+    auto = _figure(results, workload, AUTO)
+    if auto is None:
+        return _missing(name, "≥ 1.00x")
+    control = _figure(results, workload, CONTROL)
+    beside = f"; plain against plain was {control.speed:.3f}x" if control else ""
+    note = f"speculation lost {1 - auto.speed:.1%}{beside}"
+    return _judge(name, f"{auto.speed:.3f}x", "≥ 1.00x", auto.speed >= 1.0, note)
+
+
+def _two_up(results: Results) -> Iterator[Goal]:
+    names = "two-up: completions against alone, p50", "two-up: how much the chat slows"
+    found = next((t for t in results.two_up if t.contestant == AUTO), None)
+    if found is None:
+        yield from (_missing(name, goal) for name, goal in zip(names, ("≤ 1.5x", "≤ 1.72x"), strict=True))
+        return
+    yield _at_most(names[0], found.completion_s / found.completion_alone_s, MOST_LATENCY)
+    yield _at_most(names[1], _slowdown(found), MOST_SLOWDOWN / (1 - found.share))
+
+
+def _slowdown(found: TwoUp) -> float:
+    return found.chat_s_per_token / found.chat_alone_s_per_token
+
+
+def _at_most(name: str, ratio: float, bar: float) -> Goal:
+    return _judge(name, f"{ratio:.2f}x", f"≤ {bar:.2f}x", ratio <= bar, f"{ratio:.2f}x is over {bar:.2f}x")
+
+
+def _overhead(results: Results) -> Goal:
+    name, wanted = "our overhead per round", f"≤ {MOST_OVERHEAD:.0%}"
+    worst = max(results.overheads, key=lambda overhead: overhead.share, default=None)
+    if worst is None:
+        return _missing(name, wanted)
+    by_size = {o.vocabulary: o for o in sorted(results.overheads, key=lambda overhead: overhead.share)}
+    figure = ", ".join(f"{o.share:.1%} ({o.contestant}, {size} tokens)" for size, o in by_size.items())
+    note = f"{worst.contestant} on {worst.model} takes {worst.share:.1%} beside the forward"
+    return _judge(name, figure, wanted, worst.share <= MOST_OVERHEAD, note)
+
+
+def _propose(results: Results) -> Goal:
+    name, wanted = "propose + observe by context", f"≤ {MOST_MICROSECONDS:.0f} µs, flat"
+    by_proposer: dict[str, dict[int, float]] = {}
+    for cost in results.propose_costs:
+        by_proposer.setdefault(cost.proposer, {})[cost.context] = cost.microseconds
+    if not by_proposer:
+        return _missing(name, wanted)
+    figure = "; ".join(f"{p} {_microseconds(costs)}" for p, costs in by_proposer.items())
+    slow = [p for p, costs in by_proposer.items() if max(costs.values()) > MOST_MICROSECONDS]
+    steep = [p for p, costs in by_proposer.items() if costs[max(costs)] > FLAT * costs[min(costs)]]
+    note = f"too slow: {', '.join(slow) or 'none'}; grows with the context: {', '.join(steep) or 'none'}"
+    return _judge(name, figure, wanted, not slow and not steep, note)
+
+
+def _microseconds(costs: dict[int, float]) -> str:
+    return " / ".join(f"{costs[context]:.0f}" for context in sorted(costs)) + " µs"
+
+
+def _exact(results: Results) -> Goal:
+    name, wanted = "greedy text with speculation = without", "0 divergences"
+    ours = {contestant.name for contestant in results.contestants if not contestant.reference}
+    figures = [f for f in results.figures if f.contestant in ours and f.contestant != PLAIN]
+    if not figures:
+        return _missing(name, wanted)
+    wrong = [f for f in figures if f.diverged]
+    cases = len({run.request for run in results.runs if run.exact})
+    figure = f"{sum(f.diverged for f in wrong)} over {cases} requests, each contestant"
+    note = "diverged: " + ", ".join(f"{f.contestant} on {f.workload}" for f in wrong)
+    return _judge(name, figure, wanted, not wrong, note)
+
+
+def _restart(results: Results) -> Iterator[Goal]:
+    names = (
+        f"warm-restart: first turns from an empty memory (≤ {COLD_SHARE:.0%}) and a kept one",
+        "warm-restart: speed with the memory kept against emptied",
+    )
+    wanted = f"≥ {WARM_SHARE:.0%}", f"≥ {WARM_SPEED}x"
+    shares, seconds = _restart_medians(results)
+    if not {"kept", "empty"} <= shares.keys():
+        yield from (_missing(name, goal) for name, goal in zip(names, wanted, strict=True))
+        return
+    cold, warm = shares["empty"], shares["kept"]
+    met = cold <= COLD_SHARE and warm >= WARM_SHARE
+    other = f"; filled by the draft model {shares['other']:.0%}" if "other" in shares else ""
+    note = f"{warm:.0%} of the tokens came from the kept memory, {cold:.0%} from an empty one"
+    yield _judge(names[0], f"{cold:.0%} → {warm:.0%}{other}", wanted[0], met, note)
+    ratio = seconds["empty"] / seconds["kept"]
+    note = f"{ratio:.2f}x is under {WARM_SPEED}x"
+    yield _judge(names[1], f"{ratio:.2f}x", wanted[1], ratio >= WARM_SPEED, note)
+
+
+def _restart_medians(results: Results) -> tuple[dict[str, float], dict[str, float]]:
+    """(share of first turns, seconds per token) by state of the memory."""
+    by_state = {r.memory: [o for o in results.restarts if o.memory == r.memory] for r in results.restarts}
+    shares = {s: statistics.median(r.first_turn_share for r in found) for s, found in by_state.items()}
+    seconds = {s: statistics.median(r.s_per_token for r in found) for s, found in by_state.items()}
+    return shares, seconds

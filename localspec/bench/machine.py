@@ -1,0 +1,52 @@
+"""Where the benchmark ran, and what it took."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import resource
+import sys
+from pathlib import Path
+
+import psutil
+
+from localspec._version import __version__
+from localspec.bench.results import Machine
+
+KIB = 1024
+PACKAGES = ("llama-cpp-python", "mlx", "mlx-lm", "numpy")
+
+
+def machine_facts(threads: int) -> Machine:
+    """This machine; ``threads`` is what the backend is told."""
+    versions = {"localspec": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Machine(
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.machine()}",
+        threads=threads,
+        versions=versions,
+    )
+
+
+def _cpu(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name; Linux tells it in a file only."""
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_memory() -> int:
+    """The most this process held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * KIB

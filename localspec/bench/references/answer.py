@@ -1,0 +1,98 @@
+"""What every reference is asked, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from localspec.backends.base import Vocabulary
+from localspec.engine.prompt import PromptEncoder
+from localspec.engine.text import TextStream
+from localspec.errors import ContextExceeded
+from localspec.protocol.requests import Request
+
+
+class Question(NamedTuple):
+    """A request as tokens, so that everybody answers exactly the same prompt.
+
+    At temperature 0 the most probable token is taken; else a sample of the whole distribution, from a
+    generator of the reference's own that starts with ``seed``.
+    """
+
+    tokens: tuple[int, ...]
+    max_tokens: int
+    temperature: float
+    seed: int
+    end_tokens: frozenset[int]
+    """end the answer, and are no part of it"""
+
+
+class Answer(NamedTuple):
+    """One answer. Seconds are the reference's own: ours measure the same things."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """the answer's, without the token that ended it"""
+    ttft_s: float
+    """from the question to the first token: the prompt's computation"""
+    decode_s: float
+    """from the first token to the last"""
+    decoded: int
+    """tokens that ``decode_s`` was spent on: all but the first, with the one that ended the answer
+    where the reference counts it"""
+    drafted: int = 0
+    accepted: int = 0
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Speed of decoding, the prompt left out; None for an answer of one token."""
+        return self.decoded / self.decode_s if self.decoded and self.decode_s else None
+
+
+class Reference(Protocol):
+    """Somebody else's decoding. Raises :class:`localspec.errors.LocalspecError` where it fails."""
+
+    @property
+    def name(self) -> str:
+        """Who it is, with the settings that matter."""
+
+    def fresh(self) -> None:
+        """Forget what earlier questions left behind: the next one finds what a first one finds."""
+
+    def answer(self, question: Question) -> Answer:
+        """Answer, after computing the whole prompt: no part of it is kept from earlier questions."""
+
+    def close(self) -> None:
+        """Free the model; nothing may be called after this."""
+
+
+def question_of(request: Request, vocabulary: Vocabulary, n_ctx: int) -> Question:
+    """``request`` as our own engine encodes it, with greedy decoding where it says no temperature.
+
+    Raises what :meth:`PromptEncoder.encode` does, and :class:`ContextExceeded` for an answer that would
+    not fit: a reference does with it whatever it does.
+    """
+    options = request.options
+    encoded = PromptEncoder(vocabulary, n_ctx).encode(request.prompt, options.max_tokens)
+    room = n_ctx - len(encoded.tokens)
+    max_tokens = room if options.max_tokens is None else options.max_tokens
+    if max_tokens > room:
+        raise ContextExceeded(
+            f"{len(encoded.tokens)} tokens of prompt and {max_tokens} of answer; the context holds {n_ctx}"
+        )
+    return Question(
+        tuple(encoded.tokens), max_tokens, options.temperature or 0.0, options.seed or 0, encoded.end_tokens
+    )
+
+
+def text_of(tokens: Sequence[int], vocabulary: Vocabulary) -> str:
+    """The text our engine would show for these tokens."""
+    stream = TextStream()
+    for token in tokens:
+        stream.push(token, vocabulary.piece(token), "target")
+    stream.take()
+    return stream.text

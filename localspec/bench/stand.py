@@ -1,0 +1,225 @@
+"""The test stand: models that are loaded once, and engines around them that begin with nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from localspec.backends.base import Backend, Logits, Span, Vocabulary
+from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
+from localspec.bench.results import Contestant, Model
+from localspec.config import EngineConfig
+from localspec.engine.engine import Engine
+from localspec.engine.events import RoundPlayed
+from localspec.engine.idle import WIDEST, measure_costs
+from localspec.engine.learning import Learning
+from localspec.engine.load import open_backend, tokens_of
+from localspec.memory.memory import Memory
+from localspec.models.catalogue import describe
+from localspec.models.pairing import check_pair
+from localspec.protocol.requests import Request
+from localspec.protocol.results import Result
+from localspec.speculation.costs import CostCurve
+
+VOCABULARY = "benchmark"
+"""one for all models of a stand, which share theirs"""
+TARGET = "target"
+
+Tell = Callable[[str, float], None]
+"""(what is going on, fraction 0 to 1)"""
+
+
+class Lent:
+    """A loaded model lent to one engine: when that frees it, its sequences are closed and it stays.
+
+    ``spent_s`` is what its forwards took.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._open: set[int] = set()
+        self.spent_s = 0.0
+        self.name, self.model, self.description = backend.name, backend.model, backend.description
+        self.capabilities, self.defaults = backend.capabilities, backend.defaults
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._backend.vocabulary
+
+    def open(self) -> int:
+        sequence = self._backend.open()
+        self._open.add(sequence)
+        return sequence
+
+    def forward(self, batch: Sequence[Span]) -> Logits:
+        started = time.perf_counter()
+        logits = self._backend.forward(batch)
+        self.spent_s += time.perf_counter() - started
+        return logits
+
+    def truncate(self, sequence: int, length: int) -> None:
+        self._backend.truncate(sequence, length)
+
+    def fork(self, sequence: int, length: int) -> int:
+        copy = self._backend.fork(sequence, length)
+        self._open.add(copy)
+        return copy
+
+    def close(self, sequence: int) -> None:
+        self._backend.close(sequence)
+        self._open.discard(sequence)
+
+    def length(self, sequence: int) -> int:
+        return self._backend.length(sequence)
+
+    def free(self) -> None:
+        for sequence in list(self._open):
+            self.close(sequence)
+
+
+class Answered(NamedTuple):
+    """One request played to its end; ``cpu_s`` is of all threads of this process."""
+
+    prompt: list[int]
+    output: list[int]
+    result: Result
+    total_s: float
+    cpu_s: float
+    watched: Watch
+
+
+class Watch:
+    """Told of every round; sums over all but the first, which the prompt's forward falls into.
+
+    ``round_s`` is without the draft model's forwards, ``forward_s`` what the target's own took.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.rounds: list[RoundPlayed] = []
+        self.round_s = self.forward_s = 0.0
+        self._before = 0.0, 0.0
+
+    def __call__(self, played: RoundPlayed) -> None:
+        now = _spent(self._engine.target), _spent(self._engine.draft)
+        if self.rounds:
+            self.forward_s += now[0] - self._before[0]
+            self.round_s += played.ms / 1000 - (now[1] - self._before[1])
+        self.rounds.append(played)
+        self._before = now
+
+
+def _spent(backend: Backend | None) -> float:
+    return backend.spent_s if isinstance(backend, Lent) else 0.0
+
+
+class Stand:
+    """A target and its draft models by label, loaded until :meth:`close`."""
+
+    def __init__(self, target: Backend, drafts: Mapping[str, Backend], config: EngineConfig) -> None:
+        self.target, self.drafts, self.config = target, dict(drafts), config
+        self.costs: dict[str, CostCurve] = {}
+        """by role, as an engine measures them when it is idle"""
+
+    def measure_costs(self, tell: Tell) -> None:
+        """Measure what forwards cost, for all engines to come."""
+        for role, backend in {TARGET: self.target, **self.drafts}.items():
+            tell(f"cost of a forward: {role}", 0.0)
+            costs = self.costs[role] = CostCurve(backend.description)
+            for _ in measure_costs(backend, costs, widest=WIDEST if role == TARGET else 1):
+                pass
+
+    @contextmanager
+    def engine(self, contestant: Contestant, memory: Path | None = None) -> Iterator[Engine]:
+        """An engine for one contestant: no prefixes, nothing learnt but what forwards cost.
+
+        ``memory`` is the directory of the n-gram memory; None: there is none.
+        """
+        config = self.config
+        if contestant.ngram is not None:
+            n = contestant.ngram
+            config = msgspec.structs.replace(config, ngram_min=n, ngram_max=n)
+        target = Lent(self.target)
+        draft = Lent(self.drafts[contestant.draft]) if contestant.draft is not None else None
+        engine = Engine(
+            target, draft, config=config, learning=self._learning(target, draft, contestant, memory)
+        )
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    def _learning(
+        self, target: Lent, draft: Lent | None, contestant: Contestant, memory: Path | None
+    ) -> Learning:
+        table = None if memory is None else Memory(memory, VOCABULARY, target.vocabulary.piece)
+        learning = Learning(target, draft, memory=table)
+        for costs, role in ((learning.costs, TARGET), (learning.draft_costs, contestant.draft)):
+            if costs is not None and role in self.costs:
+                costs.restore(self.costs[role].state())
+        return learning
+
+    def close(self) -> None:
+        """Free all models."""
+        for backend in (self.target, *self.drafts.values()):
+            backend.free()
+
+
+def load_stand(
+    target: Path, drafts: Mapping[str, Path], config: EngineConfig, backend: str, tell: Tell
+) -> Stand:
+    """Load the models; raises what loading raises, and then nothing is left open."""
+    opened: list[Backend] = []
+    try:
+        for number, (role, path) in enumerate({TARGET: target, **drafts}.items()):
+            tell(f"loading {role}", number / (len(drafts) + 1))
+            opened.append(open_backend(path, backend, config, measured=False))
+        tell("measuring the target's rounding", 0.9)
+        # To the end, however long it takes: the benchmark counts divergences.
+        set_rounding(opened[0], measure_rounding(opened[0], within_s=math.inf) or PRESUMED)
+        texts = tokens_of(opened[0].vocabulary)
+        for draft in opened[1:]:
+            check_pair(texts, tokens_of(draft.vocabulary))
+    except BaseException:
+        for model in opened:
+            model.free()
+        raise
+    return Stand(opened[0], dict(zip(drafts, opened[1:], strict=True)), config)
+
+
+def as_contestant(request: Request, contestant: Contestant) -> Request:
+    """``request`` with the contestant's proposer and length."""
+    options = msgspec.structs.replace(request.options, proposer=contestant.proposer, k=contestant.k)
+    return msgspec.structs.replace(request, options=options)
+
+
+def answer(engine: Engine, request: Request) -> Answered:
+    """Play one request, and let the engine do its chores; raises the error that ends it."""
+    engine.on_round = watch = Watch(engine)
+    cpu, started = time.process_time(), time.perf_counter()
+    sequence = engine.submit(request)
+    while not sequence.ended:
+        engine.step()
+    total_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu
+    last = sequence.events[-1]
+    if not isinstance(last, Result):
+        raise sequence.error or AssertionError("a request ends with a result or an error")
+    while engine.rest():
+        pass
+    prompt, output = sequence.tokens[: sequence.prompt_length], sequence.tokens[sequence.prompt_length :]
+    return Answered(prompt, output, last, total_s, cpu_s, watch)
+
+
+def model_facts(role: str, path: Path) -> Model:
+    """What identifies a model file."""
+    facts = describe(path.stem, path)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return Model(role, path.stem, facts.size, facts.quantisation, facts.parameters, facts.vocab_fp, sha256)

@@ -1,0 +1,124 @@
+"""Two at once: a chat streams while completions arrive, in one engine."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from localspec.bench.results import Contestant, TwoUp
+from localspec.bench.scratch import scratch_memory
+from localspec.bench.stand import Answered, Stand, Tell, answer, as_contestant
+from localspec.bench.workload import Case, request_of
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence as Running
+from localspec.protocol.requests import FimPrompt, Request
+
+INTERVAL = 3.0
+"""a completion comes every so many times what one takes alone"""
+
+
+class Arrivals(NamedTuple):
+    """What is played together, and when a completion is due."""
+
+    chats: Sequence[Request]
+    completions: Sequence[Request]
+    interval_s: float
+
+
+class Together(NamedTuple):
+    """What was seen: seconds of each completion, and the chat's tokens and decoding seconds."""
+
+    completions: list[float]
+    chat_tokens: int
+    chat_s: float
+
+
+def measure_two_up(stand: Stand, cases: Sequence[Case], contestant: Contestant, tell: Tell) -> TwoUp:
+    """Both kinds alone, then together; every engine begins with nothing.
+
+    Times are from submission to the last token for completions, from the first to the last token for
+    chats, all chats together.
+    """
+    requests = [_forgetful(as_contestant(request_of(case.turns[0]), contestant)) for case in cases]
+    completions = [request for request in requests if isinstance(request.prompt, FimPrompt)]
+    chats = [request for request in requests if not isinstance(request.prompt, FimPrompt)]
+    tell("two-up: alone", 0.0)
+    with scratch_memory() as memory, stand.engine(contestant, memory) as engine:
+        alone = [answer(engine, request) for request in completions]
+    with scratch_memory() as memory, stand.engine(contestant, memory) as engine:
+        streamed = [answer(engine, request) for request in chats]
+    alone_s = statistics.median(played.total_s for played in alone)
+    tell("two-up: together", 0.4)
+    with scratch_memory() as memory, stand.engine(contestant, memory) as engine:
+        together = play_together(engine, Arrivals(chats, completions, INTERVAL * alone_s))
+    return TwoUp(
+        contestant=contestant.name,
+        completions=len(together.completions),
+        completion_alone_s=alone_s,
+        completion_s=statistics.median(together.completions),
+        chat_alone_s_per_token=_s_per_token(streamed),
+        chat_s_per_token=together.chat_s / max(together.chat_tokens, 1),
+        share=1 / INTERVAL,
+    )
+
+
+def _forgetful(request: Request) -> Request:
+    """Chats come around again while completions last, and would be known by heart."""
+    return msgspec.structs.replace(request, options=msgspec.structs.replace(request.options, remember=False))
+
+
+def _s_per_token(played: Sequence[Answered]) -> float:
+    speeds = [(p.result.completion_tokens - 1, p.result.stats.decode_tokens_per_s) for p in played]
+    tokens = sum(n for n, _ in speeds)
+    return sum(n / speed for n, speed in speeds if speed) / max(tokens, 1)
+
+
+class _Streams:
+    """One chat after the other, for as long as anybody watches."""
+
+    def __init__(self, engine: Engine, chats: Sequence[Request]) -> None:
+        self._engine, self._chats = engine, itertools.cycle(chats)
+        self.tokens, self.seconds = 0, 0.0
+        self._counted = 0
+        self._next()
+
+    def _next(self) -> None:
+        self.running = self._engine.submit(next(self._chats))
+        self._began: float | None = None
+
+    def look(self, now: float) -> None:
+        """After a step: count what was decoded since the first token; begin another chat at the end."""
+        if self._began is not None:
+            self.tokens += self.running.completion_tokens - self._counted
+            self.seconds += now - self._began
+        if self.running.prefilled:
+            self._began, self._counted = now, self.running.completion_tokens
+        if self.running.ended:
+            self._next()
+
+
+def play_together(engine: Engine, arrivals: Arrivals) -> Together:
+    """Chats stream without a pause until the last completion has ended."""
+    chats = _Streams(engine, arrivals.chats)
+    waiting: Iterator[Request] = iter(arrivals.completions)
+    running: list[tuple[Running, float]] = []
+    taken: list[float] = []
+    due = time.perf_counter() + arrivals.interval_s
+    while len(taken) < len(arrivals.completions):
+        if time.perf_counter() >= due and (request := next(waiting, None)) is not None:
+            running.append((engine.submit(request), due))
+            due += arrivals.interval_s
+        engine.step()
+        now = time.perf_counter()
+        chats.look(now)
+        taken += [now - since for sequence, since in running if sequence.ended]
+        running = [(sequence, since) for sequence, since in running if not sequence.ended]
+    engine.cancel(chats.running.id)
+    while engine.step():
+        pass
+    return Together(taken, chats.tokens, chats.seconds)

@@ -1,0 +1,179 @@
+"""Every goal: met, missed with the reason, or not measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localspec.bench.contestant import own_contestants
+from localspec.bench.goals import NOT_MEASURED
+from localspec.bench.results import (
+    CONTROL,
+    PLAIN,
+    Ceiling,
+    Contestant,
+    Goal,
+    Overhead,
+    ProposeCost,
+    Restart,
+    Results,
+    Run,
+    TwoUp,
+)
+from tests.bench.documents import concluded, document, run
+
+SERVER = Contestant("llama-server ngram-mod", "ngram-mod", reference=True)
+
+
+def goal(results: Results, start: str) -> Goal:
+    (found,) = (g for g in concluded(results).goals if g.name.startswith(start))
+    return found
+
+
+def pair(workload: str, speed: float, contestant: str = "auto", **fields: Any) -> list[Run]:
+    """Plain and a contestant that is ``speed`` times as fast."""
+    return [
+        run(PLAIN, workload=workload, **fields),
+        run(CONTROL, workload=workload, **fields),
+        run(contestant, workload=workload, decode_s=1 / speed, **fields),
+    ]
+
+
+def test_an_empty_run_judges_nothing_and_says_so() -> None:
+    results = concluded(document([]))
+    assert len(results.goals) == 12
+    assert all(g.met is None and g.note == NOT_MEASURED for g in results.goals)
+
+
+def edits(auto: float, *, router: float, reference: float | None = None) -> Results:
+    runs = pair("edit-short", auto)
+    contestants = own_contestants([])
+    if reference is not None:
+        runs.append(run(SERVER.name, decode_s=1 / reference))
+        contestants.append(SERVER)
+    ceiling = Ceiling("edit-short", "case", 0, None, 101, plain_s=router, router_s=1.0, truth_s=0.5)
+    return document(runs, ceilings=[ceiling], contestants=contestants)
+
+
+@pytest.mark.parametrize(
+    ("auto", "router", "reference", "met"),
+    [
+        (1.81, 4.0, 1.5, True),  # 1.2 times the reference
+        (1.79, 4.0, 1.5, False),
+        (1.71, 2.0, 9.9, True),  # 0.85 of the router, whatever the reference
+        (1.69, 2.0, 9.9, False),
+        (1.71, 2.0, None, True),  # enough without knowing the reference
+        (1.60, 2.0, None, None),
+    ],
+)
+def test_edits(auto: float, router: float, reference: float | None, met: bool | None) -> None:
+    found = goal(edits(auto, router=router, reference=reference), "edit-short")
+    assert found.met is met
+    assert bool(found.note) == (met is not True)
+
+
+def test_the_best_reference_is_the_bar() -> None:
+    results = edits(1.5, router=9.0, reference=1.4)
+    slow = Contestant("raw", "none", reference=True)
+    results.contestants.append(slow)
+    results.runs.append(run("raw", decode_s=1.0))
+    found = goal(results, "edit-short")
+    assert SERVER.name in found.figure
+    assert found.note == "1.50x is under 1.68x"
+
+
+def worst(ours: float, control: float) -> Results:
+    runs = pair("fim", 1.5, case="good") + pair("fim", ours, case="bad")
+    runs.append(run(CONTROL, workload="fim", case="worse", decode_s=1 / control))
+    runs.append(run(PLAIN, workload="fim", case="worse"))
+    return document(runs)
+
+
+@pytest.mark.parametrize(("ours", "control", "met"), [(0.97, 0.98, True), (0.95, 0.98, False)])
+def test_the_worst_request_is_measured_against_noise(ours: float, control: float, met: bool) -> None:
+    found = goal(worst(ours, control), "worst request")
+    assert found.met is met
+    assert found.goal == "≥ 0.96x"
+    assert met or found.note == "fim / bad / 0 ran at 0.95x"
+
+
+def test_a_short_request_is_not_the_worst_one() -> None:
+    runs = pair("fim", 1.2, case="long") + pair("fim", 0.2, case="short", tokens=20)
+    assert goal(document(runs), "worst request").figure == "1.20x"
+
+
+@pytest.mark.parametrize("workload", ["chat", "story"])
+@pytest.mark.parametrize(("speed", "met"), [(1.0, True), (0.98, False)])
+def test_prose_must_not_become_slower(workload: str, speed: float, met: bool) -> None:
+    found = goal(document(pair(workload, speed)), f"{workload}:")
+    assert found.met is met
+    assert met or found.note.startswith("speculation lost 2.0%; plain against plain was 1.000x")
+
+
+def together(completion: float, chat: float) -> Results:
+    measured = TwoUp("auto", 9, 0.2, 0.2 * completion, 0.01, 0.01 * chat, share=1 / 3)
+    return document([], two_up=[TwoUp(PLAIN, 9, 1, 9, 1, 9, 0.3), measured])
+
+
+@pytest.mark.parametrize(("completion", "met"), [(1.49, True), (1.6, False)])
+def test_a_completion_beside_a_chat(completion: float, met: bool) -> None:
+    assert goal(together(completion, 1.0), "two-up: completions").met is met
+
+
+@pytest.mark.parametrize(("chat", "met"), [(1.72, True), (1.74, False)])
+def test_a_chat_beside_completions_slows_by_their_share(chat: float, met: bool) -> None:
+    found = goal(together(1.0, chat), "two-up: how much the chat")
+    assert found.goal == "≤ 1.72x"
+    assert found.met is met
+
+
+def test_the_largest_overhead_counts() -> None:
+    fine, heavy = Overhead("small", 8192, "auto", 100, 0.01), Overhead("large", 151_936, "auto", 100, 0.05)
+    assert goal(document([], overheads=[fine]), "our overhead").met
+    found = goal(document([], overheads=[fine, heavy]), "our overhead")
+    assert not found.met
+    assert found.note == "auto on large takes 5.0% beside the forward"
+
+
+@pytest.mark.parametrize(
+    ("costs", "met", "note"),
+    [
+        ((5, 6, 9), True, ""),
+        ((50, 80, 120), False, "too slow: memory; grows with the context: none"),
+        ((2, 20, 60), False, "too slow: none; grows with the context: memory"),
+    ],
+)
+def test_proposing_is_fast_and_flat(costs: tuple[float, ...], met: bool, note: str) -> None:
+    lengths = (1_000, 8_000, 32_000)
+    measured = [ProposeCost("memory", n, cost) for n, cost in zip(lengths, costs, strict=True)]
+    found = goal(document([], propose_costs=measured), "propose")
+    assert (found.met, found.note) == (met, note)
+
+
+def test_one_other_text_is_one_too_many() -> None:
+    same = document([run(PLAIN), run("auto")])
+    assert goal(same, "greedy text").met
+    found = goal(document([run(PLAIN), run("auto", text_hash="other")]), "greedy text")
+    assert (found.met, found.note) == (False, "diverged: auto on edit-short")
+
+
+def test_a_references_text_is_its_own_business() -> None:
+    runs = [run(PLAIN), run("auto"), run(SERVER.name, text_hash="other")]
+    results = document(runs, contestants=[*own_contestants([]), SERVER])
+    assert goal(results, "greedy text").met
+
+
+def restarts(cold: float, warm: float, speed: float) -> Results:
+    measured = [Restart("empty", 0, 0.3, cold, speed), Restart("kept", 0, 0.5, warm, 1.0)]
+    return document([], restarts=measured)
+
+
+@pytest.mark.parametrize(("cold", "warm", "met"), [(0.04, 0.3, True), (0.06, 0.3, False), (0.0, 0.2, False)])
+def test_a_kept_memory_is_of_use_and_an_empty_one_knows_nothing(cold: float, warm: float, met: bool) -> None:
+    assert goal(restarts(cold, warm, 1.5), "warm-restart: first").met is met
+
+
+@pytest.mark.parametrize(("speed", "met"), [(1.3, True), (1.29, False)])
+def test_a_kept_memory_is_faster(speed: float, met: bool) -> None:
+    assert goal(restarts(0.0, 0.5, speed), "warm-restart: speed").met is met

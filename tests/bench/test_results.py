@@ -1,0 +1,235 @@
+"""The document: written and read, and the figures that follow from its runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from localspec.bench.contestant import chosen, own_contestants, sweep_contestants
+from localspec.bench.figures import figures_of, noise_of, request_speeds, warning_of
+from localspec.bench.machine import _cpu, machine_facts, peak_memory
+from localspec.bench.results import (
+    CONTROL,
+    PLAIN,
+    SCHEMA,
+    Ceiling,
+    Contestant,
+    Figure,
+    Results,
+    Run,
+    encode,
+    read_results,
+    write_whole,
+)
+from localspec.errors import InvalidOptions, LocalspecError
+from tests.bench.documents import concluded, document, run
+
+# The file.
+
+
+def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
+    results = document([run(decode_s=2.0)])
+    path = tmp_path / "results.json"
+    path.write_bytes(encode(results))
+    assert read_results(path) == results
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"schema": 1}', '{"schema": "x"}'])
+def test_what_is_no_document(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(InvalidOptions, match="holds no benchmark results"):
+        read_results(tmp_path / "x")
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    results = document([])
+    results.schema = SCHEMA + 1
+    (tmp_path / "x").write_bytes(encode(results))
+    with pytest.raises(InvalidOptions, match=f"has schema {SCHEMA + 1}"):
+        read_results(tmp_path / "x")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LocalspecError, match="cannot be read"):
+        read_results(tmp_path / "none")
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(LocalspecError, match="cannot be written"):
+        write_whole(tmp_path / "no" / "such" / "folder", "text")
+
+
+def test_this_machine_is_described() -> None:
+    facts = machine_facts(3)
+    assert facts.cpu
+    assert facts.cores >= 1
+    assert facts.threads == 3
+    assert {"localspec", "python", "llama-cpp-python"} <= facts.versions.keys()
+    assert peak_memory() > 1_000_000
+
+
+def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: Some CPU\n")
+    assert _cpu(tmp_path / "cpuinfo") == "Some CPU"
+    assert _cpu(tmp_path / "none")
+
+
+# Figures.
+
+
+def figure(results: Results, contestant: str, workload: str = "edit-short") -> Figure:
+    (found,) = (f for f in figures_of(results) if (f.contestant, f.workload) == (contestant, workload))
+    return found
+
+
+def test_speed_compares_with_plain_of_the_same_repeat() -> None:
+    """The machine was twice as slow in the second repeat: the ratio does not show it."""
+    runs = [
+        *(run(PLAIN, repeat=0, decode_s=1.0), run("auto", repeat=0, decode_s=0.5)),
+        *(run(PLAIN, repeat=1, decode_s=2.0), run("auto", repeat=1, decode_s=1.0)),
+    ]
+    assert figure(document(runs), "auto").repeats == [2.0, 2.0]
+    assert figure(document(runs), "auto").speed == 2.0
+    assert figure(document(runs), PLAIN).speed == 1.0
+
+
+def test_speed_is_the_median_of_the_repeats() -> None:
+    runs = [run(PLAIN, repeat=i, decode_s=1.0) for i in range(3)]
+    runs += [run("auto", repeat=i, decode_s=s) for i, s in enumerate((0.5, 0.8, 10.0))]
+    assert figure(document(runs), "auto").speed == pytest.approx(1.25)
+
+
+def test_speed_weighs_tokens_not_requests() -> None:
+    runs = [
+        *(run(PLAIN, case="a", tokens=101, decode_s=10.0), run("auto", case="a", tokens=101, decode_s=5.0)),
+        *(run(PLAIN, case="b", tokens=11, decode_s=1.0), run("auto", case="b", tokens=11, decode_s=1.0)),
+    ]
+    assert figure(document(runs), "auto").speed == pytest.approx(11 / 6)
+
+
+def test_answers_of_different_lengths_are_compared_by_rate() -> None:
+    runs = [run(PLAIN, tokens=101, decode_s=10.0), run("auto", tokens=51, decode_s=2.5)]
+    assert figure(document(runs), "auto").speed == pytest.approx(2.0)
+
+
+def test_worst_and_best_are_of_requests_that_are_long_enough() -> None:
+    runs = []
+    for case, tokens, seconds in (("short", 10, 9.0), ("slow", 101, 2.0), ("fast", 101, 0.5)):
+        runs += [run(PLAIN, case=case, tokens=tokens, decode_s=1.0)]
+        runs += [run("auto", case=case, tokens=tokens, decode_s=seconds)]
+    found = figure(document(runs), "auto")
+    assert (found.low, found.high) == (0.5, 2.0)
+
+
+def test_a_request_counts_with_the_median_of_its_repeats() -> None:
+    plain = [run(PLAIN, repeat=i, decode_s=1.0) for i in range(3)]
+    ours = [run("auto", repeat=i, decode_s=s) for i, s in enumerate((1.0, 0.5, 0.25))]
+    assert list(request_speeds(ours, plain).values()) == [2.0]
+
+
+def test_acceptance_is_weighted_by_tokens() -> None:
+    runs = [
+        *(run(PLAIN, case="a"), run(PLAIN, case="b")),
+        run("auto", case="a", drafted=90, accepted=90),
+        run("auto", case="b", drafted=10, accepted=0),
+    ]
+    assert figure(document(runs), "auto").acceptance == 0.9
+    assert figure(document(runs), PLAIN).acceptance is None
+
+
+def test_tokens_per_round_are_weighted_by_rounds() -> None:
+    runs = [
+        *(run(PLAIN, case="a"), run(PLAIN, case="b")),
+        run("auto", case="a", rounds=30, tokens_per_round=1.0),
+        run("auto", case="b", rounds=10, tokens_per_round=3.0),
+    ]
+    assert figure(document(runs), "auto").tokens_per_round == 1.5
+
+
+def test_a_share_of_an_oracle_is_a_share_of_its_speed() -> None:
+    ceiling = Ceiling("edit-short", "case", 0, None, 101, plain_s=4.0, router_s=1.0, truth_s=0.5)
+    results = document([run(PLAIN, decode_s=1.0), run("auto", decode_s=0.5)], ceilings=[ceiling])
+    found = figure(results, "auto")
+    assert (found.router_share, found.truth_share) == (0.5, 0.25)
+
+
+def test_the_router_may_use_the_contestants_own_draft_model() -> None:
+    def ceiling(label: str, seconds: float) -> Ceiling:
+        return Ceiling("edit-short", "case", 0, label, 101, plain_s=4.0, router_s=seconds, truth_s=0.5)
+
+    ceilings = [ceiling("draft 0.1", 1.0), ceiling("draft 0.3", 2.0)]
+    runs = [run(PLAIN), *(run(name, decode_s=0.5) for name in ("auto", "auto, draft 0.3"))]
+    results = document(runs, ceilings=ceilings, contestants=own_contestants(["draft 0.1", "draft 0.3"]))
+    assert figure(results, "auto").router_share == 0.5
+    assert figure(results, "auto, draft 0.3").router_share == 1.0
+
+
+def test_another_greedy_text_is_a_divergence_once_per_request() -> None:
+    runs = [run(PLAIN, repeat=i, text_hash="a") for i in range(2)]
+    runs += [run("auto", repeat=i, text_hash="b") for i in range(2)]
+    runs += [run("draft", repeat=i, text_hash="a") for i in range(2)]
+    runs += [run("memory", text_hash="c", exact=False)]
+    found = {f.contestant: f.diverged for f in figures_of(document(runs))}
+    assert found == {PLAIN: 0, "auto": 1, "draft": 0, "memory": 0}
+
+
+def test_without_plain_decoding_nothing_is_compared() -> None:
+    assert figures_of(document([run("auto")])) == []
+
+
+def test_an_answer_of_one_token_has_no_speed() -> None:
+    runs = [run(PLAIN, tokens=1, decode_s=0.0), run("auto", tokens=1, decode_s=0.0)]
+    assert runs[0].tokens_per_s is None
+    assert figure(document(runs), "auto").speed == 1.0
+
+
+@pytest.mark.parametrize(("control", "busy"), [(1.0, False), (1.04, False), (1.2, True), (0.9, True)])
+def test_a_busy_machine_is_warned_of(control: float, busy: bool) -> None:
+    results = concluded(document([run(PLAIN), run(CONTROL, decode_s=1 / control)]))
+    assert noise_of(results) == pytest.approx(abs(control - 1))
+    assert bool(warning_of(results)) is busy
+
+
+def test_without_a_control_nothing_is_known_of_noise() -> None:
+    results = concluded(document([run(PLAIN)]))
+    assert noise_of(results) is None
+    assert warning_of(results) == ""
+
+
+# Contestants.
+
+
+def names(contestants: list[Contestant]) -> list[str]:
+    return [contestant.name for contestant in contestants]
+
+
+def test_every_draft_model_takes_part() -> None:
+    assert names(own_contestants([])) == [PLAIN, CONTROL, "auto", "prompt-lookup", "memory"]
+    two = own_contestants(["draft 0.1", "draft 0.3"])
+    assert names(two)[-3:] == ["draft", "auto, draft 0.3", "draft, draft 0.3"]
+    assert {c.name: c.draft for c in two}["auto"] == "draft 0.1"
+
+
+def test_plain_takes_part_whoever_is_chosen() -> None:
+    assert names(chosen(own_contestants(["draft"]), ["memory"])) == [PLAIN, CONTROL, "memory"]
+
+
+def test_a_contestant_that_nobody_knows() -> None:
+    with pytest.raises(InvalidOptions, match="did you mean 'prompt-lookup'"):
+        chosen(own_contestants([]), ["prompt-lokup"])
+
+
+def test_the_sweep_has_every_length() -> None:
+    found = sweep_contestants(["draft"])
+    assert [c.k for c in found if c.proposer == "memory"] == [2, 4, 6, 8]
+    assert {c.ngram for c in found if c.proposer == "prompt-lookup"} == {3}
+    assert not [c for c in sweep_contestants([]) if c.proposer == "draft"]
+
+
+def test_a_run_survives_its_json() -> None:
+    original = run("auto", survival={"memory": [[4, 3], [3, 1]]}, sources={"memory": 4})
+    raw: Any = msgspec.json.encode(original)
+    assert msgspec.json.decode(raw, type=Run) == original

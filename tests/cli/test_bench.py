@@ -1,0 +1,170 @@
+"""``localspec bench``: on the bundled pair, as it is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.harness import Cli
+from tests.waiting import DEADLINE_S, until_sync
+
+ANSWERS = Path(__file__).parent.parent / "bench" / "data" / "answers.jsonl"
+SMALL = ("-m", "bundled", "--quick", "--runs", "1", "--workload", "chat")
+
+
+@pytest.fixture(scope="module")
+def document(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``--json`` wrote."""
+    done = cli("bench", *SMALL, "--json")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path_factory.mktemp("bench") / "results.json"
+    path.write_text(done.stdout)
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(document: Path) -> Any:
+    return json.loads(document.read_text())
+
+
+def contestants(results: Any) -> set[str]:
+    return {run["contestant"] for run in results["runs"]}
+
+
+def test_everybody_is_measured(results: Any) -> None:
+    assert contestants(results) == {"none", "none (again)", "auto", "prompt-lookup", "memory", "draft"}
+    assert results["stopped"] is None
+    assert {figure["workload"] for figure in results["figures"]} == {"chat"}
+    assert {curve["role"] for curve in results["curves"]} == {"target", "draft", "target, as auto knows it"}
+
+
+def test_no_greedy_text_is_another_one(results: Any) -> None:
+    assert [figure for figure in results["figures"] if figure["diverged"]] == []
+
+
+def test_raw_runs_are_kept_with_what_they_took(results: Any) -> None:
+    for run in results["runs"]:
+        assert run["total_s"] >= run["decode_s"] > 0
+        assert run["ttft_s"] > 0
+        assert run["cpu_s"] > 0
+        assert run["rounds"] > 0
+
+
+def test_the_machine_and_the_models_are_described(results: Any) -> None:
+    assert results["machine"]["cores"] >= 1
+    assert {model["role"]: model["name"] for model in results["models"]} == {
+        "target": "stdlib-6m",
+        "draft": "stdlib-1m",
+    }
+    assert all(len(model["sha256"]) == 64 for model in results["models"])
+
+
+def test_a_document_is_shown_as_a_table(cli: Cli, document: Path) -> None:
+    done = cli("bench", "--from", str(document))
+    assert done.returncode == 0, done.stderr
+    for word in ("prompt-lookup", "none (again)", "1.00x", "greedy text with speculation"):
+        assert word in done.stdout
+
+
+def test_a_document_becomes_a_page(cli: Cli, document: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = cli("bench", "--from", str(document), "--report", str(page), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(document.read_text())
+    assert "plot-speed" in page.read_text()
+
+
+def test_users_files_are_left_alone(cli: Cli, document: Path) -> None:
+    """What the benchmark's requests said is not remembered."""
+    assert document.exists()
+    assert not (cli.home / "data" / "memory").exists()
+
+
+# Logs.
+
+
+def test_logs_are_recorded_and_played(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    done = cli("bench", *SMALL, "--record", str(log))
+    assert done.returncode == 0, done.stderr
+    assert "2 answers recorded" in done.stderr
+    played = cli.json("bench", "simulate", str(log), "--proposer", "auto")
+    assert played["workloads"]["chat"]["requests"] == 2
+
+
+def test_the_simulator_counts(cli: Cli) -> None:
+    played = cli.json("bench", "simulate", str(ANSWERS), "-k", "4")["workloads"]["edit-short"]
+    assert played["rounds"] + played["accepted"] == played["tokens"] - played["requests"]
+    assert 0 < played["accepted"] < played["drafted"]
+    assert 0 < played["router_share"] <= 1
+
+
+def test_a_cost_of_ones_own(cli: Cli) -> None:
+    flat = cli.json("bench", "simulate", str(ANSWERS), "--cost", "1=10")["workloads"]["edit-short"]
+    assert flat["speed"] == pytest.approx(flat["tokens_per_round"])
+    table = cli("bench", "simulate", str(ANSWERS), "--cost", "1=10,2=11")
+    assert "tokens/round" in table.stdout
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--workload", "edit-shrt"), "did you mean 'edit-short'"),
+        (("--contestant", "memroy", "-m", "bundled"), "did you mean 'memory'"),
+        (("--runs", "0"), "--runs"),
+        (("--from", "x.json", "--quick"), "--from measures nothing"),
+        (("--record", "x.jsonl", "--json"), "--record measures nothing"),
+        (("--report", "/no/such/folder/x.html"), "there is no directory"),
+        (("simulate", str(ANSWERS), "-k", "21"), "-k 21 is not within 1 to 20"),
+        (("simulate", str(ANSWERS), "--cost", "2=1"), "--cost"),
+        (("simulate", str(ANSWERS), "--proposer", "draft"), "cannot be simulated"),
+    ],
+)
+def test_what_makes_no_sense(cli: Cli, arguments: Sequence[str], said: str) -> None:
+    done = cli("bench", *arguments)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr + done.stdout
+
+
+def test_a_file_that_holds_no_results(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    done = cli("bench", "--from", str(tmp_path / "x.json"))
+    assert done.returncode == 2
+    assert "holds no benchmark results" in done.stderr
+
+
+def test_a_llama_server_that_is_not_there(cli: Cli) -> None:
+    done = cli("bench", "-m", "bundled", "--workload", "chat", "--llama-server", "/no/such/llama-server")
+    assert done.returncode == 69
+    assert "llama-server is not there" in done.stderr
+
+
+# Ctrl-C.
+
+
+def test_an_interruption_says_what_was_measured_and_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> None:
+    page, scratch = tmp_path / "report.html", tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        (*cli.command, "bench", "-m", "bundled", "--workload", "chat", "--report", str(page)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=cli.environment | {"TMPDIR": str(scratch)},
+    )
+    until_sync(lambda: any(scratch.iterdir()), "a memory of its own shows that it measures")
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "nothing was written" in complaint
+    assert not page.exists()
+    assert list(scratch.iterdir()) == []
