@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +14,8 @@ from localspec.backends.base import Backend, Rows, Span
 
 CONTEXTS = (48, 320)
 """lengths of the prompts that are probed, in tokens: attention sums differently over short and long ones"""
-ENOUGH_S = 0.5
-"""a model whose first probe took longer is not probed again: loading it must not take much longer"""
+ENOUGH_S = 1.0
+"""a model that takes longer is not probed while somebody waits for it to be loaded"""
 STEPS, AFTER, WIDTH, PIECE = 15, 9, 5, 37
 PLAUSIBLE = 32
 """how many of a row's best tokens are compared: others are never chosen"""
@@ -28,54 +30,86 @@ class Rounding(NamedTuple):
     exact_pieces: bool
 
 
-def measure_rounding(backend: Backend) -> Rounding:
-    """Probe a model, with all its sequences closed.
+PRESUMED = Rounding(0.3, 0.3, exact_pieces=False)
+"""until a model has been probed to the end: more than any kernel was seen to move a row of a round"""
+
+
+def measure_rounding(backend: Backend, *, within_s: float = ENOUGH_S) -> Rounding | None:
+    """Probe a model, with all its sequences closed; None if ``within_s`` seconds were not enough."""
+    steps, started = rounding_steps(backend), time.perf_counter()
+    while time.perf_counter() - started < within_s:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Rounding = end.value
+            return found
+    steps.close()
+    return None
+
+
+def set_rounding(backend: Backend, rounding: Rounding) -> None:
+    """Let the backend's capabilities say what was measured."""
+    backend.capabilities = replace(backend.capabilities, **rounding._asdict())
+
+
+def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
+    """The probe, a step per forward; closing it frees what it used.
 
     The reference is a prompt at once and then one token at a time. Compared with it are rows of wider
     forwards, 1-wide rows over cells that wider forwards wrote, and such over a prompt in other pieces:
     by how much the distance of two plausible tokens changed. A few dozen rows do not show the worst,
-    hence the factor. The text is this file: natural enough, and always there.
+    hence the factor. The text is this file: natural enough, and always there. Raises
+    :class:`EngineBusy` where no sequence is free.
     """
     limits = backend.capabilities
     longest = min(limits.n_ctx - STEPS - AFTER, limits.max_batch)
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
     margin = drift = pieces = 0.0
-    started = time.perf_counter()
     for n in sorted({min(n, longest) for n in CONTEXTS}):
-        found = _probe(backend, text[: n + STEPS + AFTER], n)
+        found = yield from _probe(backend, text[: n + STEPS + AFTER], n)
         margin, drift, pieces = (max(pair) for pair in zip((margin, drift, pieces), found, strict=True))
-        if time.perf_counter() - started > ENOUGH_S:
-            # Not looked far enough to promise this one.
-            return Rounding(SAFETY * margin, SAFETY * drift, exact_pieces=False)
     return Rounding(SAFETY * margin, SAFETY * drift, exact_pieces=pieces == 0.0)
 
 
-def _probe(backend: Backend, tokens: list[int], n: int) -> tuple[float, float, float]:
-    """(change in wide rows, over cells of wide rows, over a prompt in pieces) behind ``n`` tokens."""
+Changes = tuple[float, float, float]
+"""in wide rows, over cells of wide rows, over a prompt in pieces"""
+
+
+def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None, Changes]:
+    """The changes behind ``n`` tokens."""
     steps, after = tokens[n : n + STEPS], tokens[n + STEPS :]
     sequence = backend.open()
     try:
-        _feed(backend, sequence, tokens[:n], n)
-        reference = _feed(backend, sequence, steps, 1)
-        reference_after = _feed(backend, sequence, after, 1)
+        yield from _fill(backend, sequence, tokens[:n], n)
+        reference = yield from _feed(backend, sequence, steps, 1)
+        reference_after = yield from _feed(backend, sequence, after, 1)
         backend.truncate(sequence, n)
-        wide = _feed(backend, sequence, steps, WIDTH)
-        drifted = _feed(backend, sequence, after, 1)
+        wide = yield from _feed(backend, sequence, steps, WIDTH)
+        drifted = yield from _feed(backend, sequence, after, 1)
         backend.truncate(sequence, 0)
-        _feed(backend, sequence, tokens[:n], PIECE)
-        pieces = _feed(backend, sequence, steps[:AFTER], 1)
+        yield from _fill(backend, sequence, tokens[:n], PIECE)
+        pieces = yield from _feed(backend, sequence, steps[:AFTER], 1)
     finally:
         backend.close(sequence)
     changes = (wide, reference), (drifted, reference_after), (pieces, reference[:AFTER])
     return _change(*changes[0]), _change(*changes[1]), _change(*changes[2])
 
 
-def _feed(backend: Backend, sequence: int, tokens: list[int], width: int) -> Rows:
-    """Feed ``tokens``, ``width`` at a time; their rows."""
-    pieces = [tokens[at : at + width] for at in range(0, len(tokens), width)]
-    return np.concatenate(
-        [backend.forward([Span(sequence, piece, len(piece))]).rows(0, len(piece)) for piece in pieces]
-    )
+def _fill(backend: Backend, sequence: int, tokens: list[int], width: int) -> Generator[None, None, None]:
+    """Feed ``tokens``, ``width`` at a time."""
+    for at in range(0, len(tokens), width):
+        backend.forward([Span(sequence, tokens[at : at + width], 0)])
+        yield
+
+
+def _feed(backend: Backend, sequence: int, tokens: list[int], width: int) -> Generator[None, None, Rows]:
+    """The same; their rows."""
+    rows = []
+    for at in range(0, len(tokens), width):
+        piece = tokens[at : at + width]
+        rows.append(backend.forward([Span(sequence, piece, len(piece))]).rows(0, len(piece)))
+        yield
+    return np.concatenate(rows)
 
 
 def _change(rows: Rows, reference: Rows) -> float:

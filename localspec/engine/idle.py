@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Backend, Span
+from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
 from localspec.speculation.costs import CostCurve, measured_widths
@@ -19,14 +21,20 @@ ENOUGH_S = 6.0
 WIDEST = 21
 
 
+Chore = Callable[[], Generator[None, None, None]]
+
+
 class Idle:
     """The chores of an engine, in small steps."""
 
     def __init__(self, target: Backend, draft: Backend | None, learning: Learning) -> None:
         self._learning = learning
-        self._todo: list[tuple[Backend, CostCurve, int]] = [(target, learning.costs, WIDEST)]
+        self._todo: list[Chore] = [partial(measure_costs, target, learning.costs)]
         if draft is not None and learning.draft_costs is not None:
-            self._todo.append((draft, learning.draft_costs, 1))
+            self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
+        if learning.keeps and learning.rounding.measured is None and target.capabilities.rollback is None:
+            self._todo.insert(0, self._measure_rounding)
+        self._target = target
         self._measuring: Generator[None, None, None] | None = None
         self._saved = True
 
@@ -55,12 +63,16 @@ class Idle:
         while memory is not None and memory.work():
             pass
 
+    def _measure_rounding(self) -> Generator[None, None, None]:
+        found = yield from rounding_steps(self._target)
+        self._learning.rounding.measured = found
+        set_rounding(self._target, found)
+
     def _measure(self) -> bool:
         if not self._todo:
             return False
         if self._measuring is None:
-            backend, costs, widest = self._todo[0]
-            self._measuring = measure_costs(backend, costs, widest=widest)
+            self._measuring = self._todo[0]()
         try:
             next(self._measuring)
         except StopIteration:

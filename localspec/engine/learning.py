@@ -6,12 +6,14 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from localspec.backends.base import Backend
+from localspec.backends.rounding import PRESUMED, Rounding, measure_rounding, set_rounding
 from localspec.home import write_private
 from localspec.memory.memory import Memory
 from localspec.speculation.costs import CostCurve
@@ -20,6 +22,34 @@ from localspec.speculation.survival import Calibration
 log = logging.getLogger(__name__)
 
 FORMAT = 1
+
+
+class Learnt(Protocol):
+    """What can be written down and read again."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+
+
+class KnownRounding:
+    """How far rounding moves the target's logits, once it was measured to the end."""
+
+    def __init__(self) -> None:
+        self.measured: Rounding | None = None
+
+    def state(self) -> dict[str, Any]:
+        return self.measured._asdict() if self.measured else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        if not state:
+            return
+        margin, drift = float(state["margin_bound"]), float(state["drift_bound"])
+        if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
+            raise ValueError("no bounds")
+        self.measured = Rounding(margin, drift, exact_pieces=state["exact_pieces"] is True)
 
 
 class Learning:
@@ -41,19 +71,33 @@ class Learning:
         self.costs = CostCurve(target.description)
         self.draft_costs = CostCurve(draft.description) if draft is not None else None
         self.calibration = Calibration()
+        self.rounding = KnownRounding()
         self._records: list[_Record] = []
         if directory is not None:
             pair = f"{target.description} + {draft.description if draft else 'none'}"
             self._keep(directory, f"cost of {target.description}", self.costs)
+            self._keep(directory, f"rounding of {target.description}", self.rounding)
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)
 
-    def _keep(self, directory: Path, what: str, learnt: CostCurve | Calibration) -> None:
+    @property
+    def keeps(self) -> bool:
+        """Whether what is learnt outlives the engine."""
+        return bool(self._records)
+
+    def _keep(self, directory: Path, what: str, learnt: Learnt) -> None:
         record = _Record(directory, what)
         self._records.append(record)
         record.give = learnt.state
         record.read(learnt.restore)
+
+    def know_rounding(self, target: Backend) -> None:
+        """Let the target say how it rounds: as it was found once, or as a short probe finds it now."""
+        if target.capabilities.rollback is None:
+            if self.rounding.measured is None:
+                self.rounding.measured = measure_rounding(target)
+            set_rounding(target, self.rounding.measured or PRESUMED)
 
     def save(self) -> None:
         """Write what has changed."""

@@ -88,7 +88,7 @@ def load_engine(
     def part(stage: str) -> Callable[[float], None]:
         return lambda fraction: progress(stage, fraction) if progress else None
 
-    target = open_backend(choice.target, backend, config, part("target"))
+    target = open_backend(choice.target, backend, config, part("target"), measured=False)
     draft: Backend | None = None
     try:
         reason = choice.reason
@@ -105,6 +105,7 @@ def load_engine(
             directory=home.private_dir(home.cache_dir() / "learnt"),
             memory=open_memory(choice.target, target.vocabulary) if memory and config.memory else None,
         )
+        learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
         engine.reason = reason
         return engine

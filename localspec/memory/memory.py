@@ -46,6 +46,8 @@ class Memory:
         max_bits: int = MAX_BITS,
     ) -> None:
         self.orders = orders
+        self.failure: LocalspecError | None = None
+        """the last error of ours that a file brought about, for those who want to know at once"""
         self._piece, self._tell = piece, notice
         self._told: set[str] = set()
         self._files = TableFiles(
@@ -150,6 +152,7 @@ class Memory:
 
     def _complain(self, error: LocalspecError | OSError) -> None:
         if isinstance(error, LocalspecError):
+            self.failure = error
             self._notice(f"{error.message}. {error.remedy}")
         else:
             self._notice(f"the n-gram memory failed: {error}")

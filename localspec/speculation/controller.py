@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import NOTHING, Ask, Draft, asks_for, nothing
+from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.survival import BUCKETS, Calibration
+from localspec.speculation.survival import BUCKETS, Calibration, Survival
 
 CAUTIOUS_K = 4
 """longest draft while the costs of wider forwards are not known"""
@@ -36,6 +36,8 @@ CONTROL = 64
 PROBE = 0.005
 """share of a request's time that may go into trying out a draft model that does not look worth it"""
 
+HOPELESS = 0.1
+"""survival under which no draft is worth a place"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("the draft model was not worth its time")
 
@@ -167,8 +169,12 @@ class Controller(Proposer):
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Ask those whose drafts cost next to nothing."""
-        asks = asks_for([plan.ask for plan in plans], prices.longest)
         for member in self._cheap:
+            survival = self._survival[member.name]
+            asks = [
+                plan.ask._replace(k=min(plan.ask.k, prices.longest), gate=Fade(survival, plan.ask.request))
+                for plan in plans
+            ]
             for plan, draft in zip(plans, member.propose(asks), strict=True):
                 if not draft.tokens:
                     continue
@@ -264,6 +270,21 @@ class Controller(Proposer):
             survival.stop(request)
         for member in (*self._cheap, *self._costly):
             member.stop(request)
+
+
+class Fade:
+    """Ends a draft that costs next to nothing where it is hardly ever right any more."""
+
+    def __init__(self, survival: Survival, request: int) -> None:
+        self._survival, self._request = survival, request
+        self._alive = 1.0
+
+    def admits(self, evidence: int) -> bool:
+        self._alive *= self._survival.rate(self._request, evidence)
+        return self._alive > HOPELESS
+
+    def goes_on(self) -> bool:
+        return self._alive > HOPELESS
 
 
 class EarlyStop:

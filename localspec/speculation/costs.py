@@ -78,6 +78,8 @@ class CostCurve:
         bucket = self._buckets.get(number)
         if bucket is None:
             near = self._nearest(context)
+            if near is None and width > WIDE:
+                return  # what a piece of a prompt takes does not tell what a round does
             bucket = self._buckets[number] = near.heir() if near else _Bucket()
         if width > WIDE:
             bucket.per_token = seconds / width
@@ -121,6 +123,8 @@ class CostCurve:
         for number, values in state.items():
             bucket = _Bucket()
             bucket.level, bucket.per_token = _cost(values["level"]), _cost(values["per_token"])
+            if not bucket.level:
+                raise ValueError("a round that costs nothing")
             bucket.ratios = {int(w): _cost(r) for w, r in values["ratios"].items()} | {1: 1.0}
             bucket.seen = {int(w): int(n) for w, n in values["seen"].items()}
             bucket.widest = max((w for w, n in bucket.seen.items() if n >= KNOWN), default=1)

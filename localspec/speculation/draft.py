@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -77,8 +76,3 @@ class Ask(NamedTuple):
     remember: bool = True
     ledger: Ledger = Ledger()
     gate: Gate | None = None
-
-
-def asks_for(asks: Sequence[Ask], k: int) -> list[Ask]:
-    """The same asks, for at most ``k`` tokens each."""
-    return [ask if ask.k <= k else ask._replace(k=k) for ask in asks]

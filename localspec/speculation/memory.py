@@ -106,9 +106,12 @@ class MemoryRecall(Proposer):
                 found, table = _find(tables, hashes[1:])
             if found is None:
                 break
+            known = self._ranks.get(found.order, 0) + LEVELS[min(found.score, len(LEVELS) - 1)]
             longest = longest or found.order
             hits.append(Hit(table, found.slot, found.token))
-            evidence.append(self._ranks.get(found.order, 0) + LEVELS[min(found.score, len(LEVELS) - 1)])
+            evidence.append(known)
+            if ask.gate is not None and not ask.gate.admits(known):
+                break
             context.append(found.token)
             if found.order == self._longest:
                 hashes = (self._keys.rolled(hashes[0], context[-self._longest - 1], found.token),)

@@ -10,7 +10,7 @@ from typing import Any
 BUCKETS = 16
 START = 0.7
 """how often a drafted token is right where nothing is known"""
-PRIOR = 3.0
+PRIOR = 8.0
 """how many tokens the prior weighs"""
 SHARE = 6.0
 """a request's tokens of one evidence weigh together no more than so many: a long text is one witness"""
@@ -18,6 +18,7 @@ MEMORY = 200.0
 """older requests fade: no evidence remembers more than about so many tokens"""
 CAUTION = -0.4
 """in log-odds, what a request is trusted less than the average one before it has shown anything"""
+START_FACTOR = math.exp(CAUTION)
 STEP = 0.5
 """how fast a request's own shift moves"""
 LIMIT = 7.0
@@ -28,6 +29,8 @@ class _Local:
     """What one request has shown: a shift of all log-odds, and its counts by evidence."""
 
     shift: float = CAUTION
+    factor: float = START_FACTOR
+    """of the odds: the shift's exponential"""
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
@@ -47,25 +50,27 @@ class Survival:
 
     def rate(self, request: int, evidence: int) -> float:
         """The probability that a token with this evidence is right."""
-        local = self._requests.get(request)
-        return self._rate(evidence, CAUTION if local is None else local.shift)
+        return self._rate(evidence, self._factor(request))
 
-    def _rate(self, evidence: int, shift: float) -> float:
+    def _factor(self, request: int) -> float:
+        local = self._requests.get(request)
+        return START_FACTOR if local is None else local.factor
+
+    def _rate(self, evidence: int, factor: float) -> float:
         right, tried = self._right[evidence], self._all[evidence]
         # A quarter of a token each way: no average is certain.
-        odds = (right + 0.25) / (tried - right + 0.25) * math.exp(shift)
+        odds = (right + 0.25) / (tried - right + 0.25) * factor
         return odds / (1.0 + odds)
 
     def curve(self, request: int, evidence: Sequence[int]) -> list[float]:
         """The probability that the first 1, 2, … tokens of a draft are all right."""
-        local = self._requests.get(request)
-        shift = CAUTION if local is None else local.shift
+        factor = self._factor(request)
         known: dict[int, float] = {}
         curve, alive = [], 1.0
         for bucket in evidence:
             rate = known.get(bucket)
             if rate is None:
-                rate = known[bucket] = self._rate(bucket, shift)
+                rate = known[bucket] = self._rate(bucket, factor)
             alive *= rate
             curve.append(alive)
         return curve
@@ -77,8 +82,9 @@ class Survival:
             local = self._requests[request] = _Local()
         local.right[evidence] += right
         local.tried[evidence] += 1.0
-        surprise = right - self._rate(evidence, local.shift)
+        surprise = right - self._rate(evidence, local.factor)
         local.shift = min(max(local.shift + STEP * surprise, -LIMIT), LIMIT)
+        local.factor = math.exp(local.shift)
 
     def stop(self, request: int) -> None:
         """The request has ended: what it showed becomes part of the average."""

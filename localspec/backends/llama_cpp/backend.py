@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from localspec.backends.base import Capabilities, Rows, Span, top_margin
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.backends.rounding import measure_rounding
+from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions
 from localspec.models.catalogue import model_name
@@ -60,7 +59,8 @@ class LlamaCppBackend:
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
     header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
-    ``measured=False`` spares the probe of its rounding, which only a target's rows need.
+    ``measured=False`` spares the probe of its rounding, which only a target's rows need;
+    :mod:`localspec.backends.rounding` can do it later.
     """
 
     name = "llama_cpp"
@@ -79,8 +79,9 @@ class LlamaCppBackend:
         self.model = model_name(path)
         self._lib_model = native.load_model(str(path), config, progress)
         self.description = (
-            f"llama_cpp {native.version()} {header.architecture} {header.quantisation} {header.file_size} bytes, "
-            f"{native.threads(config, self._lib_model)} threads, {config.gpu_layers} layers on the GPU"
+            f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
+            f" {header.file_size} bytes, {native.threads(config, self._lib_model)} threads,"
+            f" {config.gpu_layers} layers on the GPU"
         )
         self._context: Any = None
         try:
@@ -108,7 +109,7 @@ class LlamaCppBackend:
         )
         self._lengths: dict[int, int] = {}
         if measured and not recurrent:
-            self.capabilities = replace(self.capabilities, **measure_rounding(self)._asdict())
+            set_rounding(self, measure_rounding(self) or PRESUMED)
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):

@@ -1,0 +1,56 @@
+"""The probe of a model's rounding: whole, or not believed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from localspec.backends.rounding import (
+    CONTEXTS,
+    PRESUMED,
+    Rounding,
+    measure_rounding,
+    rounding_steps,
+    set_rounding,
+)
+from localspec.backends.toy import ToyBackend, markov
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_what_a_model_does_is_found(noise: float) -> None:
+    backend = ToyBackend(markov(), noise=noise)
+    found = measure_rounding(backend, within_s=math.inf)
+    assert found is not None and backend.open_sequences == 0
+    if noise:
+        # Two tokens of a row move by up to the noise each, in both of the rows compared.
+        assert noise < found.margin_bound <= 1.5 * 4 * noise
+    else:
+        assert found == Rounding(0.0, 0.0, exact_pieces=True)
+
+
+def test_a_probe_that_takes_too_long_says_nothing() -> None:
+    """A part of it may have seen no difference where the rest would have: nothing is no bound of zero."""
+    backend = ToyBackend(markov(), noise=0.05)
+    assert measure_rounding(backend, within_s=0.0) is None
+    assert backend.open_sequences == 0
+    set_rounding(backend, PRESUMED)
+    assert backend.capabilities.margin_bound > 0 and backend.capabilities.drift_bound > 0
+
+
+def test_it_can_be_interrupted_at_every_step() -> None:
+    backend = ToyBackend(markov(), n_ctx=128)
+    total = sum(1 for _ in rounding_steps(backend))
+    for n in range(0, total, 7):
+        steps = rounding_steps(backend)
+        for _ in range(n):
+            next(steps)
+        steps.close()
+        assert backend.open_sequences == 0
+
+
+def test_long_and_short_contexts_are_probed() -> None:
+    backend = ToyBackend(markov(), n_ctx=512)
+    measure_rounding(backend, within_s=math.inf)
+    widest = {len(batch[0].tokens) for batch in backend.forwards}
+    assert set(CONTEXTS) <= widest

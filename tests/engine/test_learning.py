@@ -1,0 +1,197 @@
+"""What an engine learns, keeps, and does while nobody asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.rounding import PRESUMED, Rounding
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.memory.memory import Memory
+from tests.toys import request, run_all, scripted, small_markov
+
+SONG = b"la la la li la la la lo la la la li la la la lo"
+
+
+def rested(engine: Engine, limit: int = 2000) -> int:
+    """Let the engine do all that can wait; how many steps that took."""
+    for step in range(limit):
+        if not engine.rest():
+            return step
+    raise AssertionError("the chores do not end")
+
+
+def engine_with(directory: Path | None, *, draft: bool = False, noise: float = 0.0) -> Engine:
+    target = ToyBackend(small_markov(3), noise=noise)
+    model = ToyBackend(small_markov(4)) if draft else None
+    if model is not None:
+        model.description = "another toy"
+    return Engine(target, model, learning=Learning(target, model, directory=directory))
+
+
+def test_costs_are_measured_while_nobody_asks_and_kept(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path, draft=True)
+    assert rested(engine) > 20
+    costs = engine.learning.costs
+    assert all(costs.knows(width, 300) for width in (1, 2, 4, 8, 21))
+    assert engine.learning.draft_costs is not None and engine.learning.draft_costs.knows(1, 300)
+    engine.close()
+    again = engine_with(tmp_path, draft=True)
+    assert again.learning.costs.line(300) == pytest.approx(costs.line(300))
+    assert rested(again) <= 3
+
+
+def test_a_request_interrupts_and_nothing_stays_open(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path)
+    target = engine.target
+    assert isinstance(target, ToyBackend)
+    for steps in (1, 5, 11, 17):
+        for _ in range(steps):
+            engine.rest()
+        sequence = engine.submit(request("abc", max_tokens=4, temperature=0.0))
+        run_all(engine, [sequence])
+        assert sequence.finish is not None
+    rested(engine)
+    assert target.open_sequences <= 4  # the requests' own caches, kept as prefixes
+
+
+def test_where_caches_hold_all_sequences_measuring_waits_for_nobody(tmp_path: Path) -> None:
+    target = ToyBackend(markov(), max_sequences=1)
+    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    run_all(engine, [engine.submit(request("abc", max_tokens=4, temperature=0.0))])
+    rested(engine)
+
+
+def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path, noise=0.05)
+    engine.learning.rounding.measured = None
+    rested(engine)
+    found = engine.learning.rounding.measured
+    assert found is not None and engine.target.capabilities.margin_bound == found.margin_bound > 0
+    engine.close()
+    again = ToyBackend(small_markov(3), noise=0.05)
+    learning = Learning(again, None, directory=tmp_path)
+    learning.know_rounding(again)
+    assert again.capabilities.margin_bound == found.margin_bound and not again.forwards
+
+
+def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.backends.rounding.ENOUGH_S", 0.0)
+    target = ToyBackend(markov())
+    learning = Learning(target, None, directory=tmp_path)
+    learning.rounding.measured = None
+    monkeypatch.setattr("localspec.engine.learning.measure_rounding", lambda backend: None)
+    learning.know_rounding(target)
+    assert target.capabilities.margin_bound == PRESUMED.margin_bound
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", '{"format": 1}', '{"format": 9, "of": "x"}', "\0"]
+)
+def test_a_spoilt_record_costs_what_was_learnt_and_no_more(tmp_path: Path, content: str) -> None:
+    engine = engine_with(tmp_path)
+    rested(engine)
+    engine.close()
+    for path in tmp_path.iterdir():
+        path.write_text(content)
+    again = engine_with(tmp_path)
+    assert not again.learning.costs.knows(2, 300)
+    rested(again)
+    again.close()
+    assert all(json.loads(path.read_text())["format"] == 1 for path in tmp_path.iterdir())
+
+
+def test_records_are_private(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path)
+    rested(engine)
+    engine.close()
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_rounding_record_with_nonsense_is_refused(tmp_path: Path) -> None:
+    learning = Learning(ToyBackend(markov()), None)
+    with pytest.raises(ValueError, match="no bounds"):
+        learning.rounding.restore({"margin_bound": float("nan"), "drift_bound": 0, "exact_pieces": True})
+    assert learning.rounding.measured is None
+    learning.rounding.restore({"margin_bound": 0.1, "drift_bound": 0, "exact_pieces": False})
+    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_pieces=False)
+
+
+# The memory.
+
+
+def remembering(folder: Path) -> Engine:
+    target = ToyBackend(scripted(SONG))
+    memory = Memory(folder, "toy", target.vocabulary.piece)
+    return Engine(target, learning=Learning(target, None, memory=memory))
+
+
+def drafted(engine: Engine, text: str, **options: object) -> int:
+    """Tokens that the memory drafted in a request."""
+    values = {"temperature": 0.0, "proposer": "memory", "k": 4} | options
+    return engine.generate(text, **values).finish().stats.drafted
+
+
+def test_what_a_request_said_is_remembered_for_the_next(tmp_path: Path) -> None:
+    engine = remembering(tmp_path)
+    assert drafted(engine, "la la la li") == 0
+    assert drafted(engine, "la la la li") > 10
+    engine.close()
+    again = remembering(tmp_path)
+    assert drafted(again, "la la la li") > 10
+    again.close()
+
+
+def test_what_is_not_to_be_remembered_is_not(tmp_path: Path) -> None:
+    engine = remembering(tmp_path)
+    for _ in range(3):
+        assert drafted(engine, "la la la li", remember=False) == 0
+    engine.close()
+    assert not list(tmp_path.rglob("*.ngm"))
+
+
+def test_workspaces_do_not_see_each_other(tmp_path: Path) -> None:
+    engine = remembering(tmp_path)
+    drafted(engine, "la la la li", workspace="/one")
+    assert drafted(engine, "la la la li", workspace="/two") == 0
+    assert drafted(engine, "la la la li", workspace="/one") > 10
+    engine.close()
+
+
+def test_a_busy_engine_learns_when_it_is_idle(tmp_path: Path) -> None:
+    engine = remembering(tmp_path)
+    sequence = engine.submit(request("la la la li", temperature=0.0))
+    run_all(engine, [sequence])
+    assert engine.learning.memory is not None
+    assert not engine.learning.memory.tables(None)
+    rested(engine)
+    assert engine.learning.memory.tables(None)
+    engine.close()
+
+
+def test_rounds_are_told_to_who_listens() -> None:
+    target = ToyBackend(scripted(SONG))
+    engine, rounds = Engine(target), []
+    engine.on_round = rounds.append
+    sequence = engine.submit(request("la la la li", temperature=0.0, proposer="prompt-lookup", k=3))
+    run_all(engine, [sequence])
+    assert [r.round for r in rounds] == list(range(1, len(rounds) + 1))
+    assert {r.request for r in rounds} == {sequence.id}
+    said = [token for r in rounds for token in r.chosen]
+    assert said == sequence.tokens[sequence.prompt_length + 1 :]
+    assert sum(r.k for r in rounds) == sequence.stats.drafted == sum(len(r.proposed) for r in rounds)
+    assert sum(r.accepted for r in rounds) == sequence.stats.accepted
+    assert all(r.ms >= r.forward_ms > 0 and r.width == r.k + 1 for r in rounds)
+
+
+def test_time_saved_is_told_once_a_plain_step_is_known() -> None:
+    engine = engine_with(None)
+    first = engine.generate("abcab", temperature=0.0, max_tokens=1).finish().stats
+    assert first.time_saved_s is None
+    rested(engine)
+    stats = engine.generate("abcabcabc", temperature=0.0, max_tokens=40).finish().stats
+    assert stats.time_saved_s is not None and sum(stats.choices.values()) == stats.rounds
