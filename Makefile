@@ -19,7 +19,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --progress-bar on -c constraints.txt -e .
+	$(PIP) install --progress-bar on -c constraints.txt -e '.[bench]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

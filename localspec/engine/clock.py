@@ -45,9 +45,11 @@ class RoundClock:
         # Everybody waits for the whole round; without drafts it would have given each one token.
         plain = self._costs.seconds(len(played), context)
         self._costs.observe(self._width, context, self._judged - self._proposed)
+        # As it usually costs: a forward that something else held up is nobody's loss.
+        forward = self._costs.seconds(self._width, context)
         spent = time.perf_counter() - self._started
         for p in played:
-            p.sequence.count_time((p.sequence.emitted - p.emitted) * plain, spent)
+            p.sequence.count_time((p.sequence.emitted - p.emitted) * plain, forward, spent)
         return [self._record(p, spent) for p in played]
 
     def _record(self, p: Played, spent: float) -> RoundPlayed:

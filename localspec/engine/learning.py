@@ -22,6 +22,8 @@ from localspec.speculation.survival import Calibration
 log = logging.getLogger(__name__)
 
 FORMAT = 1
+DRAFT_S = 0.002
+"""what a draft model's step is taken to cost before one was seen: little, so that it is tried"""
 
 
 class Learnt(Protocol):
@@ -69,7 +71,7 @@ class Learning:
     ) -> None:
         self.memory = memory
         self.costs = CostCurve(target.description)
-        self.draft_costs = CostCurve(draft.description) if draft is not None else None
+        self.draft_costs = CostCurve(draft.description, unknown_s=DRAFT_S) if draft is not None else None
         self.calibration = Calibration()
         self.rounding = KnownRounding()
         self._records: list[_Record] = []

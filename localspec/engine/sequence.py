@@ -71,6 +71,7 @@ class Sequence:
         self._end_tokens = encoded.end_tokens
         self.emitted = 0
         self._ledger = Ledger()
+        self._saved = 0.0
         self._n_ctx, self._chunk = limits
         self._submitted = time.perf_counter()
         self._admitted = self._first = self._last = self._submitted
@@ -186,10 +187,12 @@ class Sequence:
         self.proposer = to
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 
-    def count_time(self, plain_s: float, spent_s: float) -> None:
-        """A round took ``spent_s``; plain decoding would have taken ``plain_s`` for what came out of it."""
-        saved, spent = self._ledger
-        self._ledger = Ledger(saved + plain_s - spent_s, spent + spent_s)
+    def count_time(self, plain_s: float, forward_s: float, spent_s: float) -> None:
+        """A round took ``spent_s``; its forward usually takes ``forward_s``, and plain decoding would
+        have taken ``plain_s`` for what came out of it."""
+        won, spent = self._ledger
+        self._ledger = Ledger(won + plain_s - forward_s, spent + forward_s)
+        self._saved += plain_s - spent_s
 
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
         """Add one round to the statistics; ``seconds`` is the time spent proposing."""
@@ -208,7 +211,7 @@ class Sequence:
     def final_stats(self, *, priced: bool) -> Stats:
         """The statistics, with what can only be said at the end; ``priced``: a plain step's cost is known."""
         stats, n = self.stats, self.completion_tokens
-        stats.time_saved_s = self._ledger.saved_s if priced and stats.rounds else None
+        stats.time_saved_s = self._saved if priced and stats.rounds else None
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
         # The first token comes from the prefill, all others from rounds.
         stats.tokens_per_round = (self.emitted - 1) / stats.rounds if stats.rounds else None

@@ -12,6 +12,7 @@ the most probable positions are admitted while expected tokens per second rise.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,6 +37,9 @@ CONTROL = 64
 PROBE = 0.005
 """share of a request's time that may go into trying out a draft model that does not look worth it"""
 
+SURE = 0.1
+"""plain tokens that a draft may be expected to lose in any case: what is nearly certain is not left
+because of an earlier misfortune"""
 HOPELESS = 0.1
 """survival under which no draft is worth a place"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
@@ -57,6 +61,8 @@ class _Request:
 
     offers: dict[str, _Offer] = field(default_factory=dict)
     probed_s: float = 0.0
+    drafting_s: float = 0.0
+    """spent on drafts that take time"""
 
 
 @dataclass(slots=True)
@@ -207,8 +213,10 @@ class Controller(Proposer):
     def _stake(self, ask: Ask, prices: _Prices) -> float:
         """Seconds that a draft may be expected to lose: what was saved so far and what may be lost in
         any case are not risked all at once."""
-        saved, spent = ask.ledger
-        return STAKE * (saved + LOSS * max(spent, GRACE / prices.plain))
+        won, spent = ask.ledger
+        won -= self._requests[ask.request].drafting_s
+        token_s = 1.0 / prices.plain
+        return max(STAKE * (won + LOSS * max(spent, GRACE * token_s)), SURE * token_s)
 
     def _probe(self, ask: Ask, price: float) -> bool:
         """Whether a draft that does not look worth it may be paid for, to see whether that is still so."""
@@ -225,7 +233,11 @@ class Controller(Proposer):
         if not plans:
             return
         asks = [self._gated(plan.ask, member, prices) for plan in plans]
-        for plan, draft in zip(plans, member.propose(asks), strict=True):
+        started = time.perf_counter()
+        drafts = member.propose(asks)
+        took = time.perf_counter() - started
+        for plan, draft in zip(plans, drafts, strict=True):
+            self._requests[plan.ask.request].drafting_s += took
             self._follow(plan.ask, draft)
             curve = self._curve(plan.ask, draft) if draft.tokens else []
             k = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))[0]

@@ -47,17 +47,19 @@ class CostCurve:
 
     A bucket of context holds a level, the seconds of a 1-wide forward, and ratios to it: when a
     neighbour takes half of the machine the level follows within a few rounds, and the ratios stay.
+    ``unknown_s`` is the level before any forward was seen.
     """
 
-    def __init__(self, description: str = "") -> None:
+    def __init__(self, description: str = "", *, unknown_s: float = UNKNOWN_S) -> None:
         self._prior = _Points({1: 1.0, **prior_for(description)})
+        self._unknown_s = unknown_s
         self._buckets: dict[int, _Bucket] = {}
 
     def seconds(self, width: int, context: int = 0) -> float:
         """What a forward of ``width`` tokens behind ``context`` tokens is expected to take."""
         bucket = self._nearest(context)
         if bucket is None:
-            return UNKNOWN_S * self._prior.at(width)
+            return self._unknown_s * self._prior.at(width)
         if width > WIDE and bucket.per_token:
             return width * bucket.per_token
         return bucket.level * bucket.relative(width, self._prior)
@@ -66,7 +68,7 @@ class CostCurve:
         """:meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
         bucket = self._nearest(context)
         if bucket is None:
-            return [UNKNOWN_S * self._prior.at(width) for width in range(WIDE + 1)]
+            return [self._unknown_s * self._prior.at(width) for width in range(WIDE + 1)]
         bucket.relative(1, self._prior)
         return [bucket.level * ratio for ratio in bucket.table]
 

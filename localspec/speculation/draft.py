@@ -52,10 +52,11 @@ class Gate(Protocol):
 
 
 class Ledger(NamedTuple):
-    """What speculation did to a request so far, in seconds of decoding."""
+    """What verification did to a request so far, in seconds as forwards usually take them."""
 
-    saved_s: float = 0.0
-    """plain decoding would have taken so much longer; negative: speculation has cost time"""
+    won_s: float = 0.0
+    """plain forwards for the same tokens would have taken so much longer; negative: they would have been
+    faster. The time of drafting is not in it."""
     spent_s: float = 0.0
 
 

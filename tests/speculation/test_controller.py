@@ -182,7 +182,7 @@ def test_offers_that_are_not_verified_teach_as_well() -> None:
 def test_a_request_that_lost_time_wants_better_promises() -> None:
     measured = curve(STEPS)
     calibration = Calibration()
-    controller = Controller([Coin(TRUTH, 1.0)], measured, calibration)
+    controller = Controller([Coin(TRUTH, 0.93)], measured, calibration)
     play(controller, measured, rounds=60)
     context = TRUTH[:5]
     for request in range(20):
