@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from localspec.cli.output import Printer, note
+from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
 from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta
@@ -41,13 +41,16 @@ def local(request: Request, config: Config, printer: Printer) -> Result:
 
     options = request.options.over(config.options)
     choice = choose(options.model or "bundled", options.draft or "auto", config.model_dirs)
-    with load_engine(
-        choice,
-        backend=options.backend or "auto",
-        config=config.engine,
-        progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
-        memory=True,
-    ) as engine:
+    with (
+        warnings_as_notes(),
+        load_engine(
+            choice,
+            backend=options.backend or "auto",
+            config=config.engine,
+            progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
+            memory=True,
+        ) as engine,
+    ):
         engine.options = config.options
         stream = engine.stream(request)
         for event in stream.events():

@@ -38,7 +38,7 @@ class CompleteFlags:
     json: bool = False
     "Print one JSON object instead of text."
     stats: bool = False
-    "Print a line of statistics to stderr."
+    "Print two lines of statistics to stderr."
     no_daemon: bool = False
     "Load the model in this process."
 
@@ -58,7 +58,8 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
     printer = Printer(as_json=how.json, stats=how.stats)
     try:
         if how.no_daemon:
-            request = Request(prompt=prompt, options=options)
+            source = "run" if how.path is None else f"file:{how.path}"
+            request = Request(prompt=prompt, options=options, source=source)
             result = answer.local(request, flags.config(), printer)
         else:
             flags.check_daemon()

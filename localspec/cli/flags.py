@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ from cyclopts import Group, Parameter
 
 from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
+from localspec.memory.workspace import workspace_of
 from localspec.protocol.options import Options, parse_options
 
 MODEL = Group("Model", sort_key=1)
@@ -45,7 +47,7 @@ class ModelFlags:
     stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING)] = ()
     "End the answer before this text; may be repeated."
     proposer: Annotated[
-        Literal["auto", "none", "prompt-lookup", "draft"] | None, Parameter(group=SPECULATION)
+        Literal["auto", "none", "prompt-lookup", "memory", "draft"] | None, Parameter(group=SPECULATION)
     ] = None
     "Who drafts tokens."
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
@@ -53,7 +55,7 @@ class ModelFlags:
     exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
     "At temperature 0 or with a seed: strict computes near-ties again, fast does not."
     opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
-    "Any other option, such as frequency_penalty=0.5, or (--no-daemon) setting; may be repeated."
+    "Any other option, such as remember=false, or (--no-daemon) setting; may be repeated."
 
     def options(self) -> Options:
         """What the flags say, validated; raises :class:`InvalidOptions`."""
@@ -65,6 +67,10 @@ class ModelFlags:
         for name in ("model", "draft"):
             if name in values:
                 values[name] = absolute(values[name])
+        if values.get("workspace"):
+            values["workspace"] = os.path.abspath(os.path.expanduser(values["workspace"]))
+        elif "workspace" not in values and (root := workspace_of(Path())) is not None:
+            values["workspace"] = str(root)
         return parse_options(values)
 
     def config(self) -> Config:

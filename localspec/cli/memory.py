@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import output
 from localspec.config import environment_options, load_config
 from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid
+from localspec.protocol.memory import TableStats
+from localspec.protocol.requests import File
 
 if TYPE_CHECKING:
     from localspec.memory.files import TableFiles
     from localspec.memory.memory import Memory
-    from localspec.memory.upkeep import TableStats
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"])]
@@ -111,7 +113,13 @@ def _confirm(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def prime(*paths: Path, model: ModelName = None, as_json: AsJson = False) -> int:
+def prime(
+    *paths: Path,
+    model: ModelName = None,
+    workspace: Path | None = None,
+    stdin: bool = False,
+    as_json: AsJson = False,
+) -> int:
     """Learn text files before they are needed, into the table of their git repository.
 
     Parameters
@@ -120,34 +128,52 @@ def prime(*paths: Path, model: ModelName = None, as_json: AsJson = False) -> int
         Files, or directories: below them everything that is text, not ignored by git, at most 1 MiB.
     model
         Whose vocabulary to learn with: a name of `localspec models list`, or a path.
+    workspace
+        Learn everything into the table of this directory, wherever the texts come from.
+    stdin
+        Learn texts from stdin, too: a JSON array of objects with a path and a text.
     as_json
         Print one JSON object.
     """
     from localspec.memory.memory import Memory
     from localspec.memory.texts import text_files
 
-    if not paths:
+    given = _given_texts() if stdin else []
+    if not paths and not given:
         raise InvalidOptions("there is nothing to learn", "Name files or directories.")
     for path in paths:
         if not path.exists():
             raise InvalidOptions(f"there is no {path}", "Name files or directories that exist.")
     words = _words(model)
-    files = list(dict.fromkeys(file for path in paths for file in text_files(path)))
+    files = dict.fromkeys(file for path in paths for file in text_files(path))
+    texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
     with _Tokenizer(words.model) as tokenizer:
         memory = Memory(_directory(), words.vocab_fp, tokenizer.vocabulary.piece, notice=_notice)
         try:
-            learned, tokens = _learn(files, tokenizer, memory)
+            learned, tokens = _learn(texts, tokenizer, memory, workspace)
         finally:
             memory.close()
+    if memory.failure is not None:
+        raise memory.failure
     if as_json:
-        output.json({"files": learned, "skipped": len(files) - learned, "tokens": tokens})
+        output.json({"files": learned, "skipped": len(texts) - learned, "tokens": tokens})
     else:
-        output.write(f"Learned {tokens} tokens of {learned} files; {len(files) - learned} were no text.\n")
+        output.write(f"Learned {tokens} tokens of {learned} files; {len(texts) - learned} were no text.\n")
     return ExitCode.OK
 
 
-def _learn(files: list[Path], tokenizer: _Tokenizer, memory: Memory) -> tuple[int, int]:
-    """(files, tokens) learned."""
+def _given_texts() -> list[File]:
+    """What stdin holds; raises :class:`InvalidOptions`."""
+    try:
+        return msgspec.json.decode(sys.stdin.buffer.read() or b"[]", type=list[File])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidOptions(f"stdin holds no texts: {error}", 'Give [{"path": "…", "text": "…"}].') from None
+
+
+def _learn(
+    texts: Sequence[tuple[Path, str | None]], tokenizer: _Tokenizer, memory: Memory, workspace: Path | None
+) -> tuple[int, int]:
+    """(files, tokens) learned; a file without its text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
     from localspec.memory.workspace import workspace_of
@@ -155,14 +181,14 @@ def _learn(files: list[Path], tokenizer: _Tokenizer, memory: Memory) -> tuple[in
     root, progress = cache(workspace_of), output.Progress()
     learned = tokens = 0
     try:
-        for number, file in enumerate(files):
-            progress.update(f"learning {file.name}", number / len(files))
-            text = read_text(file)
+        for number, (file, text) in enumerate(texts):
+            progress.update(f"learning {file.name}", number / len(texts))
+            text = read_text(file) if text is None else text
             if text is None:
                 continue
-            workspace = root(file.parent)
+            place = workspace or root(file.parent)
             ids = tokenizer.vocabulary.encode(text, special=False)
-            memory.learn(Lesson(ids, None if workspace is None else str(workspace), f"file:{file}"))
+            memory.learn(Lesson(ids, None if place is None else str(place), f"file:{file}"))
             while memory.work():
                 pass
             learned, tokens = learned + 1, tokens + len(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -39,6 +40,23 @@ def note(text: str) -> None:
         sys.stderr.flush()
 
 
+@contextlib.contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Inside, what the engine warns of, such as a full disk, is told as a line on stderr."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(printable(f"localspec: {record.getMessage()}"))
+
+    notes, log = Notes(logging.WARNING), logging.getLogger("localspec")
+    log.addHandler(notes)
+    try:
+        yield
+    finally:
+        log.removeHandler(notes)
+
+
 def end_line() -> None:
     """On a terminal: leave the line that was being written."""
     if sys.stdout is not None and sys.stdout.isatty():
@@ -71,37 +89,52 @@ ENDINGS = {
     "context_full": "the answer was cut short: the context is full.",
 }
 """what a person is told about an ending that the text does not show"""
+SHOWN_REASONS = 2
 
 
-def stats_line(result: Result) -> str:
-    """A request in one line: tokens, speed, who proposed, how much was accepted, tokens per round."""
+def stats_lines(result: Result) -> str:
+    """A request in two lines: what it took, and what speculation did."""
     stats = result.stats
-    parts = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
+    took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
-        parts.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
-    parts.append(_proposers(stats))
-    if stats.acceptance_rate is not None:
-        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted accepted")
-    if stats.tokens_per_round is not None:
-        parts.append(f"{stats.tokens_per_round:.2f} tokens per round")
-    if stats.rechecks:
-        parts.append(f"{stats.rechecks} rechecked")
+        took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
+    if stats.time_saved_s is not None and stats.drafted:
+        took.append(f"{_duration(abs(stats.time_saved_s))} {'saved' if stats.time_saved_s >= 0 else 'lost'}")
     if stats.ttft_s is not None:
-        parts.append(f"first token after {stats.ttft_s * 1000:.0f} ms")
-    if not stats.lossless:
-        parts.append("lossy (threshold)")
-    return " · ".join(parts)
+        took.append(f"first token after {_duration(stats.ttft_s)}")
+    return f"{' · '.join(took)}\n{' · '.join(_speculation(stats))}"
 
 
-def _proposers(stats: Stats) -> str:
-    used = [name for name, share in stats.proposers.items() if share.drafted]
+def _speculation(stats: Stats) -> Iterator[str]:
+    if stats.tokens_per_round is not None:
+        yield f"{stats.tokens_per_round:.2f} tokens per round"
+    used = [f"{name} {s.accepted}/{s.drafted}" for name, s in stats.proposers.items() if s.drafted]
     if used:
-        return " + ".join(used)
-    return (
-        f"no speculation ({stats.speculation_off_reason})"
-        if stats.speculation_off_reason
-        else "no speculation"
-    )
+        yield f"{' + '.join(used)} drafted tokens accepted ({stats.acceptance_rate or 0:.0%})"
+    yield from _silence(stats)
+    if stats.rechecks:
+        yield f"{stats.rechecks} rechecked"
+    if not stats.lossless:
+        yield "lossy (threshold)"
+
+
+def _silence(stats: Stats) -> Iterator[str]:
+    """Why little or nothing was drafted."""
+    reasons = {why: n for why, n in stats.choices.items() if why not in stats.proposers}
+    silent = sum(reasons.values())
+    if not stats.drafted:
+        why = stats.speculation_off_reason
+        yield f"no speculation ({why})" if why else "no speculation"
+    elif stats.speculation_off_reason:
+        yield stats.speculation_off_reason
+    elif silent * 2 > stats.rounds:
+        most = sorted(reasons, key=lambda why: -reasons[why])[:SHOWN_REASONS]
+        told = ", ".join(f"{why} ({reasons[why]})" for why in most)
+        yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 class Progress:
@@ -171,7 +204,7 @@ class Printer:
         if self._stats:
             if not self._ends_line and not sys.stdout.isatty() and sys.stderr.isatty():
                 note("")
-            note(stats_line(result))
+            note(stats_lines(result))
         return exit_code(result)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from localspec.cli import answer
 from localspec.cli.answer import read_stdin
@@ -36,7 +37,7 @@ class RunFlags:
     stream_json: bool = False
     "Print one JSON event a line as they come."
     stats: bool = False
-    "Print a line of statistics to stderr."
+    "Print two lines of statistics to stderr."
     no_daemon: bool = False
     "Load the model in this process."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
@@ -44,7 +45,7 @@ class RunFlags:
     session: str | None = None
     "Continue this session."
     private: bool = False
-    "Keep no history."
+    "Keep no history, and learn nothing from it."
 
 
 NO_RUN_FLAGS = RunFlags()
@@ -61,6 +62,8 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     text = _prompt(" ".join(prompt), raw=how.raw)
     _check(how)
     options = flags.options()
+    if how.private:
+        options = replace(options, remember=False)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
     try:
         if how.no_daemon:

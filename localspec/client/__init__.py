@@ -9,5 +9,6 @@
 
 from localspec.client.client import Client, connect
 from localspec.client.stream import Event, Stream
+from localspec.client.subscription import Subscription
 
-__all__ = ["Client", "Event", "Stream", "connect"]
+__all__ = ["Client", "Event", "Stream", "Subscription", "connect"]

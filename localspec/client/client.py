@@ -12,8 +12,11 @@ from localspec import home
 from localspec._version import __version__
 from localspec.client import discovery
 from localspec.client.stream import Stream
+from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
 from localspec.errors import DaemonUnavailable
+from localspec.protocol.events import EventKind
+from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
     PROTOCOL,
     ChatSend,
@@ -22,9 +25,12 @@ from localspec.protocol.messages import (
     Completions,
     DaemonStatus,
     Discovery,
+    EventsSubscribe,
     Generate,
     Initialize,
     Initialized,
+    MemoryForget,
+    MemoryPrime,
     Metrics,
     ModelDescription,
     ModelList,
@@ -152,6 +158,37 @@ class Client:
         """What the daemon is doing."""
         status: DaemonStatus = await self._ask("daemon/status", DaemonStatus)
         return status
+
+    async def subscribe(self, *kinds: EventKind) -> Subscription:
+        """Events of these kinds, and no others, from now on; it takes the place of an earlier one.
+
+        Rounds come of this client's own requests, of those that are sent from now on; an event's ``request``
+        is the ``id`` of its stream. To end it, subscribe to nothing.
+        """
+        subscription = Subscription()
+        if self._wire.subscription is not None:
+            self._wire.subscription.end()
+        self._wire.subscription = subscription
+        await self._ask("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
+        return subscription
+
+    async def memory_stats(self) -> tuple[TableStats, ...]:
+        """What the n-gram memory holds, table by table."""
+        found: MemoryStats = await self._ask("memory/stats", MemoryStats)
+        return found.tables
+
+    async def forget(self, *, workspace: str | None = None, source: str | None = None) -> Forgotten:
+        """Forget a workspace, a source, a source in a workspace, or with neither everything."""
+        params = MemoryForget(workspace=workspace, source=source)
+        forgotten: Forgotten = await self._ask("memory/forget", Forgotten, params)
+        return forgotten
+
+    def prime(
+        self, *paths: str, texts: tuple[File, ...] = (), workspace: str | None = None
+    ) -> Stream[Primed]:
+        """Learn files, directories and texts before they are needed; a cancel keeps what was learned."""
+        params = MemoryPrime(paths=paths, texts=texts, workspace=workspace)
+        return self._wire.request("memory/prime", params, Primed)
 
     async def metrics(self) -> Metrics:
         """Totals since the daemon started."""

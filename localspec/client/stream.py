@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
+from localspec.protocol.jsonrpc import Id
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 
 T = TypeVar("T")
@@ -15,7 +16,9 @@ Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
 class Stream(Generic[T]):
     """Iterate over it, or over :meth:`events`, once; :meth:`result` may be awaited at any time."""
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, id: Id, cancel: Callable[[], None]) -> None:
+        self.id = id
+        """the ``request`` of its rounds, see :meth:`Client.subscribe`"""
         self._cancel = cancel
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._end: asyncio.Future[T] = asyncio.get_running_loop().create_future()

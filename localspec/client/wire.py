@@ -14,8 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from localspec.client.stream import Event, Stream
+from localspec.client.subscription import Subscription
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, Unauthorized, from_dict
 from localspec.protocol import jsonrpc, messages
+from localspec.protocol.events import LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
 OPEN_S = 5.0
@@ -60,6 +62,8 @@ class Wire:
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self._lost: str | None = None
+        self.subscription: Subscription | None = None
+        """who reads the events"""
         self.max_frame: int | None = None
         """the largest request that the daemon takes, in bytes, once it has said so"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
@@ -67,7 +71,9 @@ class Wire:
     def request(self, method: str, params: object, type: Any) -> Stream[Any]:
         """Send a request whose result is a ``type``."""
         id = next(self._ids)
-        stream: Stream[Any] = Stream(lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id)))
+        stream: Stream[Any] = Stream(
+            id, lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id))
+        )
         try:
             frame = jsonrpc.request(id, method, params)
         except UnicodeEncodeError:
@@ -127,6 +133,8 @@ class Wire:
         for stream, _ in self._live.values():
             stream.finish(DaemonUnavailable(reason))
         self._live.clear()
+        if self.subscription is not None:
+            self.subscription.end()
 
     def _receive(self, text: str | bytes) -> None:
         message = jsonrpc.decode(text)
@@ -140,8 +148,11 @@ class Wire:
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
-        event: Event = _decoded(call.params, kind)
-        if isinstance(event, messages.ModelProgress):
+        event: Event | LiveEvent = _decoded(call.params, kind)
+        if isinstance(event, LiveEvent):
+            if self.subscription is not None:
+                self.subscription.feed(event)
+        elif isinstance(event, messages.ModelProgress):
             for stream, _ in self._live.values():
                 stream.feed(event)
         elif event.request in self._live:

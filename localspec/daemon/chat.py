@@ -11,9 +11,10 @@ from localspec.daemon.generation import generate, nothing
 from localspec.daemon.history import History, Session, Status
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
+from localspec.protocol.events import SessionEvent
 from localspec.protocol.frames import Delta
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message
+from localspec.protocol.requests import ChatPrompt, Message, Request
 from localspec.protocol.results import Result
 
 CHECKPOINT_S = 1.0
@@ -75,10 +76,19 @@ async def answer(exchange: Exchange, session: Session, content: str, options: Op
         messages = _alternating(await history.messages(session))
         reply = Answer(exchange, history, session, await history.begin_turn(session, content))
         async with reply.checkpointed():
+            _tell(exchange, session)
             prompt = ChatPrompt((*_system(session), *messages, Message("user", content)))
-            result = await generate(exchange, prompt, options, on_event=reply.take)
+            request = Request(prompt=prompt, options=options, source=f"chat:{session.id}")
+            result = await generate(exchange, request, reply.take)
         await reply.write("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
+        _tell(exchange, session)
         return result
+
+
+def _tell(exchange: Exchange, session: Session) -> None:
+    """Something was stored, which a list of sessions may show."""
+    if not session.private:
+        exchange.daemon.events.publish(SessionEvent(session.id, "changed"))
 
 
 def _system(session: Session) -> tuple[Message, ...]:

@@ -14,7 +14,8 @@ from websockets.frames import CloseCode
 from localspec._version import __version__
 from localspec.daemon import methods
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.exchange import Exchange, Newest
+from localspec.daemon.events import Subscription
+from localspec.daemon.exchange import Exchange, Newest, Shared
 from localspec.daemon.outbox import Outbox
 from localspec.daemon.transport import CLOSE_S
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
@@ -36,7 +37,7 @@ class Connection:
         self._initialized = False
         self._live: dict[Id, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._newest = Newest()
+        self._shared = Shared(daemon, self.outbox, Subscription(self.outbox), Newest())
         self._dropped = False
 
     # The life of a connection.
@@ -44,6 +45,7 @@ class Connection:
     async def serve(self) -> None:
         """Answer until the client is gone and its requests have ended."""
         self.daemon.connections.add(self)
+        self.daemon.events.subscriptions.add(self._shared.subscription)
         self.daemon.metrics.connections.inc()
         self.daemon.metrics.opened.inc()
         sending = asyncio.create_task(self.outbox.run())
@@ -55,6 +57,7 @@ class Connection:
             self.outbox.close(now=True)
             await self.end_requests()
             await sending
+            self.daemon.events.subscriptions.discard(self._shared.subscription)
             self.daemon.connections.discard(self)
             self.daemon.metrics.connections.dec()
 
@@ -134,7 +137,7 @@ class Connection:
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
         self.daemon.running += call.method in methods.NEED_A_MODEL
-        exchange = self._live[id] = Exchange(id, self.daemon, self.outbox, self._newest)
+        exchange = self._live[id] = Exchange(id, self._shared)
         self._spawn(self._answer(exchange, call.method, params))
 
     def _initialize(self, params: messages.Initialize, id: Id) -> None:

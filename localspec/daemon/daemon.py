@@ -8,6 +8,7 @@ from typing import Protocol
 
 from localspec import home
 from localspec.config import Config
+from localspec.daemon.events import Events
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
@@ -30,10 +31,13 @@ class Daemon:
     def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.pool = Pool(config, self.metrics, worker_command)
+        self.events = Events()
+        self.pool = Pool(config, self.metrics, self.events, worker_command)
         self.history = History(home.data_dir() / "history.sqlite")
         self.turns = Turns()
         self.connections: set[Client] = set()
+        self.memory_turn = asyncio.Lock()
+        """held by who works on the n-gram memory's files"""
         self.running = 0
         """requests that need a model, running or waiting"""
         self.stopping = asyncio.Event()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
 
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.events import Subscription
 from localspec.daemon.outbox import Deltas, Outbox
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
-from localspec.protocol.frames import Degraded, Delta, Loading, Prefill
+from localspec.protocol.events import RoundEvent, RoundFacts
+from localspec.protocol.frames import Degraded, Delta, Loading, Prefill, Round
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamProgress
 
@@ -38,16 +41,23 @@ class Newest:
                 del self._by_path[path]
 
 
+class Shared(NamedTuple):
+    """What the requests of one connection have in common."""
+
+    daemon: Daemon
+    outbox: Outbox
+    subscription: Subscription
+    newest: Newest
+
+
 class Exchange:
     """Sends what belongs to one request, and ends it when it is cancelled."""
 
-    def __init__(self, id: Id, daemon: Daemon, outbox: Outbox, newest: Newest) -> None:
+    def __init__(self, id: Id, shared: Shared) -> None:
         self.id = id
-        self.daemon = daemon
-        self.newest = newest
+        self.daemon, self._outbox, self.subscription, self.newest = shared
         self.cancelled = False
         self._deltas = Deltas(id)
-        self._outbox = outbox
         self._on_cancel: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
@@ -87,10 +97,23 @@ class Exchange:
                 self._outbox.delta(self._deltas, event.text, event.tokens)
             case Prefill():
                 self.progress("prefill", event.fraction)
+            case Round():
+                self.round(event)
             case Degraded():
                 self._notify(
                     "speculation/degraded", SpeculationDegraded(self.id, event.source, event.to, event.reason)
                 )
+
+    @property
+    def watched(self) -> bool:
+        """Whether the client wants to hear of the rounds."""
+        return RoundEvent.__struct_config__.tag in self.subscription.kinds
+
+    def round(self, event: StreamEvent) -> None:
+        """Of a worker's events pass on the rounds alone: all that is told of an answer that comes whole."""
+        if isinstance(event, Round):
+            facts = {field: getattr(event, field) for field in RoundFacts.__struct_fields__}
+            self.subscription.tell(RoundEvent(request=self.id, **facts))
 
     def model_progress(self, model: str, frame: Loading) -> None:
         self._notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))

@@ -6,33 +6,24 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+import msgspec
+
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.pool import key_of
 from localspec.daemon.worker import StreamEvent
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Prompt, Request
+from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats
 
 
-def ignore(event: StreamEvent) -> None:
-    """For requests that have no stream."""
-
-
-async def generate(
-    exchange: Exchange,
-    prompt: Prompt,
-    options: Options,
-    *,
-    max_ms: int | None = None,
-    on_event: Callable[[StreamEvent], None] = ignore,
-) -> Result:
-    """Run ``prompt`` on the worker that ``options`` name, loading it if need be.
+async def generate(exchange: Exchange, request: Request, on_event: Callable[[StreamEvent], None]) -> Result:
+    """Run ``request`` on the worker that its options, which are merged already, name; load it if need be.
 
     A cancel, and the end of ``max_ms`` (which counts the load too), give a result with the text so
     far. Raises what the load or the worker raises.
     """
-    loop = asyncio.get_running_loop()
-    deadline = None if max_ms is None else loop.time() + max_ms / 1000
+    loop, options = asyncio.get_running_loop(), request.options
+    deadline = None if request.max_ms is None else loop.time() + request.max_ms / 1000
     key = key_of(options)
     async with AsyncExitStack() as lease:
         try:
@@ -43,7 +34,7 @@ async def generate(
         except TimeoutError:
             return nothing(options, "cancelled" if exchange.cancelled else "deadline")
         left = None if deadline is None else max(1, round((deadline - loop.time()) * 1000))
-        job = worker.submit(Request(prompt=prompt, options=options, max_ms=left), on_event)
+        job = worker.submit(msgspec.structs.replace(request, max_ms=left), on_event, watch=exchange.watched)
         try:
             with exchange.cancelled_by(job.cancel):
                 result = await job.end

@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import psutil
+from msgspec.structs import replace
 
 from localspec._version import __version__
-from localspec.daemon import chat
+from localspec.daemon import chat, memory
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate
 from localspec.daemon.pool import key_of
@@ -21,9 +21,10 @@ from localspec.daemon.worker import WorkerProcess
 from localspec.errors import Gone, InvalidOptions
 from localspec.models.catalogue import list_models
 from localspec.protocol import messages
+from localspec.protocol.events import SessionEvent
 from localspec.protocol.frames import Ready
 from localspec.protocol.options import Options, check_options
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, Request, TextPrompt
 from localspec.protocol.results import Result
 
 Handler = Callable[[Exchange, Any], Awaitable[object]]
@@ -34,10 +35,7 @@ async def models_list(exchange: Exchange, params: messages.Nothing) -> messages.
     found = await asyncio.to_thread(list_models, daemon.config.model_dirs)
     loaded = {name for worker, ready in daemon.pool.loaded() for name in (worker.key.model, ready.model)}
     return messages.ModelList(
-        tuple(
-            msgspec.structs.replace(model, loaded=not loaded.isdisjoint((model.id, model.path)))
-            for model in found
-        )
+        tuple(replace(model, loaded=not loaded.isdisjoint((model.id, model.path))) for model in found)
     )
 
 
@@ -55,6 +53,8 @@ async def session_open(exchange: Exchange, params: messages.SessionOpen) -> mess
     except TimeoutError:
         raise Gone("the session was not opened: it was cancelled") from None
     session = await daemon.history.new_session(params.options, params.system, params.private)
+    if not params.private:
+        daemon.events.publish(SessionEvent(session.id, "opened"))
     proposer = options.proposer or "auto"
     pairing = messages.Pairing(ready.model, ready.draft, proposer, ready.backend, ready.reason)
     return messages.SessionOpened(session.id, pairing)
@@ -74,30 +74,42 @@ async def chat_send(exchange: Exchange, params: messages.ChatSend) -> Result:
     session = await exchange.daemon.history.session(params.session)
     options = params.options.over(session.options)
     if session.private:
-        options = msgspec.structs.replace(options, remember=False)
+        options = replace(options, remember=False)
     exchange.progress("queued", 0.0)
     return await chat.answer(exchange, session, params.content, _merged(exchange, options))
 
 
 async def generate_text(exchange: Exchange, params: messages.Generate) -> Result:
-    prompt, options = _prompt(params), _merged(exchange, params.options)
+    request = Request(prompt=_prompt(params), options=_merged(exchange, params.options))
     exchange.progress("queued", 0.0)
-    return await generate(exchange, prompt, options, on_event=exchange.stream)
+    return await generate(exchange, request, exchange.stream)
 
 
 async def completion_inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
     options = _merged(exchange, params.options)
-    prompt = FimPrompt(params.prefix, params.suffix, params.path, params.language, params.extra)
+    request = Request(
+        prompt=FimPrompt(params.prefix, params.suffix, params.path, params.language, params.extra),
+        max_ms=params.max_ms,
+        source="run" if params.path is None else f"file:{params.path}",
+    )
     # Without temperature all items would be the same one.
     count = params.n if options.temperature else 1
     with exchange.newest.hold(params.path, exchange):
         results = await asyncio.gather(
-            *(generate(exchange, prompt, _varied(options, i), max_ms=params.max_ms) for i in range(count))
+            *(
+                generate(exchange, replace(request, options=_varied(options, i)), exchange.round)
+                for i in range(count)
+            )
         )
     texts = dict.fromkeys(result.text for result in results if result.text)
     items = tuple(messages.CompletionItem(secrets.token_hex(8), text) for text in texts)
     return messages.Completions(items, results[0].stats, results[0])
+
+
+async def events_subscribe(exchange: Exchange, params: messages.EventsSubscribe) -> messages.Nothing:
+    exchange.subscription.kinds = frozenset(params.kinds)
+    return messages.Nothing()
 
 
 async def metrics(exchange: Exchange, params: messages.Nothing) -> messages.Metrics:
@@ -134,6 +146,10 @@ HANDLERS: dict[str, Handler] = {
     "chat/send": chat_send,
     "generate": generate_text,
     "completion/inline": completion_inline,
+    "memory/stats": memory.stats,
+    "memory/forget": memory.forget,
+    "memory/prime": memory.prime,
+    "events/subscribe": events_subscribe,
     "metrics": metrics,
     "daemon/status": daemon_status,
     "daemon/shutdown": daemon_shutdown,
@@ -145,6 +161,8 @@ NEED_A_MODEL = frozenset({"session/open", "chat/send", "generate", "completion/i
 
 
 def _merged(exchange: Exchange, options: Options) -> Options:
+    if options.workspace:
+        memory.absolute(options.workspace)
     return check_options(options.over(exchange.daemon.config.options))
 
 
@@ -152,7 +170,7 @@ def _varied(options: Options, number: int) -> Options:
     """The options of one of several answers: a seed that was given differs for each."""
     if options.seed is None or number == 0:
         return options
-    return msgspec.structs.replace(options, seed=(options.seed + number) % 2**63)
+    return replace(options, seed=(options.seed + number) % 2**63)
 
 
 def _prompt(params: messages.Generate) -> Prompt:

@@ -22,6 +22,8 @@ TOKEN_BYTES = 48
 """about what a token takes on the wire"""
 MERGED_BYTES = 64 * 1024
 """a delta this large takes no more"""
+LIVE_SHARE = 8
+"""the part of the buffer, one in so many, beyond which nothing is added that may be lost"""
 OVERFLOW = 16
 """times the buffer's size at which a client is given up without delay"""
 
@@ -88,6 +90,11 @@ class Outbox:
         if after is not None:
             after.waiting = None
         self._append(frame, len(frame))
+
+    def live(self, frame: str) -> None:
+        """Queue a frame that is of use at once or never: for a client that is behind it is dropped."""
+        if self._size < self._limit // LIVE_SHARE:
+            self._append(frame, len(frame))
 
     def delta(self, stream: Deltas, text: str, tokens: tuple[Token, ...]) -> None:
         """Queue new text of a request, in the delta that still waits if there is one."""

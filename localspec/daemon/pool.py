@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from localspec.config import Config
+from localspec.daemon.events import Events
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET, bundled_model
+from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Load, Loading, Ready
 from localspec.protocol.options import Options
 
@@ -31,9 +33,12 @@ def key_of(options: Options) -> Key:
 class Pool:
     """Starts workers when they are asked for, and makes room for new ones."""
 
-    def __init__(self, config: Config, metrics: Metrics, command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(
+        self, config: Config, metrics: Metrics, events: Events, command: tuple[str, ...] = COMMAND
+    ) -> None:
         self._config = config
         self._metrics = metrics
+        self._events = events
         self._command = command
         self._workers: dict[Key, WorkerProcess] = {}
         self._starting: set[asyncio.Task[None]] = set()
@@ -63,7 +68,11 @@ class Pool:
 
     def loaded(self) -> list[tuple[WorkerProcess, Ready]]:
         """The workers whose model is loaded."""
-        return [(worker, worker.ready.result()) for worker in self._workers.values() if _is_loaded(worker)]
+        return [
+            (worker, worker.ready.result())
+            for worker in self._workers.values()
+            if worker.usable and worker.loaded
+        ]
 
     async def close(self) -> None:
         """End every worker; their requests get :class:`ShuttingDown`."""
@@ -76,6 +85,7 @@ class Pool:
             raise ShuttingDown("the daemon is stopping")
         evicted = self._make_room(key)
         worker = self._workers[key] = WorkerProcess(key, self._command, self._on_end)
+        worker.ready.add_done_callback(lambda _: self._on_ready(worker))
         task = asyncio.create_task(self._load(worker, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -100,12 +110,15 @@ class Pool:
         del self._workers[evicted.key]
         return evicted
 
+    def _on_ready(self, worker: WorkerProcess) -> None:
+        if worker.loaded:
+            self._events.publish(ModelEvent(worker.model, "loaded"))
+
     def _on_end(self, worker: WorkerProcess) -> None:
         if worker.crashed:
             self._metrics.crashes.inc()
+            self._events.publish(ModelEvent(worker.model, "crashed"))
+        elif worker.loaded:
+            self._events.publish(ModelEvent(worker.model, "unloaded"))
         if self._workers.get(worker.key) is worker:
             del self._workers[worker.key]
-
-
-def _is_loaded(worker: WorkerProcess) -> bool:
-    return worker.usable and worker.ready.done()

@@ -26,6 +26,7 @@ from localspec.protocol.frames import (
     Loading,
     Prefill,
     Ready,
+    Round,
     Stop,
     Submit,
     ToWorker,
@@ -41,7 +42,7 @@ EXIT_S = 0.3
 """how long a worker whose socket is closed may take to be gone"""
 STDERR = 2
 
-StreamEvent = Prefill | Delta | Degraded
+StreamEvent = Prefill | Delta | Round | Degraded
 
 
 class Key(NamedTuple):
@@ -98,8 +99,18 @@ class WorkerProcess:
     @property
     def usable(self) -> bool:
         """Whether it is loading or loaded."""
-        failed = self.ready.done() and (self.ready.cancelled() or self.ready.exception() is not None)
+        failed = self.ready.done() and not self.loaded
         return not (self._closed or self._ended or failed or self._expected)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the load has succeeded."""
+        return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
+
+    @property
+    def model(self) -> str:
+        """Its name: the model's own once it is loaded, until then what the client said."""
+        return self.ready.result().model if self.loaded else self.key.model
 
     async def start(self, load: Load) -> None:
         """Spawn the process and have it load; how that went is awaited in ``ready``."""
@@ -130,13 +141,18 @@ class WorkerProcess:
         if self._expected is not None:
             await self.stop()
 
-    def submit(self, request: Request, on_event: Callable[[StreamEvent], None]) -> Job:
-        """Run a request; raises :class:`EngineCrashed` if the worker has ended."""
+    def submit(
+        self, request: Request, on_event: Callable[[StreamEvent], None], *, watch: bool = False
+    ) -> Job:
+        """Run a request, telling its rounds too if they are to be watched.
+
+        Raises :class:`EngineCrashed` if the worker has ended.
+        """
         if self._ended:
             raise EngineCrashed(f"the worker of {self.key.model} has ended")
         self._last_id += 1
         job = self._jobs[self._last_id] = Job(self, self._last_id, on_event)
-        self.send(Submit(self._last_id, request))
+        self.send(Submit(self._last_id, request, watch))
         return job
 
     def send(self, message: ToWorker) -> None:

@@ -63,6 +63,6 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         stop=said.stop or (),
         max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
         logprobs=bool(said.logprobs),
-        workspace=said.workspace,
+        workspace=said.workspace or None,
         remember=said.remember is not False,
     )

@@ -10,6 +10,7 @@ import struct
 import msgspec
 
 from localspec.config import EngineConfig
+from localspec.protocol.events import RoundFacts
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result, Token
 
@@ -28,10 +29,14 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Run a request; answered by Prefill*, Delta*, Degraded* and one Done or Failed of the same id."""
+    """Run a request; answered by Prefill*, Delta*, Degraded* and one Done or Failed of the same id.
+
+    ``watch``: by a Round for each of its rounds, too.
+    """
 
     id: int
     request: Request
+    watch: bool = False
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -82,6 +87,12 @@ class Delta(msgspec.Struct, frozen=True, tag=True):
     tokens: tuple[Token, ...]
 
 
+class Round(RoundFacts, frozen=True, tag=True):
+    """A round of a request that is watched was played."""
+
+    id: int
+
+
 class Degraded(msgspec.Struct, frozen=True, tag=True):
     """A proposer failed; the request goes on with ``to``."""
 
@@ -106,7 +117,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 ToWorker = Load | Submit | Cancel | Stop
-FromWorker = Loading | Ready | LoadFailed | Prefill | Delta | Degraded | Done | Failed
+FromWorker = Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

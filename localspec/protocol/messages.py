@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from localspec.protocol.events import EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
+from localspec.protocol.memory import Place
 from localspec.protocol.options import Options, readable, unknown_key
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result, Stats, Token
@@ -77,6 +79,27 @@ class CompletionInline(Params):
     options: Options = Options()
 
 
+class MemoryForget(Params):
+    """What ``source`` taught, what ``workspace`` holds, both together; with neither, everything."""
+
+    workspace: Place | None = None
+    source: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+
+
+class MemoryPrime(Params):
+    """Learn files, directories and texts, into the tables of their git roots or into ``workspace``'s."""
+
+    paths: Annotated[tuple[Place, ...], Meta(max_length=256)] = ()
+    texts: tuple[File, ...] = ()
+    workspace: Place | None = None
+
+
+class EventsSubscribe(Params):
+    """From now on, and for requests sent from now on, events of these ``kinds`` and no others."""
+
+    kinds: tuple[EventKind, ...]
+
+
 class CancelRequest(Params):
     id: Id
 
@@ -90,6 +113,10 @@ METHODS: dict[str, type[Params]] = {
     "chat/send": ChatSend,
     "generate": Generate,
     "completion/inline": CompletionInline,
+    "memory/stats": Nothing,
+    "memory/forget": MemoryForget,
+    "memory/prime": MemoryPrime,
+    "events/subscribe": EventsSubscribe,
     "metrics": Nothing,
     "daemon/status": Nothing,
     "daemon/shutdown": Nothing,
@@ -238,11 +265,12 @@ class SpeculationDegraded(msgspec.Struct, frozen=True, rename={"source": "from"}
     reason: str
 
 
-NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
+NOTIFICATIONS: dict[str, Any] = {
     "stream/progress": StreamProgress,
     "stream/delta": StreamDelta,
     "model/progress": ModelProgress,
     "speculation/degraded": SpeculationDegraded,
+    "event": LiveEvent,
 }
 
 

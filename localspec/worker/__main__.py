@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import logging
 import signal
 import socket
 import sys
@@ -18,6 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="localspec.worker")
     parser.add_argument("--fd", type=int, required=True, help="inherited socket to the daemon")
     arguments = parser.parse_args()
+    # Its stderr is the daemon's log.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Ctrl-C in the daemon's terminal reaches the whole group; the daemon decides when we end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

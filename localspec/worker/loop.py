@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from localspec.engine.engine import Engine
-from localspec.engine.events import Degradation, Event, Prefilling
+from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.load import choose, load_engine
 from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
+from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
     Degraded,
@@ -19,6 +20,7 @@ from localspec.protocol.frames import (
     Loading,
     Prefill,
     Ready,
+    Round,
     Stop,
     Submit,
     ToWorker,
@@ -71,6 +73,9 @@ class Worker:
         self._channel = channel
         self._engine = engine
         self._requests: dict[int, Sequence] = {}
+        self._watched: dict[int, int] = {}
+        """the daemon's ids of the requests whose rounds are told, by the engine's"""
+        engine.on_round = self._on_round
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
@@ -97,13 +102,26 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            try:
-                self._requests[frame.id] = self._engine.submit(frame.request)
-            except LocalspecError as error:
-                self._channel.send(Failed(frame.id, error.as_dict()))
+            self._submit(frame)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
         return True
+
+    def _submit(self, frame: Submit) -> None:
+        try:
+            sequence = self._requests[frame.id] = self._engine.submit(frame.request)
+        except LocalspecError as error:
+            self._channel.send(Failed(frame.id, error.as_dict()))
+            return
+        if frame.watch:
+            self._watched[sequence.id] = frame.id
+
+    def _on_round(self, played: RoundPlayed) -> None:
+        """Tell it to those who watch; to nobody else, and at no cost."""
+        id = self._watched.get(played.request)
+        if id is not None:
+            facts = {field: getattr(played, field) for field in RoundFacts.__struct_fields__}
+            self._channel.send(Round(id=id, **facts))
 
     def _tell(self) -> None:
         """Pass on what the requests have to say."""
@@ -113,6 +131,7 @@ class Worker:
                 self._channel.send(message)
                 if isinstance(message, (Done, Failed)):
                     del self._requests[id]
+                    self._watched.pop(sequence.id, None)
 
 
 def _frame(id: int, event: Event) -> FromWorker:

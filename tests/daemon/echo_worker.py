@@ -2,9 +2,9 @@
 
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
 ``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
-answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``
-(answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while loading,
-and ``gate:PATH`` loads as soon as someone writes to the FIFO.
+answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``,
+``source`` (answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while
+loading, and ``gate:PATH`` loads as soon as someone writes to the FIFO.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from localspec.protocol.frames import (
     Loading,
     Prefill,
     Ready,
+    Round,
     Stop,
     Submit,
     encode_frame,
@@ -51,6 +52,7 @@ class Running:
     def __init__(self, submit: Submit, load: Load) -> None:
         self.id = submit.id
         self.load = load
+        self.watch = submit.watch
         self.words = words(submit.request)
         self.deaf = said(submit.request) == "deaf"
         self.stalled = said(submit.request) in ("stall", "deaf")
@@ -61,6 +63,20 @@ class Running:
         self.text += text
         self.count += 1
         return Delta(self.id, text, (Token(self.count, "target", len(text)),))
+
+    def round(self) -> Round:
+        n = self.count + 1
+        return Round(
+            id=self.id,
+            round=n,
+            proposer="prompt-lookup",
+            k=2,
+            proposed=(n, 0),
+            chosen=(n,),
+            accepted=0,
+            emitted=1,
+            ms=1.5,
+        )
 
     def done(self, reason: FinishReason) -> Done:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
@@ -75,7 +91,13 @@ class Running:
                 prompt_tokens=1,
                 cached_tokens=0,
                 completion_tokens=self.count,
-                stats=Stats(rounds=self.count, drafted=4, accepted=3, proposers=proposers),
+                stats=Stats(
+                    rounds=self.count,
+                    drafted=4,
+                    accepted=3,
+                    proposers=proposers,
+                    choices={"prompt-lookup": self.count},
+                ),
             ),
         )
 
@@ -109,6 +131,8 @@ def words(request: Request) -> Iterator[str]:
             yield msgspec.json.encode(request.options).decode()
         case ["max_ms"]:
             yield str(request.max_ms)
+        case ["source"]:
+            yield request.source
         case several:
             yield from (word + " " for word in several)
 
@@ -166,6 +190,8 @@ class EchoWorker:
     def step(self, running: Running) -> None:
         word = next(running.words, None)
         if word is not None:
+            if running.watch:
+                self.send(running.round())
             self.send(running.delta(word))
         elif not running.stalled:
             del self.running[running.id]

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from websockets.typing import Subprotocol
 from localspec.protocol.messages import Discovery
 from tests.waiting import DEADLINE_S, soon
 
+REAL_DAEMON = (sys.executable, "-m", "localspec.daemon")
 ECHO_DAEMON = (sys.executable, str(Path(__file__).with_name("echo_daemon.py")))
 INITIALIZE = {"protocol": 1, "client": {"name": "test", "version": "0"}}
 
@@ -38,13 +39,13 @@ def write_config(home: Path, **daemon: Any) -> None:
 class DaemonProcess:
     """A daemon of its own home, ready when the constructor returns."""
 
-    def __init__(self, home: Path, **config: Any) -> None:
+    def __init__(self, home: Path, *, command: Sequence[str] = ECHO_DAEMON, **config: Any) -> None:
         self.home = home
         write_config(home, **config)
         ready, theirs = os.pipe()
         with open(ready, "rb") as pipe, open(home / "log", "ab") as log:
             self.process = subprocess.Popen(
-                (*ECHO_DAEMON, "--ready-fd", str(theirs)),
+                (*command, "--ready-fd", str(theirs)),
                 pass_fds=(theirs,),
                 stdin=subprocess.DEVNULL,
                 stderr=log,

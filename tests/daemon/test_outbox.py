@@ -135,6 +135,24 @@ def test_far_too_much_is_told_at_once() -> None:
     with_pair(test)
 
 
+def test_what_may_be_lost_fills_an_eighth_of_the_buffer_and_splits_no_delta() -> None:
+    async def test(both: Pair) -> None:
+        outbox, stream = both.outbox(limit=800), Deltas(1)
+        outbox.delta(stream, "a", ())
+        for _ in range(50):
+            outbox.live('"' + "x" * 38 + '"')
+            outbox.delta(stream, "b", ())
+        outbox.close()
+        await soon(outbox.run())
+        await both.server.close()
+        frames = [json.loads(frame) async for frame in both.client]
+        # Two fit in 100 bytes beside the text, and a third that begins before they are full.
+        assert frames[0]["params"]["text"] == "a" + "b" * 50 and len(frames) == 1 + 3
+        assert both.slow == 0
+
+    with_pair(test)
+
+
 def test_a_closed_outbox_takes_nothing() -> None:
     async def test(both: Pair) -> None:
         outbox, stream = both.outbox(), Deltas(1)

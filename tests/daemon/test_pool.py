@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from localspec.config import Config
+from localspec.daemon.events import Events
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import Job, Key, StreamEvent, WorkerProcess
@@ -34,7 +35,7 @@ def program(text: str) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def pool_of(command: tuple[str, ...] = WORKER) -> AsyncIterator[Pool]:
-    pool = Pool(Config(), Metrics(), command)
+    pool = Pool(Config(), Metrics(), Events(), command)
     try:
         yield pool
     finally:
@@ -162,7 +163,7 @@ def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
     async def test() -> None:
         gate = tmp_path / "gate"
         os.mkfifo(gate)
-        pool = Pool(Config(), Metrics(), WORKER)
+        pool = Pool(Config(), Metrics(), Events(), WORKER)
         loading: list[Loading] = []
 
         async def lease() -> None:

@@ -10,6 +10,7 @@ import pytest
 from localspec.backends.rounding import PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
+from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import Learning
 from localspec.memory.memory import Memory
 from tests.toys import request, run_all, scripted, small_markov
@@ -175,7 +176,8 @@ def test_a_busy_engine_learns_when_it_is_idle(tmp_path: Path) -> None:
 
 def test_rounds_are_told_to_who_listens() -> None:
     target = ToyBackend(scripted(SONG))
-    engine, rounds = Engine(target), []
+    engine = Engine(target)
+    rounds: list[RoundPlayed] = []
     engine.on_round = rounds.append
     sequence = engine.submit(request("la la la li", temperature=0.0, proposer="prompt-lookup", k=3))
     run_all(engine, [sequence])
@@ -183,7 +185,8 @@ def test_rounds_are_told_to_who_listens() -> None:
     assert {r.request for r in rounds} == {sequence.id}
     said = [token for r in rounds for token in r.chosen]
     assert said == sequence.tokens[sequence.prompt_length + 1 :]
-    assert sum(r.k for r in rounds) == sequence.stats.drafted == sum(len(r.proposed) for r in rounds)
+    assert sum(r.k for r in rounds) == sequence.stats.drafted
+    assert sum(len(r.proposed) for r in rounds) == sequence.stats.drafted
     assert sum(r.accepted for r in rounds) == sequence.stats.accepted
     assert all(r.ms >= r.forward_ms > 0 and r.width == r.k + 1 for r in rounds)
 

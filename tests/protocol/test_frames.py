@@ -25,6 +25,7 @@ from localspec.protocol.frames import (
     Loading,
     Prefill,
     Ready,
+    Round,
     Stop,
     Submit,
     ToWorker,
@@ -49,7 +50,7 @@ RESULT = Result(
 )
 TO_WORKER: list[ToWorker] = [
     Load("m", "auto", "llama_cpp", EngineConfig(n_ctx=4096, gpu_layers=0), ("/models",)),
-    Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500)),
+    Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),
     Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),
     Cancel(1),
@@ -61,6 +62,7 @@ FROM_WORKER: list[FromWorker] = [
     LoadFailed(ModelNotFound("no").as_dict()),
     Prefill(1, 1.0),
     Delta(1, "é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5))),
+    Round(id=1, round=2, proposer="memory", k=1, proposed=(5,), chosen=(6,), accepted=0, emitted=1, ms=0.5),
     Degraded(1, "draft", "prompt-lookup", "it failed"),
     Done(1, RESULT),
     Failed(1, ModelNotFound("no").as_dict()),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from localspec.protocol import jsonrpc
+from localspec.protocol.events import EventKind, LiveEvent, ModelEvent, RoundEvent, SessionEvent
 from localspec.protocol.jsonrpc import Call, ProtocolFault
 from localspec.protocol.messages import (
     METHODS,
@@ -16,8 +17,11 @@ from localspec.protocol.messages import (
     ChatSend,
     ClientInfo,
     CompletionInline,
+    EventsSubscribe,
     Generate,
     Initialize,
+    MemoryForget,
+    MemoryPrime,
     Nothing,
     Params,
     SessionId,
@@ -49,6 +53,13 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
         {"prefix": "a", "suffix": "b", "extra": [{"path": "p", "text": "t"}], "n": 2, "max_ms": 500},
         CompletionInline(prefix="a", suffix="b", extra=(File("p", "t"),), n=2, max_ms=500),
     ),
+    "memory/stats": ({}, Nothing()),
+    "memory/forget": ({"workspace": "/w", "source": "run"}, MemoryForget(workspace="/w", source="run")),
+    "memory/prime": (
+        {"paths": ["/w"], "texts": [{"path": "/p", "text": "t"}], "workspace": "/w"},
+        MemoryPrime(paths=("/w",), texts=(File("/p", "t"),), workspace="/w"),
+    ),
+    "events/subscribe": ({"kinds": ["round", "model"]}, EventsSubscribe(kinds=("round", "model"))),
     "metrics": ({}, Nothing()),
     "daemon/status": ({}, Nothing()),
     "daemon/shutdown": ({}, Nothing()),
@@ -113,6 +124,7 @@ def test_parameters_are_an_object(method: str, params: Any) -> None:
         ("chat/send", "content"),
         ("completion/inline", "prefix"),
         ("completion/inline", "suffix"),
+        ("events/subscribe", "kinds"),
         ("$/cancelRequest", "id"),
     ],
 )
@@ -138,6 +150,9 @@ def test_a_missing_parameter_is_named(method: str, name: str) -> None:
             {"messages": [{"role": "robot", "content": ""}]},
             "messages[0].role: invalid enum value",
         ),
+        ("memory/forget", {"workspace": ""}, "workspace: expected str of length >= 1"),
+        ("memory/prime", {"paths": ["x"] * 257}, "paths: expected array of length <= 256"),
+        ("events/subscribe", {"kinds": ["rounds"]}, "kinds[0]: invalid enum value"),
         ("initialize", {"protocol": "1"}, "protocol: expected int, got str"),
     ],
 )
@@ -164,6 +179,34 @@ def test_a_method_like_none_of_ours_gets_no_suggestion() -> None:
 def test_degradation_says_from_and_to() -> None:
     sent = msgspec.to_builtins(SpeculationDegraded(1, "draft", "prompt-lookup", "it failed"))
     assert sent == {"request": 1, "from": "draft", "to": "prompt-lookup", "reason": "it failed"}
+
+
+EVENTS: list[LiveEvent] = [
+    RoundEvent(
+        request="x",
+        round=3,
+        proposer="draft",
+        k=2,
+        proposed=(5, 6),
+        chosen=(5, 7),
+        accepted=1,
+        emitted=2,
+        ms=1.5,
+    ),
+    ModelEvent("m", "loaded"),
+    SessionEvent("s", "changed"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_names_its_kind_and_comes_back_as_it_was(event: LiveEvent) -> None:
+    sent = msgspec.json.encode(event)
+    assert msgspec.json.decode(sent)["kind"] in get_args(EventKind)
+    assert msgspec.json.decode(sent, type=NOTIFICATIONS["event"]) == event
+
+
+def test_every_kind_of_event_has_an_example_here() -> None:
+    assert {msgspec.to_builtins(event)["kind"] for event in EVENTS} == set(get_args(EventKind))
 
 
 def test_methods_and_notifications_are_told_apart_by_name() -> None:

@@ -78,6 +78,14 @@ def test_pieces_of_prompts_are_priced_by_the_token_and_teach_rounds_nothing() ->
     assert curve.seconds(5, 500) == pytest.approx(0.054, rel=0.01)
 
 
+def test_who_has_seen_pieces_of_prompts_only_does_not_take_rounds_for_free() -> None:
+    costs, fresh = (CostCurve("llama_cpp Q8_0") for _ in range(2))
+    costs.observe(256, 0, 1.0)
+    assert costs.line(300) == fresh.line(300) and costs.seconds(1, 0) > 0
+    with pytest.raises(ValueError, match="costs nothing"):
+        costs.restore({"0": {"level": 0.0, "per_token": 0.1, "ratios": {}, "seen": {}}})
+
+
 def test_a_line_is_the_same_as_asking_for_each_width() -> None:
     for curve in (taught(), CostCurve("F16")):
         assert curve.line(500) == pytest.approx([curve.seconds(width, 500) for width in range(65)])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.memory import Lesson, Memory
+from localspec.memory.lesson import Lesson
+from localspec.memory.memory import Memory
 from localspec.speculation.draft import Draft
 from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import Proposer

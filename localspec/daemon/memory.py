@@ -1,0 +1,101 @@
+"""The n-gram memory's files, by way of the command that works on them.
+
+The daemon has neither numpy nor a tokenizer; a worker has both, but would have to load a model to count
+some files. ``localspec memory`` takes a moment, needs no weights, and goes well with whoever has the
+files open. What it has to say besides its result goes where the daemon's log goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import TypeVar
+
+import msgspec
+
+from localspec.daemon.exchange import Exchange
+from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
+from localspec.protocol import messages
+from localspec.protocol.memory import Forgotten, MemoryStats, Primed
+
+COMMAND = (sys.executable, "-m", "localspec", "memory")
+
+T = TypeVar("T")
+
+
+class Failure(msgspec.Struct):
+    """What the command prints, as far as it tells whether it failed."""
+
+    error: dict[str, str] | None = None
+
+
+async def stats(exchange: Exchange, params: messages.Nothing) -> MemoryStats:
+    return await _run(exchange, MemoryStats, "stats")
+
+
+async def forget(exchange: Exchange, params: messages.MemoryForget) -> Forgotten:
+    arguments = ["--yes"]
+    if params.workspace is not None:
+        arguments.append(f"--workspace={absolute(params.workspace)}")
+    if params.source is not None:
+        arguments.append(f"--source={params.source}")
+    return await _run(exchange, Forgotten, "forget", *arguments)
+
+
+async def prime(exchange: Exchange, params: messages.MemoryPrime) -> Primed:
+    arguments = [f"--model={exchange.daemon.config.options.model}", "--stdin"]
+    if params.workspace is not None:
+        arguments.append(f"--workspace={absolute(params.workspace)}")
+    else:
+        for text in params.texts:
+            absolute(text.path)
+    paths = [absolute(path) for path in params.paths]
+    if not paths and not params.texts:
+        raise InvalidOptions("there is nothing to learn", "Give paths, or texts.")
+    return await _run(exchange, Primed, "prime", *arguments, *paths, input=msgspec.json.encode(params.texts))
+
+
+def absolute(path: str) -> str:
+    """``path``; raises :class:`InvalidOptions` if where it leads depends on whose directory is meant."""
+    if not os.path.isabs(path):
+        remedy = "The daemon has a directory of its own: send the whole path."
+        raise InvalidOptions(f"{path[:80]!r} is no absolute path", remedy)
+    return path
+
+
+async def _run(exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
+    """The command's result; one runs at a time. A cancel ends it, and what was learned stays."""
+    if any("\0" in argument for argument in arguments):
+        raise InvalidOptions("a path or name has a NUL in it", "No file has such a name.")
+    async with contextlib.AsyncExitStack() as turn:
+        try:
+            async with exchange.waiting():
+                await turn.enter_async_context(exchange.daemon.memory_turn)
+        except TimeoutError:
+            raise Gone("cancelled before it began") from None
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, *arguments, "--json", stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        with exchange.cancelled_by(lambda: _interrupt(process)):
+            output, _ = await process.communicate(input)
+    if exchange.cancelled and process.returncode:
+        raise Gone("cancelled; what was learned until then stays learned")
+    return _read(output, type)
+
+
+def _interrupt(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+
+
+def _read(output: bytes, type: type[T]) -> T:
+    try:
+        if failure := msgspec.json.decode(output, type=Failure).error:
+            raise from_dict(failure)
+        return msgspec.json.decode(output, type=type)
+    except msgspec.MsgspecError:
+        raise LocalspecError("`localspec memory` ended without an answer") from None

@@ -1,0 +1,118 @@
+"""What ``run`` and ``complete`` teach the n-gram memory: where, under which name, and when not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.harness import Cli
+from tests.waiting import until_sync
+
+SHORT = ("--temperature", "0", "--max-tokens", "12")
+WORDS = "Explain how textwrap.dedent treats the leading whitespace of lines"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def empty(cli: Cli) -> None:
+    assert cli("memory", "forget", "--yes").returncode == 0
+
+
+def learned(cli: Cli) -> dict[str | None, set[str]]:
+    """The sources of every workspace."""
+    tables: list[dict[str, Any]] = cli.json("memory", "stats")["tables"]
+    return {table["workspace"]: set(table["sources"]) for table in tables}
+
+
+def local(cli: Cli, *arguments: str, cwd: Path) -> str:
+    done = cli("run", *SHORT, "--no-daemon", *arguments, WORDS, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--proposer", "memory")])
+def test_a_run_teaches_the_repository_it_is_made_in(cli: Cli, repo: Path, arguments: tuple[str, ...]) -> None:
+    local(cli, *arguments, cwd=repo / "src")
+    assert learned(cli) == {str(repo): {"run"}}
+
+
+def test_outside_of_any_repository_it_teaches_the_user(cli: Cli, tmp_path: Path) -> None:
+    local(cli, cwd=tmp_path)
+    assert learned(cli) == {None: {"run"}}
+
+
+def test_a_workspace_that_is_named_counts(cli: Cli, repo: Path) -> None:
+    local(cli, "--opt", "workspace=src", cwd=repo)
+    local(cli, "--opt", "workspace=", cwd=repo)
+    assert learned(cli) == {str(repo / "src"): {"run"}, None: {"run"}}
+
+
+@pytest.mark.parametrize("where", [("--no-daemon",), ()])
+@pytest.mark.parametrize("how", ["--private", "--opt=remember=false"])
+def test_what_is_not_to_be_remembered_is_not(cli: Cli, repo: Path, how: str, where: tuple[str, ...]) -> None:
+    assert cli("run", *SHORT, *where, how, WORDS, cwd=repo).returncode == 0
+    # A worker learns all it was taught before it ends.
+    cli("daemon", "stop")
+    assert learned(cli) == {}
+
+
+def test_through_the_daemon_chats_and_files_have_names(cli: Cli, repo: Path) -> None:
+    assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
+    # What two taught alike is the later one's.
+    for where, text in (
+        ((), "def add(a, b):\n    return "),
+        (("--no-daemon",), "class Queue:\n    items = "),
+    ):
+        path = str(repo / f"add{len(where)}.py")
+        assert cli("complete", *SHORT, *where, "--path", path, input=text, cwd=repo).returncode == 0
+    files = {f"file:{repo / name}" for name in ("add0.py", "add1.py")}
+    until_sync(lambda: len(learned(cli).get(str(repo), ())) == 3, "the worker has learned")
+    ((workspace, sources),) = learned(cli).items()
+    assert workspace == str(repo) and sources > files
+    (chat,) = sources - files
+    assert chat.startswith("chat:")
+
+
+def test_a_private_answer_is_as_good_as_any(cli: Cli, repo: Path) -> None:
+    arguments = ("run", *SHORT, "--json", WORDS)
+    texts = {json.loads(cli(*arguments, *how).stdout)["text"] for how in ((), ("--private",))}
+    assert len(texts) == 1
+
+
+def test_a_damaged_table_is_told_on_stderr(cli: Cli, repo: Path) -> None:
+    local(cli, cwd=repo)
+    (file,) = (cli.home / "data" / "memory").rglob("w-*.ngm")
+    file.write_bytes(b"damaged" + file.read_bytes()[7:])
+    (line,) = [line for line in local(cli, cwd=repo).splitlines() if "n-gram memory" in line]
+    assert line.startswith(f"localspec: {file} is not used as n-gram memory") and WORDS not in line
+
+
+def test_in_a_daemon_the_log_tells(cli: Cli, repo: Path) -> None:
+    local(cli, cwd=repo)
+    (file,) = (cli.home / "data" / "memory").rglob("w-*.ngm")
+    file.write_bytes(b"damaged" + file.read_bytes()[7:])
+    assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
+    told = f"WARNING localspec.memory.memory: {file} is not used as n-gram memory"
+    until_sync(lambda: told in cli("daemon", "logs").stdout, "the log tells")
+    assert WORDS not in cli("daemon", "logs", "-n", "1000").stdout
+
+
+def test_texts_from_stdin_are_learned(cli: Cli, repo: Path) -> None:
+    other = "class Queue:\n    def push(self, item):\n        self.items.append(item)\n"
+    texts = [{"path": str(repo / "a.py"), "text": WORDS}, {"path": "untitled", "text": other}]
+    primed = cli.json("memory", "prime", "--stdin", input=json.dumps(texts))
+    assert (primed["files"], primed["skipped"]) == (2, 0)
+    assert learned(cli)[str(repo)] == {f"file:{repo / 'a.py'}"}
+    cli.json("memory", "prime", "--stdin", "--workspace", "/elsewhere", input=json.dumps(texts))
+    assert learned(cli)["/elsewhere"] == {f"file:{repo / 'a.py'}", "file:untitled"}
+    done = cli("memory", "prime", "--stdin", input="no JSON")
+    assert done.returncode == 2 and "stdin holds no texts" in done.stderr

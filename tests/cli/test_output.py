@@ -1,0 +1,79 @@
+"""The statistics of a request, as a person reads them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from localspec.cli.output import stats_lines
+from localspec.protocol.results import ProposerStats, Result, Stats
+
+STATS = Stats(
+    rounds=40,
+    drafted=28,
+    accepted=17,
+    acceptance_rate=17 / 28,
+    tokens_per_round=1.8,
+    proposers={
+        "prompt-lookup": ProposerStats(20, 12, 0.1),
+        "none": ProposerStats(),
+        "draft": ProposerStats(8, 5, 0.2),
+    },
+    choices={"prompt-lookup": 16, "draft": 14, "nothing to offer": 10},
+    time_saved_s=0.25,
+    ttft_s=1.25,
+    decode_tokens_per_s=45.12,
+)
+
+
+def lines(**changes: object) -> list[str]:
+    stats = msgspec.structs.replace(STATS, **changes)
+    result = Result(
+        text="x",
+        finish_reason="context_full",
+        model="m",
+        draft=None,
+        backend="toy",
+        prompt_tokens=1,
+        cached_tokens=0,
+        completion_tokens=72,
+        stats=stats,
+    )
+    return stats_lines(result).split("\n")
+
+
+def test_two_lines_say_it_all() -> None:
+    assert lines(rechecks=3) == [
+        "72 tokens (context full) · 45.1 tok/s · 250 ms saved · first token after 1.2 s",
+        "1.80 tokens per round · prompt-lookup 12/20 + draft 5/8 drafted tokens accepted (61%) · 3 rechecked",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("saved", "told"), [(-2.04, "2.0 s lost"), (-0.004, "4 ms lost"), (0.0, "0 ms saved"), (None, "")]
+)
+def test_time_lost_is_not_passed_over(saved: float | None, told: str) -> None:
+    first = lines(time_saved_s=saved)[0]
+    assert told in first and (bool(told) or "saved" not in first)
+
+
+def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
+    choices = {"draft": 8, "rare": 1, "nothing to offer": 10, "the draft model was not worth its time": 21}
+    assert lines(choices=choices)[1].endswith(
+        "no draft in 32 of 40 rounds: the draft model was not worth its time (21), nothing to offer (10)"
+    )
+
+
+def test_where_nothing_was_drafted_the_reason_is_given() -> None:
+    silent: dict[str, object] = {"drafted": 0, "proposers": {}, "tokens_per_round": 1.0}
+    told = lines(**silent, speculation_off_reason="nothing to offer")
+    assert told[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "saved" not in told[0]
+    assert lines(**silent)[1].endswith("no speculation")
+
+
+def test_what_ended_speculation_is_told_even_if_it_began_well() -> None:
+    assert lines(speculation_off_reason="a proposer failed: x")[1].endswith(" · a proposer failed: x")
+
+
+def test_a_lossy_answer_says_so() -> None:
+    assert lines(lossless=False)[1].endswith("lossy (threshold)")

@@ -1,0 +1,107 @@
+"""What is counted of speculation, under labels of closed sets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import localspec
+from localspec.daemon.metrics import PROPOSERS, REASONS, Metrics, label_of
+from localspec.protocol.results import ProposerStats, Result, Stats
+
+PACKAGE = Path(localspec.__file__).parent
+
+
+def result(tokens: int = 101, **stats: object) -> Result:
+    return Result(
+        text="",
+        finish_reason="stop",
+        model="m",
+        draft=None,
+        backend="toy",
+        prompt_tokens=1,
+        cached_tokens=0,
+        completion_tokens=tokens,
+        stats=Stats(**{"choices": {"draft": 1}, **stats}),  # type: ignore[arg-type]
+    )
+
+
+def counted(*results: Result) -> dict[str, float]:
+    metrics = Metrics()
+    for each in results:
+        metrics.count_result(each)
+    return metrics.totals()
+
+
+def test_time_saved_and_time_lost_are_counted_apart() -> None:
+    totals = counted(result(time_saved_s=2.0), result(time_saved_s=-0.5), result(time_saved_s=None))
+    assert totals["localspec_time_saved_seconds_total"] == 2.0
+    assert totals["localspec_time_lost_seconds_total"] == 0.5
+    assert totals["localspec_slower_requests_total"] == 1
+
+
+def test_a_request_for_plain_decoding_saves_and_loses_nothing() -> None:
+    totals = counted(
+        result(time_saved_s=-0.5, decode_tokens_per_s=50.0, choices={"proposer is none": 9}),
+    )
+    assert totals["localspec_time_lost_seconds_total"] == totals["localspec_slower_requests_total"] == 0
+    assert "localspec_no_loss_bound" not in totals
+
+
+def test_the_bound_is_the_worst_of_the_long_requests() -> None:
+    """100 tokens at 50 a second are 2 s."""
+    gained, lost = (result(time_saved_s=saved, decode_tokens_per_s=50.0) for saved in (1.0, -0.5))
+    short = result(63, time_saved_s=-9.0, decode_tokens_per_s=50.0)
+    assert "localspec_no_loss_bound" not in counted(short)
+    assert counted(gained, short)["localspec_no_loss_bound"] == 1.5
+    assert counted(gained, lost, gained)["localspec_no_loss_bound"] == 0.75
+
+
+def test_proposers_and_rechecks_are_counted() -> None:
+    totals = counted(
+        result(proposers={"memory": ProposerStats(4, 3, 0.25)}, rechecks=2),
+        result(proposers={"memory": ProposerStats(4, 3, 0.5)}, rechecks=1),
+    )
+    assert totals['localspec_proposing_seconds_total{proposer="memory"}'] == 0.75
+    assert totals['localspec_accepted_tokens_total{proposer="memory"}'] == 6
+    assert totals["localspec_rechecks_total"] == 3
+
+
+def test_rounds_are_counted_by_who_drafted_or_why_nobody_did() -> None:
+    choices = {"draft": 3, "memory was not worth verifying": 2, "the draft was not worth it": 1, "a poem": 4}
+    totals = counted(result(choices=choices))
+    assert totals['localspec_rounds_total{choice="draft"}'] == 3
+    assert totals['localspec_rounds_total{choice="not_worth"}'] == 3
+    assert totals['localspec_rounds_total{choice="other"}'] == 4
+
+
+def reasons() -> Iterator[str]:
+    """Every sentence of the source that says why there is no draft."""
+    for path in (*PACKAGE.joinpath("speculation").glob("*.py"), *PACKAGE.joinpath("engine").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            said = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "reason")]
+            if node.func.id == "nothing" or (node.func.id == "Draft" and node.keywords):
+                yield from (text for each in said if (text := _text(each)))
+
+
+def _text(node: ast.expr) -> str:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def test_the_source_gives_reasons() -> None:
+    assert len(set(reasons())) >= len(REASONS)
+
+
+@pytest.mark.parametrize("reason", sorted(set(reasons())))
+def test_every_reason_has_a_label_of_its_own(reason: str) -> None:
+    assert label_of(reason) in REASONS.values()
+
+
+def test_proposers_label_themselves() -> None:
+    assert {label_of(name) for name in PROPOSERS} == PROPOSERS
