@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from localspec.backends.base import Backend, Logits, Span
+from localspec.errors import EngineError
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
 
@@ -41,6 +44,11 @@ def family(truth: Sequence[int], *, size: int, end: int, prompt_length: int) -> 
     def moody(ask: Ask) -> list[int]:
         return coming(ask)[: rng.randrange(ask.k + 1)] + [rng.randrange(size)] if ask.k else []
 
+    def fails_late(ask: Ask) -> list[int]:
+        if len(ask.context) > prompt_length + 5:
+            raise RuntimeError("no more")
+        return coming(ask)
+
     return [
         Hostile("always-wrong", wrong),
         Hostile("right-then-wrong", right_then_wrong),
@@ -50,5 +58,22 @@ def family(truth: Sequence[int], *, size: int, end: int, prompt_length: int) -> 
         Hostile("random", lambda ask: [rng.randrange(size) for _ in range(ask.k)]),
         Hostile("not-a-token", lambda ask: [size + 7, -1, 2**40][: ask.k]),
         Hostile("moody", moody),
+        Hostile("fails-late", fails_late),
         Hostile("oracle", coming),
     ]
+
+
+class Dying:
+    """A backend that fails for good after ``forwards`` of them; in all else it is ``inner``."""
+
+    def __init__(self, inner: Backend, forwards: int) -> None:
+        self._inner, self._left = inner, forwards
+
+    def forward(self, batch: Sequence[Span]) -> Logits:
+        self._left -= 1
+        if self._left < 0:
+            raise EngineError("the draft model is gone")
+        return self._inner.forward(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

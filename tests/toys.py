@@ -43,6 +43,29 @@ def small_markov(seed: int, *, order: int = 2, letters: int = 6, sharpness: floa
     return rule
 
 
+def coarse(rule: Rule, grain: float) -> Rule:
+    """The same in steps of ``grain``, so that many rows have more than one best token."""
+
+    def rounded(context: Sequence[int]) -> list[float]:
+        return [grain * round(logit / grain) for logit in rule(context)]
+
+    return rounded
+
+
+def respelt(rule: Rule, alphabet: bytes) -> Rule:
+    """The same with other bytes for the letters from ``a`` on: such as make characters together."""
+
+    def spelt(context: Sequence[int]) -> list[float]:
+        logits = [-1e9] * ToyVocabulary.size
+        scores = rule(context)
+        logits[END] = scores[END]
+        for i, byte in enumerate(alphabet):
+            logits[byte] = scores[97 + i]
+        return logits
+
+    return spelt
+
+
 def toy_engine(
     rule: Rule, *, proposers: Sequence[Proposer] = (), draft: Rule | None = None, n_ctx: int = 256
 ) -> Engine:

@@ -35,7 +35,7 @@ class Capabilities:
     drift_bound: float = 0.0
     """the same for a 1-wide forward over cells that a round's wide forward wrote"""
     exact_pieces: bool = True
-    """whether a prompt's cells are the same in whatever pieces it was fed"""
+    """whether cells are the same in whatever pieces their tokens were fed"""
 
 
 class Span(NamedTuple):

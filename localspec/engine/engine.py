@@ -115,7 +115,7 @@ class Engine:
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped
-        if capabilities.rollback == 0 and settings.proposer != "none":
+        if settings.proposer != "none" and not _may_roll_back(capabilities.rollback, strict=settings.strict):
             sequence.proposer, sequence.stats.speculation_off_reason = "none", NO_ROLLBACK
         elif settings.proposer == "auto" and self._gate and repetition(encoded.tokens) < self._gate:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
@@ -142,8 +142,8 @@ class Engine:
         if prefilling is not None:
             self._prefill(prefilling)
         decoding = [s for s in scheduler.running if not s.ended and s.prefilled]
-        if decoding:
-            self._decode(decoding)
+        for group in self._groups(decoding):
+            self._decode(group)
         for sequence in scheduler.retire():
             self._conclude(sequence)
         return scheduler.busy
@@ -197,6 +197,15 @@ class Engine:
         if sequence.prompt_length > self._limits.chunk:
             sequence.events.append(Prefilling(end / sequence.prompt_length))
 
+    def _groups(self, sequences: Seq[Sequence]) -> list[list[Sequence]]:
+        """Who shares a forward: all, but a strict request whose rows could not be computed again is
+        decoded alone, as the reference is."""
+        if self.target.capabilities.rollback is None:
+            return [list(sequences)] if sequences else []
+        alone = [[s] for s in sequences if s.settings.strict]
+        together = [s for s in sequences if not s.settings.strict]
+        return [*alone, together] if together else alone
+
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """A round for all; where the batch fails, a round for each, so that only the culprit ends."""
         try:
@@ -235,6 +244,11 @@ class Engine:
                 stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
             )
         )
+
+
+def _may_roll_back(rollback: int | None, *, strict: bool) -> bool:
+    """Whether drafts can be taken back; strict mode may have to go back to the prompt."""
+    return rollback is None or (rollback > 0 and not strict)
 
 
 def _members(

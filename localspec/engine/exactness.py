@@ -22,8 +22,6 @@ def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool
     if not sequence.settings.strict:
         return 0.0
     capabilities = target.capabilities
-    if capabilities.rollback is not None and capabilities.rollback <= len(draft.tokens):
-        return 0.0
     drifted = sequence.exact < len(sequence.tokens) - 1
     return wide * capabilities.margin_bound + drifted * capabilities.drift_bound
 

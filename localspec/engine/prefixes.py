@@ -58,15 +58,16 @@ class Prefixes:
         best = max(self._idle, key=lambda idle: self._usable(idle, prompt, strict), default=None)
         return best if best is not None and self._usable(best, prompt, strict) else None
 
-    def take(self, prompt: Sequence[int], *, strict: bool) -> tuple[int, int]:
-        """(a slot, how many tokens of ``prompt`` it holds already)."""
+    def take(self, prompt: Sequence[int], *, strict: bool) -> tuple[int, int, int]:
+        """(a slot, how many tokens of ``prompt`` it holds already, how many of these cells are exact)."""
         best = self.best(prompt, strict=strict)
         if best is None:
-            return self._backend.open(), 0
+            return self._backend.open(), 0, 0
         usable = self._usable(best, prompt, strict)
         self._idle.remove(best)
         self._backend.truncate(best.slot, usable)
-        return best.slot, usable
+        all_exact = self._backend.capabilities.exact_pieces
+        return best.slot, usable, usable if all_exact else min(usable, best.exact)
 
     def _usable(self, idle: Idle, prompt: Sequence[int], strict: bool) -> int:
         n = 0

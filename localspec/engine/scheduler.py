@@ -36,8 +36,8 @@ class Scheduler:
             sequence = self._waiting.popleft()
             self.running.append(sequence)
             strict = sequence.settings.strict
-            sequence.slot, sequence.cached = self._prefixes.take(sequence.tokens, strict=strict)
-            sequence.exact = sequence.cached
+            taken = self._prefixes.take(sequence.tokens, strict=strict)
+            sequence.slot, sequence.cached, sequence.exact = taken
             sequence.admitted()
 
     def _make_room(self, sequence: Sequence) -> bool:

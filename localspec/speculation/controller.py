@@ -239,9 +239,14 @@ class Controller(Proposer):
         for plan, draft in zip(plans, drafts, strict=True):
             self._requests[plan.ask.request].drafting_s += took
             self._follow(plan.ask, draft)
+            plan.draft = draft
+            if draft.q is not None:
+                # Sampled: what was drawn must be verified, whatever it looks like now.
+                plan.survival = [1.0] * len(draft.tokens)
+                continue
             curve = self._curve(plan.ask, draft) if draft.tokens else []
             k = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))[0]
-            plan.draft, plan.survival = draft, curve[:k]
+            plan.survival = curve[:k]
 
     def _gated(self, ask: Ask, member: Proposer, prices: _Prices) -> Ask:
         request, survival, ahead = ask.request, self._survival[member.name], self._ahead[member.name]
@@ -263,10 +268,10 @@ class Controller(Proposer):
         if len(plans) > 1:
             positions.sort(reverse=True)
         n, rate = best_length([alive for alive, _, _ in positions], prices.seconds, prices.n)
-        lengths = [0] * len(plans)
+        lengths = [len(plan.draft.tokens) if plan.draft.q is not None else 0 for plan in plans]
         if rate > prices.bar:
             for _, _, i in positions[:n]:
-                lengths[i] += 1
+                lengths[i] = min(lengths[i] + 1, len(plans[i].draft.tokens))
         return [_cut(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
 
     # The rest of a proposer.

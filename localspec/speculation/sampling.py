@@ -163,10 +163,13 @@ def cut_distances(scores: NDArray[np.float64], params: SamplingParams) -> NDArra
         distances[order[:k]] = scores[order[:k]] - scores[order[k]]
         distances[order[k:]] = scores[order[k:]] - scores[order[k - 1]]
     if params.top_p < 1.0:
-        head = order[: min(k, NUCLEUS_GUESS)]
-        distances[head] = np.minimum(
-            distances[head], _nucleus_distances(scores[head], scores[order[:k]], params)
-        )
+        kept = order[:k]
+        inside = _nucleus_distances(scores[kept[:NUCLEUS_GUESS]], scores[kept], params)
+        if inside[-1] >= 0 and len(inside) < k:
+            inside = _nucleus_distances(scores[kept], scores[kept], params)
+        # What comes after the head is outside, at least as far as the head's last one.
+        inside = np.concatenate((inside, np.full(k - len(inside), inside[-1])))
+        distances[kept] = np.minimum(distances[kept], inside)
     if params.min_p > 0.0:
         distances = np.minimum(distances, scores - (scores.max() + temperature * np.log(params.min_p)))
     return distances

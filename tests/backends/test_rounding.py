@@ -9,6 +9,7 @@ import pytest
 from localspec.backends.rounding import (
     CONTEXTS,
     PRESUMED,
+    SAFETY,
     Rounding,
     measure_rounding,
     rounding_steps,
@@ -24,7 +25,7 @@ def test_what_a_model_does_is_found(noise: float) -> None:
     assert found is not None and backend.open_sequences == 0
     if noise:
         # Two tokens of a row move by up to the noise each, in both of the rows compared.
-        assert noise < found.margin_bound <= 1.5 * 4 * noise
+        assert noise < found.margin_bound <= SAFETY * 4 * noise
     else:
         assert found == Rounding(0.0, 0.0, exact_pieces=True)
 

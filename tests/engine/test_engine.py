@@ -11,7 +11,7 @@ import pytest
 import localspec
 from localspec.backends.base import Span
 from localspec.backends.toy import END, ToyBackend, ToyLogits, ToyVocabulary, markov
-from localspec.engine.engine import Engine
+from localspec.engine.engine import NO_ROLLBACK, Engine
 from localspec.engine.events import Degradation, Prefilling
 from localspec.errors import ContextExceeded, EngineError, FimUnsupported, InvalidOptions, LocalspecError
 from localspec.protocol.results import Chunk, Result
@@ -297,8 +297,13 @@ class TestFailures:
 
     def test_a_shallow_rollback_limits_the_draft(self) -> None:
         engine = Engine(ToyBackend(small_markov(3), rollback=3))
-        result = engine.generate("abcabc", temperature=0.0, k=8, max_tokens=60).finish()
+        result = engine.generate("abcabc", temperature=0.0, exactness="fast", k=8, max_tokens=60).finish()
         assert max(result.stats.k_histogram) == 2
+
+    def test_strict_mode_wants_a_cache_that_can_go_back_to_the_prompt(self) -> None:
+        engine = Engine(ToyBackend(small_markov(3), rollback=3))
+        stats = engine.generate("abcabc", temperature=0.0, max_tokens=20).finish().stats
+        assert stats.drafted == 0 and stats.speculation_off_reason == NO_ROLLBACK
 
 
 class TestClose:

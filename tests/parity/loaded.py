@@ -1,0 +1,69 @@
+"""The bundled models for generated cases, and quantisations of them that are made on the spot."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import llama_cpp.llama_cpp as lib
+from hypothesis import strategies as st
+
+from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.config import EngineConfig
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from tests.parity.cases import Texts
+from tests.parity.play import Loaded
+
+N_CTX = 320
+MODELS = ("F16", "Q8_0", "Q4_0", "draft as target")
+
+TEXTS = Texts(
+    bases=tuple(
+        inspect.getsource(function)[:700]
+        for function in (textwrap.fill, textwrap.TextWrapper._wrap_chunks, inspect.getdoc, inspect.cleandoc)
+    ),
+    tails=st.sampled_from(["", "\n", " return", "\n    def ", "# é\n", "x = [1, 2, 3]\nx = [1, 2,"]),
+    stops=st.sampled_from(["\n\n", "self.", "):\n", " = ", "return", "zzz"]),
+    chunks=(16, 32, 100, 256),
+    max_tokens=(1, 12, 24, 24, 40, None),
+)
+
+
+def quantised(source: Path, folder: Path, name: str) -> Path:
+    """A copy in another precision; takes about a tenth of a second."""
+    params = lib.llama_model_quantize_default_params()
+    params.ftype = getattr(lib, f"LLAMA_FTYPE_MOSTLY_{name}")
+    params.nthread = 1
+    native.initialise()
+    path = folder / f"{name}.gguf"
+    code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(path), ctypes.byref(params))
+    assert code == 0
+    return path
+
+
+@contextmanager
+def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
+    """One of MODELS, with a draft model."""
+    target, draft = bundled_model(BUNDLED_TARGET), bundled_model(BUNDLED_DRAFT)
+    if name == "draft as target":
+        target, draft = draft, target
+    elif name != "F16":
+        target = quantised(target, folder, name)
+    config = EngineConfig(n_ctx=N_CTX, parallel=parallel, threads=1)
+    one = LlamaCppBackend(target, config)
+    try:
+        other = LlamaCppBackend(draft, config, measured=False)
+    except BaseException:
+        one.free()
+        raise
+    try:
+        yield Loaded(one, other)
+    finally:
+        one.free()
+        other.free()

@@ -1,0 +1,170 @@
+"""Exactness, generated: whatever speculates, the text is that of plain decoding.
+
+tests/slow/test_exactness.py does the same at length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from localspec.backends.rounding import measure_rounding, set_rounding
+from localspec.backends.toy import ToyBackend
+from localspec.engine.engine import Engine
+from localspec.speculation.noise import Noise
+from localspec.speculation.sampling import Sampler, SamplingParams
+from tests.parity.cases import FAST, TOY_MODELS, TOY_TEXTS, Asked, Case, ToyModel, cases
+from tests.parity.loaded import TEXTS, loaded
+from tests.parity.play import Loaded, Tally, Toys, play
+from tests.toys import answer, request, run_all, small_markov
+
+FIXED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+GREEDY = {"temperature": 0.0, "max_tokens": 30}
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    with loaded("F16", tmp_path_factory.mktemp("models")) as world:
+        yield world
+
+
+def test_toys_say_what_they_say_alone() -> None:
+    tally = Tally()
+
+    @settings(FIXED, max_examples=100)
+    @given(model=TOY_MODELS, case=cases(TOY_TEXTS))
+    def same(model: ToyModel, case: Case) -> None:
+        play(Toys(model), case, tally)
+
+    same()
+    assert tally.is_varied(), tally
+
+
+def test_the_bundled_model_says_what_it_says_alone(bundled: Loaded) -> None:
+    tally = Tally()
+
+    @settings(FIXED, max_examples=8)
+    @given(case=cases(TEXTS))
+    def same(case: Case) -> None:
+        play(bundled, case, tally)
+
+    same()
+    assert 0 < tally.accepted < tally.drafted, tally
+
+
+def probed(backend: ToyBackend) -> ToyBackend:
+    """With bounds and flags as a real backend finds them."""
+    found = measure_rounding(backend, within_s=60.0)
+    assert found is not None
+    set_rounding(backend, found)
+    return backend
+
+
+def differing(model: ToyModel, *asks: Asked, history: tuple[Asked, ...] = (), chunk: int = 4) -> int:
+    """In how many of 40 models like this one some text differs."""
+    count = 0
+    for seed in range(40):
+        try:
+            play(Toys(replace(model, seed=seed)), Case(asks, history=history, chunk=chunk), Tally())
+        except AssertionError:
+            count += 1
+    return count
+
+
+NOISY = ToyModel(seed=0, sharpness=0.3, noise=0.05)
+DRAFTED = Asked("abc", "draft", 4, GREEDY)
+
+
+def test_noise_that_is_not_looked_for_is_found() -> None:
+    """The property can fail: the same noise, said to be none."""
+
+    class Careless(Toys):
+        def target(self) -> ToyBackend:
+            backend = super().target()
+            assert isinstance(backend, ToyBackend)
+            backend.capabilities = replace(backend.capabilities, margin_bound=0.0, drift_bound=0.0)
+            return backend
+
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            play(Careless(replace(NOISY, seed=seed, noise=0.2)), Case((DRAFTED,)), Tally())
+
+
+def test_noisy_models_say_what_they_say_alone() -> None:
+    assert differing(NOISY, DRAFTED) == 0
+
+
+def test_a_bounded_rollback_is_enough_for_strict_mode() -> None:
+    assert differing(replace(NOISY, rollback=6), DRAFTED) == 0
+
+
+def test_neighbours_change_nothing_where_nothing_can_be_rolled_back() -> None:
+    asks = [Asked(text, "none", None, GREEDY) for text in ("abc", "bca")]
+    assert differing(replace(NOISY, rollback=0), *asks) == 0
+
+
+def test_what_a_hasty_request_took_over_is_not_exact() -> None:
+    first = Asked("abcabc", "none", None, GREEDY)
+    text = "abcabc"
+    hasty = Asked(text + "abcdabcd", "none", None, GREEDY | FAST | {"max_tokens": 1})
+    again = Asked(text + "abcdabcd", "none", None, GREEDY)
+    assert differing(NOISY, again, history=(first, hasty)) == 0
+
+
+def test_cells_of_an_answer_are_not_those_of_a_prompt() -> None:
+    """With bounds and flags as they are measured on this very backend."""
+
+    class Measured(Toys):
+        def target(self) -> ToyBackend:
+            backend = super().target()
+            assert isinstance(backend, ToyBackend)
+            return probed(backend)
+
+    ask = Asked("abcabc", "none", None, GREEDY)
+    for seed in range(10):
+        play(Measured(replace(NOISY, seed=seed, n_ctx=160)), Case((ask,), history=(ask,)), Tally())
+
+
+class Shifting(ToyBackend):
+    """Rounding that moves all logits of a wide row alike: no probability changes."""
+
+    def _error(self, flags: list[bool]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.full(self.vocabulary.size, 0.2 * flags[-1])
+
+
+def test_a_common_shift_changes_no_penalised_choice() -> None:
+    for seed in range(60):
+        texts = set()
+        for proposer in ("none", "draft"):
+            base = small_markov(seed, sharpness=0.3)
+            target = Shifting(lambda c, base=base: [max(x, -50.0) for x in base(c)], n_ctx=400)  # type: ignore[misc]
+            probed(target)
+            engine = Engine(target, ToyBackend(small_markov(seed + 1000, sharpness=0.3)))
+            ask = request("abc", temperature=0.0, repeat_penalty=1.3, proposer=proposer, k=4, max_tokens=40)
+            sequence = engine.submit(ask)
+            run_all(engine, [sequence])
+            texts.add(tuple(answer(sequence)))
+        assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        900,
+        4000,
+    ],
+)
+def test_an_error_smaller_than_the_margin_changes_no_choice_of_many_tokens(size: int) -> None:
+    rng = np.random.default_rng(1)
+    for number in range(200):
+        row = (1.2 * rng.standard_normal(size)).astype(np.float32)
+        one = Sampler(SamplingParams(temperature=1.0, top_p=0.3), Noise(number), seeded=True)
+        token, margin = one.pick(row, (), 5), one.margin(row, (), 5)
+        for _ in range(3 if margin > 0 else 0):
+            off = 0.499 * min(margin, 2.0)
+            moved = (row + rng.uniform(-off, off, size)).astype(np.float32)
+            assert one.pick(moved, (), 5) == token

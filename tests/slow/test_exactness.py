@@ -1,0 +1,87 @@
+"""Exactness at length: more than a thousand generated cases, and 100,000 draws through the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel, cases
+from tests.parity.chains import LIMIT, chi_square, draws
+from tests.parity.loaded import MODELS, TEXTS, loaded
+from tests.parity.play import Tally, Toys, play
+
+pytestmark = pytest.mark.slow
+
+Record = Callable[[str, object], None]
+
+TOY_CASES, LOADED_CASES, DRAWS = 200, 125, 100_000
+AT_LENGTH = settings(
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+
+
+def report(tally: Tally, record: Record, what: str) -> None:
+    """The receipt; a text that differed has failed the test before."""
+    for name, value in asdict(tally).items():
+        record(name, value)
+    record("divergences", 0)
+    print(f"{what}: {tally}")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_toys(number: int, record_property: Record) -> None:
+    tally = Tally()
+
+    @hypothesis.seed(number)
+    @settings(AT_LENGTH, max_examples=TOY_CASES)
+    @given(model=TOY_MODELS, case=cases(TOY_TEXTS))
+    def same(model: ToyModel, case: Case) -> None:
+        play(Toys(model), case, tally)
+
+    same()
+    report(tally, record_property, f"toys {number}")
+    assert tally.cases >= TOY_CASES and tally.is_varied()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> None:
+    tally = Tally()
+    with loaded(name, tmp_path) as world:
+
+        @hypothesis.seed(MODELS.index(name))
+        @settings(AT_LENGTH, max_examples=LOADED_CASES)
+        @given(case=cases(TEXTS))
+        def same(case: Case) -> None:
+            play(world, case, tally)
+
+        same()
+    report(tally, record_property, name)
+    assert tally.cases >= LOADED_CASES and 0 < tally.accepted < tally.drafted
+    assert tally.cached > 0 and tally.degraded > 0 and tally.cancelled > 0
+
+
+@pytest.mark.parametrize(("controller", "proposer"), [("cost", "draft"), ("ema", "auto"), ("fixed", "draft")])
+def test_draws_without_a_seed_follow_the_target(
+    monkeypatch: pytest.MonkeyPatch, record_property: Record, controller: Controlled, proposer: str
+) -> None:
+    """The gate of the controller, the verifier and the engine in one loop."""
+    counts, drafted, accepted = draws(monkeypatch, controller, n=DRAWS, proposer=proposer)
+    found = chi_square(counts)
+    record_property("chi_square", found)
+    drafts = f"{drafted} drafted, {accepted} accepted"
+    print(f"{controller}, {proposer}: {counts.sum()} draws, chi-square {found:.1f}, {drafts}")
+    assert counts.sum() >= DRAWS and 0 < accepted < drafted
+    assert found < LIMIT
+
+
+def test_draws_find_a_dropped_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, _, _ = draws(monkeypatch, "fixed", n=DRAWS // 5, proposer="draft", biased=True)
+    assert chi_square(counts) > 3 * LIMIT
