@@ -27,8 +27,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 test: lint types
-	$(BIN)/python -m pytest -q -n auto --dist loadfile \
-	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -39,6 +38,8 @@ types: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
+	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
+	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -58,8 +58,9 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     The reference is a prompt at once and then one token at a time. Compared with it are rows of wider
     forwards, 1-wide rows over cells that wider forwards wrote, and such over a prompt in other pieces:
     by how much the distance of two plausible tokens changed. A few dozen rows do not show the worst,
-    hence the factor (of 31,840 rows of the bundled F16 model 3 moved by more than 1.5 times as much). The text is this file: natural enough, and always there. Raises
-    :class:`EngineBusy` where no sequence is free.
+    hence the factor: of 31,840 rows of the bundled F16 model 3 moved by more than 1.5 times as much.
+    The text is this file: natural enough, and always there. Raises :class:`EngineBusy` where no
+    sequence is free.
     """
     limits = backend.capabilities
     longest = min(limits.n_ctx - STEPS - AFTER, limits.max_batch)

@@ -26,6 +26,9 @@ from localspec.protocol.requests import TextPrompt
 from tests.bench.documents import run
 from tests.toys import small_markov
 
+pytestmark = pytest.mark.slow
+"""models are written and run: half a minute"""
+
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 SMALL = EngineConfig(n_ctx=1024, parallel=1, threads=1)
 

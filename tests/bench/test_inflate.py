@@ -31,6 +31,9 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import Request
 from tests.parity.prompts import prompts
 
+pytestmark = pytest.mark.slow
+"""models are written and run: half a minute"""
+
 TARGET, DRAFT = bundled_model(BUNDLED_TARGET), bundled_model(BUNDLED_DRAFT)
 SMALL = EngineConfig(n_ctx=512, parallel=1, threads=1)
 LARGER = Shape(width=512, layers=7, heads=8, kv_heads=4, feed_forward=1024)

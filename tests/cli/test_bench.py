@@ -14,6 +14,9 @@ import pytest
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S, until_sync
 
+pytestmark = pytest.mark.slow
+"""models are written and run: half a minute"""
+
 ANSWERS = Path(__file__).parent.parent / "bench" / "data" / "answers.jsonl"
 SMALL = ("-m", "bundled", "--quick", "--runs", "1", "--workload", "chat")
 

@@ -115,7 +115,10 @@ def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) 
     cli("memory", "forget", "--yes")
     assert cli.json("memory", "import", str(file))["ngrams"] == exported["ngrams"]
     (after,) = tables(cli)
-    assert after["workspace"] == before["workspace"] and set(after["sources"]) == set(before["sources"])  # type: ignore[call-overload]
+    assert after["workspace"] == before["workspace"]
+    # A file of two n-grams may lose both: which ones share a full bucket differs from table to table.
+    sources: dict[str, set[str]] = {k: set(t["sources"]) for k, t in (("a", after), ("b", before))}  # type: ignore[call-overload]
+    assert f"file:{repo / 'wrap.py'}" in sources["a"] <= sources["b"]
     assert int(str(after["entries"])) > 0.9 * exported["ngrams"]
 
 

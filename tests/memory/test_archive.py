@@ -48,7 +48,8 @@ def test_what_is_imported_is_what_was_exported(tmp_path: Path, exported: Path) -
     count = import_tables(there, exported, vocabulary_size=SIZE)
     before, after = files_in(tmp_path / "a").open("user"), there.open("user")
     assert before is not None and after is not None
-    assert count >= 2 * len(entries(after)) and before.epoch != after.epoch
+    # Two tables of the same text; which few entries were evicted depends on where each puts them.
+    assert abs(count / 2 - len(entries(after))) < 0.02 * len(entries(after)) and before.epoch != after.epoch
     assert len(entries(before) - entries(after)) < 0.02 * len(entries(before))
     found = after.find(hashes_of(TEXT[:50]))
     assert found is not None and (found.token, found.score) == (TEXT[50], 4)
