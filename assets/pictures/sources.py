@@ -13,17 +13,19 @@ from rich.console import Console
 from rich.text import Text
 
 import localspec
-from localspec.cli.output import stats_line
+from localspec.cli.output import stats_lines
 
 PROMPT = Path(__file__).parent.parent / "examples" / "rename.txt"
 COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on cyan"}
-COMMAND = 'localspec run --temperature 0 --proposer prompt-lookup --stats "$(cat assets/examples/rename.txt)"'
+COMMAND = (
+    'localspec run --temperature 0 --proposer prompt-lookup -k 4 --stats "$(cat assets/examples/rename.txt)"'
+)
 
 
 def main(path: str) -> None:
     """Answer the prompt and save the picture as SVG."""
     answer = Text()
-    with localspec.load("bundled", proposer="prompt-lookup") as engine:
+    with localspec.load("bundled", proposer="prompt-lookup", k=4) as engine:
         stream = engine.chat([{"role": "user", "content": PROMPT.read_text().rstrip("\n")}], temperature=0.0)
         for chunk in stream:
             at = 0
@@ -33,7 +35,7 @@ def main(path: str) -> None:
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(Text(f"$ {COMMAND}", "bold"))
     console.print(answer)
-    console.print(Text(stats_line(stream.result), "dim"))
+    console.print(Text(stats_lines(stream.result), "dim"))
     legend = Text("decoded by the target", COLOURS["target"]).append("   ")
     console.print(legend.append("copied by prompt lookup", COLOURS["prompt-lookup"]))
     console.save_svg(path, title="localspec", unique_id="localspec")
