@@ -13,13 +13,15 @@ from localspec.speculation.draft import Draft
 
 
 class Played(NamedTuple):
-    """What one sequence did in a round; it held ``before`` tokens and had emitted ``emitted``."""
+    """What one sequence did in a round: it held ``before`` tokens, ``emitted`` came out, and ``redone``
+    narrow forwards decided near-ties again."""
 
     sequence: Sequence
     draft: Draft
     accepted: int
     before: int
     emitted: int
+    redone: int
 
 
 class RoundClock:
@@ -42,14 +44,16 @@ class RoundClock:
     def ended(self, played: Seq[Played]) -> list[RoundPlayed]:
         """The round is over: account for it; a record for each sequence."""
         context = max(p.before for p in played)
+        if len(played) == 1:
+            # A round of several requests says little about the widths of one.
+            self._costs.observe(self._width, context, self._judged - self._proposed)
         # Everybody waits for the whole round; without drafts it would have given each one token.
-        plain = self._costs.seconds(len(played), context)
-        self._costs.observe(self._width, context, self._judged - self._proposed)
+        plain, narrow = self._costs.seconds(len(played), context), self._costs.seconds(1, context)
         # As it usually costs: a forward that something else held up is nobody's loss.
-        forward = self._costs.seconds(self._width, context)
+        forward = self._costs.seconds(self._width, context) + narrow * sum(p.redone for p in played)
         spent = time.perf_counter() - self._started
         for p in played:
-            p.sequence.count_time((p.sequence.emitted - p.emitted) * plain, forward, spent)
+            p.sequence.count_time(p.emitted * plain, forward, spent)
         return [self._record(p, spent) for p in played]
 
     def _record(self, p: Played, spent: float) -> RoundPlayed:
@@ -61,7 +65,7 @@ class RoundClock:
             proposed=p.draft.tokens,
             chosen=tuple(p.sequence.tokens[p.before :]),
             accepted=p.accepted,
-            emitted=p.sequence.emitted - p.emitted,
+            emitted=p.emitted,
             ms=1000 * spent,
             propose_ms=1000 * (self._proposed - self._started),
             forward_ms=1000 * (self._judged - self._proposed),

@@ -36,6 +36,8 @@ from localspec.speculation.proposer import Proposer
 from localspec.speculation.rules import repetition
 
 NO_ROLLBACK = "the model's cache cannot be rolled back"
+LEARN_EVERY = 16
+"""steps between two in which a busy engine learns for a millisecond"""
 LITTLE_REPETITION = "the prompt repeats too little (repetition_gate)"
 
 
@@ -69,9 +71,10 @@ class Engine:
         members = _members(draft, vocabulary.size, config, self.learning)
         self._proposers = assemble(members, proposers, config, self.learning, limits)
         self._gate = config.repetition_gate
-        self._idle = Idle(target, draft, self.learning)
         self._scheduler = Scheduler(target, self._limits.chunk)
+        self._idle = Idle(target, draft, self.learning, self._scheduler.make_room)
         self._ids = itertools.count(1)
+        self._steps = 0
         self._closed = False
 
     # One call per request.
@@ -144,6 +147,9 @@ class Engine:
         decoding = [s for s in scheduler.running if not s.ended and s.prefilled]
         for group in self._groups(decoding):
             self._decode(group)
+        self._steps += 1
+        if self._steps % LEARN_EVERY == 0:
+            self._idle.learn()
         for sequence in scheduler.retire():
             self._conclude(sequence)
         return scheduler.busy

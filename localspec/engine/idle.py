@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from localspec.backends.base import Backend, Span
 from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
-from localspec.errors import EngineBusy
+from localspec.errors import EngineBusy, LocalspecError
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
@@ -19,16 +20,22 @@ TIMES = 3
 ENOUGH_S = 6.0
 """on a slow model each width is measured only twice"""
 WIDEST = 21
+REMEMBER_S = 0.02
+"""how long a request may wait for what earlier ones said to be learnt"""
 
+
+log = logging.getLogger(__name__)
 
 Chore = Callable[[], Generator[None, None, None]]
 
 
 class Idle:
-    """The chores of an engine, in small steps."""
+    """The chores of an engine, in small steps. ``make_room`` frees a sequence that nobody uses."""
 
-    def __init__(self, target: Backend, draft: Backend | None, learning: Learning) -> None:
-        self._learning = learning
+    def __init__(
+        self, target: Backend, draft: Backend | None, learning: Learning, make_room: Callable[[], bool]
+    ) -> None:
+        self._learning, self._make_room = learning, make_room
         self._todo: list[Chore] = [partial(measure_costs, target, learning.costs)]
         if draft is not None and learning.draft_costs is not None:
             self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
@@ -50,6 +57,11 @@ class Idle:
             self._learning.save()
         return False
 
+    def learn(self) -> None:
+        """Learn for about a millisecond."""
+        if self._learning.memory is not None:
+            self._learning.memory.work()
+
     def interrupt(self) -> None:
         """A request comes: free what a measurement uses. It is begun again later."""
         self._saved = False
@@ -58,9 +70,9 @@ class Idle:
             self._measuring = None
 
     def remember(self) -> None:
-        """Learn all texts that wait: the next request may be about them."""
-        memory = self._learning.memory
-        while memory is not None and memory.work():
+        """Learn of the texts that wait what little time allows: the next request may be about them."""
+        memory, until = self._learning.memory, time.perf_counter() + REMEMBER_S
+        while memory is not None and memory.work() and time.perf_counter() < until:
             pass
 
     def _measure_rounding(self) -> Generator[None, None, None]:
@@ -79,7 +91,11 @@ class Idle:
             del self._todo[0]
             self._measuring, self._saved = None, False
         except EngineBusy:
-            # Caches of earlier requests hold all sequences: what rounds teach must do.
+            # Caches of earlier requests hold all sequences.
+            self._measuring = None
+            return self._make_room()
+        except LocalspecError as error:
+            log.warning("measuring was given up: %s", error.message)
             del self._todo[0]
             self._measuring = None
         return True

@@ -22,6 +22,8 @@ from localspec.speculation.survival import Calibration
 log = logging.getLogger(__name__)
 
 FORMAT = 1
+SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
 """what a draft model's step is taken to cost before one was seen: little, so that it is tried"""
 
@@ -133,7 +135,15 @@ class _Record:
                 take(document["learnt"])
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             log.warning("%s cannot be used: %s", self._path, error)
 
     def write(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,13 +14,17 @@ from localspec.backends.base import Backend, Vocabulary
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.errors import BackendUnavailable, InvalidOptions
+from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model
 from localspec.models.fingerprint import gguf_tokens, vocab_fp
 from localspec.models.gguf import read_header
 from localspec.models.pairing import Tokens, check_pair
 from localspec.protocol.options import parse_options, readable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Progress = Callable[[str, float], None]
 """(what is loading, fraction 0 to 1)"""
@@ -102,8 +107,10 @@ def load_engine(
         learning = Learning(
             target,
             draft,
-            directory=home.private_dir(home.cache_dir() / "learnt"),
-            memory=open_memory(choice.target, target.vocabulary) if memory and config.memory else None,
+            directory=_unless_broken(lambda: home.private_dir(home.cache_dir() / "learnt")),
+            memory=_unless_broken(lambda: open_memory(choice.target, target.vocabulary))
+            if memory and config.memory
+            else None,
         )
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
@@ -114,6 +121,15 @@ def load_engine(
         if draft is not None:
             draft.free()
         raise
+
+
+def _unless_broken(place: Callable[[], T]) -> T | None:
+    """What is learnt may need a disk; answering does not."""
+    try:
+        return place()
+    except LocalspecError as error:
+        log.warning("%s: nothing is kept there. %s", error.message, error.remedy)
+        return None
 
 
 def open_memory(model: Path, vocabulary: Vocabulary) -> Memory:

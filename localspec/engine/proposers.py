@@ -89,7 +89,8 @@ class Proposers:
     def _length(self, sequence: Sequence) -> int:
         if sequence.settings.k is not None:
             return sequence.settings.k
-        return LONGEST_K if sequence.proposer in self._steered else DEFAULT_K
+        finds_length = isinstance(self._steered.get(sequence.proposer), Controller)
+        return LONGEST_K if finds_length else DEFAULT_K
 
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
         """The sequences have one proposer."""
@@ -150,15 +151,16 @@ def assemble(
 ) -> Proposers:
     """An engine's own proposers, ``members``, steered as the configuration says, and ``extra`` ones,
     which take the place of those whose names they have."""
-    taken = {proposer.name for proposer in extra}
-    members = [member for member in members if member.name not in taken]
+    mine = {proposer.name: proposer for proposer in extra}
+    members = [mine.get(member.name, member) for member in members]
     steered: list[Proposer]
     if config.controller == "cost":
         costs, calibration = learning.costs, learning.calibration
         steered = [Controller(members, costs, calibration)]
-        steered += [Controller([member], costs, calibration, name=member.name) for member in members]
+        own = [member for member in members if member.name not in mine]
+        steered += [Controller([member], costs, calibration, name=member.name) for member in own]
     elif config.controller == "ema":
-        steered = [Ema(members, DEFAULT_K, alpha=config.ema_alpha, off=config.acceptance_threshold)]
+        steered = [Ema(members, LONGEST_K, alpha=config.ema_alpha, off=config.acceptance_threshold)]
     else:
-        steered = [Fixed(members, DEFAULT_K)]
+        steered = [Fixed(members, LONGEST_K)]
     return Proposers([Nothing(), *members, *extra], steered, limits)

@@ -58,7 +58,7 @@ def play_round(
     clock.judged(width)
     played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
-        before, emitted = len(sequence.tokens), sequence.emitted
+        before, emitted, redone = len(sequence.tokens), sequence.emitted, sequence.stats.redone
         try:
             accepted = _settle(target, sequence, offer.draft, judgement, wide=wide)
         except LocalspecError as error:
@@ -66,7 +66,8 @@ def play_round(
         sequence.count_round(offer.draft, accepted, offer.seconds)
         proposers.observe(sequence, offer.draft, accepted)
         sequence.publish()
-        played.append(Played(sequence, offer.draft, accepted, before, emitted))
+        emitted, redone = sequence.emitted - emitted, sequence.stats.redone - redone
+        played.append(Played(sequence, offer.draft, accepted, before, emitted, redone))
     return clock.ended(played)
 
 

@@ -40,6 +40,10 @@ class Scheduler:
             sequence.slot, sequence.cached, sequence.exact = taken
             sequence.admitted()
 
+    def make_room(self) -> bool:
+        """Close the oldest idle prefix; False if there is none."""
+        return self._prefixes.evict()
+
     def _make_room(self, sequence: Sequence) -> bool:
         """Whether it can start; the prefix it will take over goes last."""
         capabilities = self._target.capabilities

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import deque
@@ -136,6 +137,7 @@ class Sequence:
             k=max(k, 0),
             sampler=self.sampler,
             answered=self.completion_tokens,
+            left=math.inf if settings.max_tokens is None else settings.max_tokens - self.completion_tokens,
             workspace=settings.workspace,
             remember=settings.remember,
             ledger=self._ledger,

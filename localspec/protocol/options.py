@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     stop: Annotated[tuple[Stop, ...], Meta(max_length=16)] | None = None
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
-    workspace: str | None = None
+    workspace: Annotated[str, Meta(max_length=4096, pattern="^[^\x00]*$")] | None = None
     remember: bool | None = None
     logprobs: bool | None = None
 

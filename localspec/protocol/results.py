@@ -68,6 +68,11 @@ class Stats(msgspec.Struct, kw_only=True):
     ttft_s: float | None = None
     decode_tokens_per_s: float | None = None
 
+    @property
+    def redone(self) -> int:
+        """Narrow forwards that decided near-ties again."""
+        return self.rechecks + self.replayed_tokens
+
     def see_margin(self, margin: float, bound: float) -> None:
         """Keep the smallest margin that was compared, and the largest bound."""
         self.min_margin = margin if self.min_margin is None else min(margin, self.min_margin)

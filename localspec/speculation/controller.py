@@ -37,9 +37,9 @@ CONTROL = 64
 PROBE = 0.005
 """share of a request's time that may go into trying out a draft model that does not look worth it"""
 
-SURE = 0.1
-"""plain tokens that a draft may be expected to lose in any case: what is nearly certain is not left
-because of an earlier misfortune"""
+SURE, UTMOST = 0.1, 3.0
+"""plain tokens that a draft may be expected to lose in any case, because what is nearly certain is not
+left for an earlier misfortune; but not once so many times what may be lost is lost"""
 HOPELESS = 0.1
 """survival under which no draft is worth a place"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
@@ -53,6 +53,9 @@ class _Offer:
     draft: Draft
     start: int
     checked: int = 0
+    stopped: int | None = None
+    """where verification ended, if it was verified: a token that had to be decided again is no gain,
+    though it turned out right"""
 
 
 @dataclass(slots=True)
@@ -60,7 +63,6 @@ class _Request:
     """What the controller remembers of a request."""
 
     offers: dict[str, _Offer] = field(default_factory=dict)
-    probed_s: float = 0.0
     drafting_s: float = 0.0
     """spent on drafts that take time"""
 
@@ -150,7 +152,7 @@ class Controller(Proposer):
         end = min(len(draft.tokens), len(ask.context) - offer.start)
         while offer.checked < end:
             i = offer.checked
-            right = draft.tokens[i] == ask.context[offer.start + i]
+            right = draft.tokens[i] == ask.context[offer.start + i] and i != offer.stopped
             survival.learn(ask.request, draft.evidence[i] if draft.evidence else 0, right=right)
             if ahead is not None:
                 ahead.learn(ask.request, min(i, BUCKETS - 1), right=right)
@@ -205,7 +207,7 @@ class Controller(Proposer):
             seconds = prices.with_draft(first, member.price(ask, 2) - first)
             curve = self._ahead[member.name].curve(ask.request, [min(i, BUCKETS - 1) for i in range(k)])
             rate = best_length(curve, seconds, prices.n, self._stake(ask, prices))[1]
-            if (rate > plan.rate and rate > prices.bar) or self._probe(ask, first):
+            if (rate > plan.rate and rate > prices.bar) or self._may_probe(ask, member):
                 plan.member, plan.rate = member, rate
             elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
@@ -216,15 +218,15 @@ class Controller(Proposer):
         won, spent = ask.ledger
         won -= self._requests[ask.request].drafting_s
         token_s = 1.0 / prices.plain
-        return max(STAKE * (won + LOSS * max(spent, GRACE * token_s)), SURE * token_s)
+        allowed = LOSS * max(spent, GRACE * token_s)
+        floor = SURE * token_s if won > -UTMOST * allowed else 0.0
+        return max(STAKE * (won + allowed), floor)
 
-    def _probe(self, ask: Ask, price: float) -> bool:
-        """Whether a draft that does not look worth it may be paid for, to see whether that is still so."""
-        state = self._requests[ask.request]
-        if state.probed_s + price > PROBE * ask.ledger.spent_s:
-            return False
-        state.probed_s += price
-        return True
+    def _may_probe(self, ask: Ask, member: Proposer) -> bool:
+        """Whether a draft that does not look worth it may be paid for, to see whether that is still so;
+        what the request has paid for drafting already counts."""
+        price = member.price(ask, 1) + member.catch_up(ask)
+        return self._requests[ask.request].drafting_s + price <= PROBE * ask.ledger.spent_s
 
     # Drafts that take time.
 
@@ -237,7 +239,8 @@ class Controller(Proposer):
         drafts = member.propose(asks)
         took = time.perf_counter() - started
         for plan, draft in zip(plans, drafts, strict=True):
-            self._requests[plan.ask.request].drafting_s += took
+            paid = max(took, member.price(plan.ask, max(len(draft.tokens), 1)))
+            self._requests[plan.ask.request].drafting_s += paid
             self._follow(plan.ask, draft)
             plan.draft = draft
             if draft.q is not None:
@@ -277,6 +280,14 @@ class Controller(Proposer):
     # The rest of a proposer.
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
+        state = self._requests.get(request)
+        offer = state.offers.get(draft.source) if state is not None else None
+        if (
+            offer is not None
+            and not offer.checked
+            and offer.draft.tokens[: len(draft.tokens)] == draft.tokens
+        ):
+            offer.stopped = accepted if accepted < len(draft.tokens) else None
         for member in (*self._cheap, *self._costly):
             if member.name == draft.source:
                 member.observe(request, draft, accepted)

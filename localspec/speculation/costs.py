@@ -15,6 +15,8 @@ LEVEL_GAIN = 0.15
 """how fast the cost of a narrow forward follows the machine, which others use as well"""
 RATIO_GAIN = 0.04
 """how fast the relative cost of a width moves once it is known"""
+FIRST = 3
+"""forwards of a width of which the fastest is believed, before averages begin"""
 CLIP = math.log(2.0)
 """a forward that took longer than twice what was expected was held up by something else"""
 UNKNOWN_S = 0.01
@@ -84,7 +86,7 @@ class CostCurve:
                 return  # what a piece of a prompt takes does not tell what a round does
             bucket = self._buckets[number] = near.heir() if near else _Bucket()
         if width > WIDE:
-            bucket.per_token = seconds / width
+            bucket.observe_piece(seconds / width)
             return
         bucket.observe(width, seconds, self._prior)
 
@@ -124,11 +126,10 @@ class CostCurve:
         buckets = {}
         for number, values in state.items():
             bucket = _Bucket()
-            bucket.level, bucket.per_token = _cost(values["level"]), _cost(values["per_token"])
-            if not bucket.level:
-                raise ValueError("a round that costs nothing")
-            bucket.ratios = {int(w): _cost(r) for w, r in values["ratios"].items()} | {1: 1.0}
-            bucket.seen = {int(w): int(n) for w, n in values["seen"].items()}
+            bucket.level = _within(values["level"], 1e-7, 1e3)
+            bucket.per_token = _within(values["per_token"], 0.0, 1e3)
+            bucket.ratios = {_width(w): _within(r, 0.05, 1e3) for w, r in values["ratios"].items()} | {1: 1.0}
+            bucket.seen = {_width(w): int(_within(n, 0, 1e12)) for w, n in values["seen"].items()}
             bucket.widest = max((w for w, n in bucket.seen.items() if n >= KNOWN), default=1)
             buckets[int(number)] = bucket
         self._buckets = buckets
@@ -200,29 +201,54 @@ class _Bucket:
         times = self.seen[width] = self.seen.get(width, 0) + 1
         if times >= KNOWN and width > self.widest:
             self.widest = width
-        if not self.level:
-            self.level = seconds / self.ratio(width, prior)
+        if times <= FIRST:
+            self._begin(width, seconds, times, prior)
             return
         surprise = math.log(seconds / (self.level * self.ratio(width, prior)))
         surprise = min(max(surprise, -CLIP), CLIP)
-        if width == 1 or times > KNOWN:
-            self.level *= math.exp(LEVEL_GAIN * surprise)
+        self.level *= math.exp(LEVEL_GAIN * surprise)
         if width > 1:
-            gain = max(1 / times, RATIO_GAIN)
-            self.ratios[width] = self.ratio(width, prior) * math.exp(gain * surprise)
+            self.ratios[width] *= math.exp(RATIO_GAIN * surprise)
             self._line = None
-            self._moved += abs(gain * surprise)
+            self._moved += abs(RATIO_GAIN * surprise)
+
+    def _begin(self, width: int, seconds: float, times: int, prior: _Points) -> None:
+        """The first samples of a width: the fastest counts, because what holds a forward up only ever
+        makes it slower."""
+        if not self.level:
+            self.level = seconds / self.ratio(width, prior)
+        if width == 1:
+            level = seconds if times == 1 else min(self.level, seconds)
+            for other in self.ratios.keys() - {1}:
+                self.ratios[other] *= self.level / level  # what they were measured to take stays
+            self.level = level
+        else:
+            ratio = seconds / self.level
+            self.ratios[width] = ratio if times == 1 else min(self.ratios.get(width, ratio), ratio)
+        self._line, self.table = None, []
+
+    def observe_piece(self, per_token: float) -> None:
+        """A piece of a prompt took so long per token."""
+        if not self.per_token:
+            self.per_token = per_token
+        surprise = min(max(math.log(per_token / self.per_token), -CLIP), CLIP)
+        # Slower may be a hiccup; faster is what it can do.
+        self.per_token *= math.exp(surprise if surprise < 0 else LEVEL_GAIN * surprise)
 
 
 def _bucket(context: int) -> int:
     return (context // FIRST_BUCKET).bit_length()
 
 
-def _cost(value: Any) -> float:
+def _within(value: Any, least: float, most: float) -> float:
     number = float(value)
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"{value!r} is no cost")
+    if not least <= number <= most:
+        raise ValueError(f"{value!r} is not within {least} and {most}")
     return number
+
+
+def _width(value: Any) -> int:
+    return int(_within(value, 1, WIDE))
 
 
 def measured_widths(largest: int) -> Iterable[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -65,7 +66,7 @@ class Ask(NamedTuple):
 
     ``context`` is the request's live list of tokens, newest last; it only ever grows while the
     request runs, so a proposer keeps a cursor into it and does work for new tokens only. The last
-    ``answered`` of them are the answer so far.
+    ``answered`` of them are the answer so far; at most ``left`` are to come.
     """
 
     request: int
@@ -73,6 +74,7 @@ class Ask(NamedTuple):
     k: int
     sampler: Sampler
     answered: int = 0
+    left: float = math.inf
     workspace: str | None = None
     remember: bool = True
     ledger: Ledger = Ledger()

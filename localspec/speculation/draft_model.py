@@ -132,14 +132,21 @@ class DraftModel(Proposer):
 
     def price(self, ask: Ask, k: int) -> float:
         """Forwards of one token, and what catching up with the context adds to the first of them."""
-        cursor = self._cursors.get(ask.request)
+        catch_up = self.catch_up(ask)
+        if self._behind(ask) > WIDE:
+            # Paid once; the more was said already, the more is to come, but for what max_tokens leaves.
+            catch_up /= max(1.0, min(max(LOOKAHEAD, ask.answered), ask.left))
+        return k * self.costs.seconds(1, len(ask.context)) + catch_up
+
+    def catch_up(self, ask: Ask) -> float:
+        """The forward that takes in what the draft model has not seen, but for the newest token."""
         length = len(ask.context)
-        narrow = self.costs.seconds(1, length)
-        behind = length - (min(cursor.agreed, length) if cursor else 0)
-        catch_up = self.costs.seconds(behind, length) - narrow
-        if behind > WIDE:
-            catch_up /= max(LOOKAHEAD, ask.answered)
-        return k * narrow + max(catch_up, 0.0)
+        return max(self.costs.seconds(self._behind(ask), length) - self.costs.seconds(1, length), 0.0)
+
+    def _behind(self, ask: Ask) -> int:
+        """Tokens of the context that are not in the draft's cache."""
+        cursor = self._cursors.get(ask.request)
+        return len(ask.context) - (min(cursor.agreed, len(ask.context)) if cursor else 0)
 
     def _room(self, ask: Ask) -> int:
         """How many tokens can be drafted before the draft model's own context ends."""

@@ -28,6 +28,10 @@ class Proposer(ABC):
         """Seconds that a draft of ``k`` tokens would take; 0 where it is next to nothing."""
         return 0.0
 
+    def catch_up(self, ask: Ask) -> float:
+        """Seconds that must be spent once before the first token can be drafted."""
+        return 0.0
+
     def observe(self, request: int, draft: Draft, accepted: int) -> None:  # noqa: B027
         """``accepted`` of the draft's tokens were right."""
 

@@ -14,7 +14,8 @@ START = 0.7
 
 
 class Fixed(Proposer):
-    """Asks its members in order, always for ``k`` tokens; the first that offers something is taken."""
+    """Asks its members in order, always for as many tokens as it is asked for, up to ``k``; the first
+    that offers something is taken."""
 
     name = "auto"
 
@@ -29,14 +30,15 @@ class Fixed(Proposer):
             if not empty:
                 break
             shortened = [
-                asks[i]._replace(k=min(asks[i].k, self._length(asks[i].request, member.name))) for i in empty
+                asks[i]._replace(k=self._length(asks[i].request, member.name, min(asks[i].k, self._k)))
+                for i in empty
             ]
             for i, draft in zip(empty, member.propose(shortened), strict=True):
                 drafts[i] = draft
         return drafts
 
-    def _length(self, request: int, member: str) -> int:
-        return self._k
+    def _length(self, request: int, member: str, k: int) -> int:
+        return k
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
         for member in self._members:
@@ -76,8 +78,8 @@ class Ema(Fixed):
         self._alpha, self._off = alpha, off
         self._records: dict[int, dict[str, _Record]] = {}
 
-    def _length(self, request: int, member: str) -> int:
-        return self._record(request, member).length(self._k, self._off)
+    def _length(self, request: int, member: str, k: int) -> int:
+        return min(k, self._record(request, member).length(k, self._off))
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
         record = self._record(request, draft.source)

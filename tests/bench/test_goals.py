@@ -177,3 +177,62 @@ def test_a_kept_memory_is_of_use_and_an_empty_one_knows_nothing(cold: float, war
 @pytest.mark.parametrize(("speed", "met"), [(1.3, True), (1.29, False)])
 def test_a_kept_memory_is_faster(speed: float, met: bool) -> None:
     assert goal(restarts(0.0, 0.5, speed), "warm-restart: speed").met is met
+
+
+def test_a_memory_that_another_model_filled_is_told_beside() -> None:
+    results = restarts(0.0, 0.5, 1.5)
+    assert goal(results, "warm-restart: first").figure == "0% → 50%"
+    results.restarts.append(Restart("other", 0, 0.3, 0.27, 1.0))
+    assert goal(results, "warm-restart: first").figure == "0% → 50%; filled by the draft model 27%"
+
+
+def test_a_restart_is_judged_by_the_medians_of_its_repeats() -> None:
+    results = document([])
+    for repeat, (share, seconds) in enumerate(((0.1, 9.0), (0.3, 1.0), (0.4, 1.1))):
+        results.restarts.append(Restart("kept", repeat, 0.5, share, seconds))
+        results.restarts.append(Restart("empty", repeat, 0.1, 0.0, 2.0))
+    assert goal(results, "warm-restart: first").figure == "0% → 30%"
+    assert goal(results, "warm-restart: speed").figure == "1.82x"
+
+
+@pytest.mark.parametrize("state", ["kept", "empty"])
+def test_half_a_restart_is_not_judged(state: str) -> None:
+    results = document([], restarts=[Restart(state, 0, 0.5, 0.4, 1.0)])
+    assert goal(results, "warm-restart: first").met is None
+    assert goal(results, "warm-restart: speed").met is None
+
+
+def test_overheads_are_told_by_the_size_of_the_vocabulary() -> None:
+    overheads = [
+        Overhead("large", 151_936, "memory", 9, 0.021),
+        Overhead("small", 8192, "auto", 9, 0.012),
+        Overhead("small", 8192, "draft", 9, 0.018),
+    ]
+    found = goal(document([], overheads=overheads), "our overhead")
+    assert found.figure == "1.8% (draft, 8192 tokens), 2.1% (memory, 151936 tokens)"
+    assert found.met and found.note == ""
+
+
+def test_without_a_control_the_worst_request_has_no_bar() -> None:
+    found = goal(document([run(PLAIN), run("auto")]), "worst request")
+    assert (found.met, found.note) == (None, NOT_MEASURED)
+
+
+def test_a_divergence_counts_once_for_each_contestant_and_request() -> None:
+    runs = [run(PLAIN, repeat=i) for i in range(2)] + [run(PLAIN, case="other")]
+    runs += [run(name, repeat=i, text_hash="x") for name in ("auto", "memory") for i in range(2)]
+    found = goal(document(runs), "greedy text")
+    assert found.figure == "2 over 2 requests, each contestant"
+    assert found.note == "diverged: auto on edit-short, memory on edit-short"
+
+
+def test_a_sampled_text_may_be_another_one() -> None:
+    runs = [run(PLAIN, exact=False), run("auto", exact=False, text_hash="other")]
+    assert goal(document(runs), "greedy text").met
+
+
+def test_each_proposer_is_flat_by_itself() -> None:
+    costs = [ProposeCost("memory", n, 90.0) for n in (1_000, 32_000)]
+    costs += [ProposeCost("prompt-lookup", n, us) for n, us in ((32_000, 4.0), (1_000, 2.0))]
+    found = goal(document([], propose_costs=costs), "propose")
+    assert (found.met, found.figure) == (True, "memory 90 / 90 µs; prompt-lookup 2 / 4 µs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from localspec.client import Client, connect
@@ -77,5 +78,30 @@ def test_the_memory_is_taught_shown_and_forgotten(home: Path) -> None:
             forgotten = await client.forget(workspace="/p")
             assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
             assert await client.memory_stats() == ()
+
+    run(test())
+
+
+def test_all_who_wait_are_told_of_the_end() -> None:
+    async def test() -> None:
+        events = Subscription()
+        readers = [asyncio.create_task(anext(events, None)) for _ in range(3)]
+        events.feed(SessionEvent("a", "opened"))
+        events.end()
+        told = [await soon(reader) for reader in readers]
+        assert told == [SessionEvent("a", "opened"), None, None]
+
+    run(test())
+
+
+def test_the_end_comes_even_to_who_never_read() -> None:
+    async def test() -> None:
+        events = Subscription()
+        for number in range(UNREAD):
+            events.feed(SessionEvent(str(number), "changed"))
+        for _ in range(2):
+            events.end()
+        read = [event async for event in events]
+        assert len(read) == UNREAD - 2 and read[-1] == SessionEvent(str(UNREAD - 1), "changed")
 
     run(test())

@@ -105,3 +105,53 @@ def test_every_reason_has_a_label_of_its_own(reason: str) -> None:
 
 def test_proposers_label_themselves() -> None:
     assert {label_of(name) for name in PROPOSERS} == PROPOSERS
+
+
+@pytest.mark.parametrize(
+    ("tokens", "saved", "speed", "bound"),
+    [
+        (64, 1.0, 63.0, 2.0),  # the shortest that counts: 63 tokens in 1 s
+        (63, 1.0, 62.0, None),
+        (101, -2.5, 50.0, 0.0),  # no time is less than none
+        (101, None, 50.0, None),
+        (101, 1.0, None, None),  # an answer of one burst has no speed
+    ],
+)
+def test_what_bounds_the_loss(
+    tokens: int, saved: float | None, speed: float | None, bound: float | None
+) -> None:
+    totals = counted(result(tokens, time_saved_s=saved, decode_tokens_per_s=speed))
+    assert totals.get("localspec_no_loss_bound") == bound
+
+
+def test_who_speculated_in_part_is_counted_whole() -> None:
+    """A proposer that failed leaves plain rounds behind; the time it cost is lost all the same."""
+    mixed = result(time_saved_s=-0.5, choices={"memory": 1, "proposer is none": 90})
+    assert counted(mixed)["localspec_time_lost_seconds_total"] == 0.5
+
+
+def test_tokens_are_counted_by_kind_over_all_requests() -> None:
+    one = result(10)
+    one.cached_tokens = 3
+    totals = counted(one, result(5))
+    kinds = {kind: totals[f'localspec_tokens_total{{kind="{kind}"}}'] for kind in ("prompt", "cached")}
+    assert kinds == {"prompt": 2, "cached": 3}
+    assert totals['localspec_tokens_total{kind="completion"}'] == 15
+
+
+def test_both_forms_say_the_same() -> None:
+    """JSON's keys are the lines of Prometheus' text."""
+    metrics = Metrics()
+    metrics.count_result(result(time_saved_s=0.25, choices={"draft": 3, "no such reason": 1}))
+    metrics.requests.labels("generate", "stop").inc(2)
+    lines = [line for line in metrics.text().splitlines() if not line.startswith("#")]
+    told = {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
+    assert told == metrics.totals()
+    assert told['localspec_requests_total{ending="stop",method="generate"}'] == 2
+
+
+def test_a_clients_words_are_no_label() -> None:
+    """A sentence that nobody foresaw is counted without being shown."""
+    totals = counted(result(choices={'x"} 1\nevil 2': 7}))
+    assert totals['localspec_rounds_total{choice="other"}'] == 7
+    assert not [key for key in totals if "evil" in key]

@@ -246,7 +246,7 @@ class TestFailures:
     @pytest.mark.parametrize("after", [0, 1, 5])
     def test_a_failing_proposer_costs_speed_only(self, after: int) -> None:
         engine = toy_engine(scripted(SONG), proposers=[Breaking(after)])
-        stream = engine.generate("la ", temperature=0.0, proposer="draft")
+        stream = engine.generate("la ", temperature=0.0, proposer="draft", k=4)
         told = [event for event in stream.events() if isinstance(event, Degradation)]
         assert told == [Degradation("draft", "prompt-lookup", "MemoryError: no cells left")]
         assert stream.result.text == SONG[3:].decode()
@@ -297,7 +297,9 @@ class TestFailures:
 
     def test_a_shallow_rollback_limits_the_draft(self) -> None:
         engine = Engine(ToyBackend(small_markov(3), rollback=3))
-        result = engine.generate("abcabc", temperature=0.0, exactness="fast", k=8, max_tokens=60).finish()
+        result = engine.generate(
+            "abcabc", temperature=0.0, exactness="fast", proposer="prompt-lookup", k=8, max_tokens=60
+        ).finish()
         assert max(result.stats.k_histogram) == 2
 
     def test_strict_mode_wants_a_cache_that_can_go_back_to_the_prompt(self) -> None:

@@ -82,7 +82,7 @@ def test_who_has_seen_pieces_of_prompts_only_does_not_take_rounds_for_free() -> 
     costs, fresh = (CostCurve("llama_cpp Q8_0") for _ in range(2))
     costs.observe(256, 0, 1.0)
     assert costs.line(300) == fresh.line(300) and costs.seconds(1, 0) > 0
-    with pytest.raises(ValueError, match="costs nothing"):
+    with pytest.raises(ValueError, match="is not within"):
         costs.restore({"0": {"level": 0.0, "per_token": 0.1, "ratios": {}, "seen": {}}})
 
 
@@ -124,3 +124,54 @@ def test_nonsense_is_not_observed() -> None:
     for width, seconds in ((1, 0.0), (1, -1.0), (0, 1.0)):
         curve.observe(width, 500, seconds)
     assert curve.line(500) == before
+
+
+@pytest.mark.parametrize("times", [3, 10, 30])
+@pytest.mark.parametrize("held_up", range(3))
+def test_one_slow_forward_among_the_first_does_not_spoil_what_is_learnt(times: int, held_up: int) -> None:
+    curve = CostCurve("Q8_0")
+    for i in range(3):
+        for width, ms in TRUE.items():
+            slow = times if i == held_up else 1
+            curve.observe(width, 500, slow * ms / 1000)
+    for width, ms in TRUE.items():
+        assert curve.seconds(width, 500) == pytest.approx(ms / 1000, rel=0.01)
+
+
+def test_a_width_seen_before_the_narrow_one_keeps_its_time() -> None:
+    """Its ratio was to a narrow forward that was only guessed."""
+    curve = CostCurve("Q8_0")
+    for _ in range(3):
+        curve.observe(5, 500, 0.054)
+    for _ in range(3):
+        curve.observe(1, 500, 0.030)
+    assert curve.seconds(1, 500) == pytest.approx(0.030)
+    assert curve.seconds(5, 500) == pytest.approx(0.054)
+
+
+def test_one_slow_piece_of_a_prompt_is_a_hiccup() -> None:
+    curve = taught()
+    curve.observe(256, 500, 0.256)
+    curve.observe(256, 500, 25.6)
+    assert curve.seconds(1000, 500) < 1.2
+    curve.observe(256, 500, 0.128)
+    assert curve.seconds(1000, 500) == pytest.approx(0.5, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"level": 1e308},
+        {"level": 0},
+        {"level": int("9" * 400)},
+        {"ratios": {"2": 0}},
+        {"ratios": {"2": 1e-320}},
+        {"seen": {"2": float("inf")}},
+        {"seen": {"-3": 5}},
+        {"seen": {"1000000": 5}},
+    ],
+)
+def test_absurd_records_are_refused(wrong: dict[str, object]) -> None:
+    record = {"level": 0.01, "per_token": 0.001, "ratios": {"2": 1.5}, "seen": {"1": 9, "2": 9}} | wrong
+    with pytest.raises((ValueError, ArithmeticError)):
+        CostCurve().restore({"0": record})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from localspec.protocol.options import Options, parse_options
 NO_CELL = 1
 FILL_UP = 1.6
 """times the tokens of an uneven batch that it may be filled up to"""
+TAIL_BYTES = 1 << 20
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """``general.sampling.*`` of a GGUF file, and what we call it"""
 
@@ -33,6 +36,13 @@ def _recommended(metadata: dict[str, Any]) -> Options:
         return parse_options({name: value for name, value in found.items() if value is not None})
     except InvalidOptions:
         return Options()
+
+
+def _tail(path: Path) -> str:
+    """What tells two fine-tunes of one size apart: a hash of the last weights."""
+    with path.open("rb") as file:
+        file.seek(-min(TAIL_BYTES, path.stat().st_size), os.SEEK_END)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
 class LlamaLogits:
@@ -80,8 +90,8 @@ class LlamaCppBackend:
         self._lib_model = native.load_model(str(path), config, progress)
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
-            f" {header.file_size} bytes, {native.threads(config, self._lib_model)} threads,"
-            f" {config.gpu_layers} layers on the GPU"
+            f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
+            f" {config.gpu_layers} layers on the GPU, chunks of {config.prefill_chunk}"
         )
         self._context: Any = None
         try:

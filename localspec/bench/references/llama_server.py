@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from localspec.bench.references.answer import Answer, Question
 from localspec.bench.references.setting import PLAIN, Setting
 from localspec.bench.references.sizes import Sizes, sizes_of
@@ -55,6 +57,22 @@ def find_llama_server(program: Path | None = None) -> Path:
             f"Install llama.cpp, or set {VARIABLE} to the path of its {PROGRAM}.",
         )
     return Path(found)
+
+
+class _Timings(msgspec.Struct):
+    prompt_ms: float
+    predicted_ms: float
+    predicted_n: int
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+
+
+class _Reply(msgspec.Struct):
+    """What of an answer of llama-server is read."""
+
+    content: str
+    tokens: list[int]
+    timings: _Timings
 
 
 class LlamaServer:
@@ -101,18 +119,23 @@ class LlamaServer:
             self._start()
 
     def answer(self, question: Question) -> Answer:
-        reply = self._ask("POST", "/completion", _body(question))
-        timings = reply["timings"]
-        tokens: list[int] = reply["tokens"]
+        body = self._ask("POST", "/completion", _body(question))
+        try:
+            reply = msgspec.json.decode(body, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise EngineError(
+                f"{self.name} answers as none does that is known here: {error}", "Use another llama-server."
+            ) from None
+        tokens, timings = reply.tokens, reply.timings
         ends = [i for i, token in enumerate(tokens) if token in question.end_tokens]
         return Answer(
-            text=reply["content"],
+            text=reply.content,
             tokens=tuple(tokens[: ends[0]] if ends else tokens),
-            ttft_s=timings["prompt_ms"] / 1000,
-            decode_s=timings["predicted_ms"] / 1000,
-            decoded=max(timings["predicted_n"] - 1, 0),
-            drafted=timings.get("draft_n", 0),
-            accepted=timings.get("draft_n_accepted", 0),
+            ttft_s=timings.prompt_ms / 1000,
+            decode_s=timings.predicted_ms / 1000,
+            decoded=max(timings.predicted_n - 1, 0),
+            drafted=timings.draft_n,
+            accepted=timings.draft_n_accepted,
         )
 
     def close(self) -> None:
@@ -166,8 +189,8 @@ class LlamaServer:
         except (OSError, http.client.HTTPException):
             return False
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        """The reply's JSON; raises :class:`EngineError` for a refusal, :class:`EngineCrashed` for none."""
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> bytes:
+        """The reply; raises :class:`EngineError` for a refusal, :class:`EngineCrashed` for none."""
         try:
             status, reply = self._request(method, path, body)
         except (OSError, http.client.HTTPException) as error:
@@ -176,7 +199,7 @@ class LlamaServer:
             raise EngineError(
                 f"{self.name} answers {status}: {reply.decode('utf-8', 'replace')}", "Use another setting."
             )
-        return json.loads(reply)
+        return reply
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=ANSWER_S)

@@ -1,0 +1,234 @@
+"""The account of a round: what it saved is real time, what a proposer is judged by is what forwards usually
+take. Time stands still here but for what a test lets pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.backends.toy import markov
+from localspec.engine import clock as module
+from localspec.engine.clock import Played, RoundClock
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Emitted, Sequence
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.draft import NOTHING, Draft
+from tests.toys import request, toy_engine
+
+MS = {1: 10.0, 2: 12.0, 4: 20.0, 5: 25.0}
+LONG = 1500
+"""tokens of context: a bucket of its own in the cost curve"""
+
+
+class Hands:
+    """A clock whose hands are moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def pass_ms(self, ms: float) -> None:
+        self.now += ms / 1000
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    hands = Hands()
+    monkeypatch.setattr(module, "time", hands)
+    return hands
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return toy_engine(markov(), n_ctx=4096)
+
+
+def bucket(slower: float = 1.0) -> dict[str, object]:
+    level = slower * MS[1] / 1000
+    ratios = {str(width): ms / MS[1] for width, ms in MS.items()}
+    return {"level": level, "per_token": 0.0, "ratios": ratios, "seen": {width: 9 for width in ratios}}
+
+
+def known_costs(*, long: float = 3.0) -> CostCurve:
+    """Every width of :data:`MS` is known; behind a long context all take ``long`` times as long."""
+    curve = CostCurve()
+    curve.restore({"0": bucket(), "1": bucket(long)})
+    return curve
+
+
+def play(sequence: Sequence, proposed: int, accepted: int, redone: int = 0) -> Played:
+    """What a round does to a sequence: the accepted tokens, and one of the target's own."""
+    before = len(sequence.tokens)
+    draft = Draft(tuple([97] * proposed), "memory") if proposed else NOTHING
+    emitted = sequence.extend(Emitted(97, "memory") for _ in range(accepted + 1))
+    sequence.count_round(draft, accepted, 0.0)
+    return Played(sequence, draft, accepted, before, emitted, redone)
+
+
+def saved(sequence: Sequence) -> float | None:
+    return sequence.final_stats(priced=True).time_saved_s
+
+
+def ledger(sequence: Sequence) -> tuple[float, float]:
+    won, spent = sequence.ask(1, None).ledger
+    return won, spent
+
+
+def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Engine) -> None:
+    """Three tokens in 1 + 20 + 4 ms, where plain decoding takes 10 ms for each."""
+    sequence = engine.submit(request("abc"))
+    clock = RoundClock(known_costs())
+    hands.pass_ms(1)
+    clock.proposed()
+    hands.pass_ms(20)
+    clock.judged(4)
+    played = play(sequence, 3, 2)
+    hands.pass_ms(4)
+    (told,) = clock.ended([played])
+    assert saved(sequence) == pytest.approx(0.030 - 0.025)
+    assert ledger(sequence) == pytest.approx((0.030 - 0.020, 0.020))
+    assert (told.ms, told.propose_ms, told.forward_ms) == pytest.approx((25.0, 1.0, 20.0))
+    assert (told.round, told.proposer, told.k, told.accepted, told.emitted) == (1, "memory", 3, 2, 3)
+    assert (told.proposed, told.chosen, told.width) == ((97, 97, 97), (97, 97, 97), 4)
+
+
+def test_a_plain_round_saves_nothing_and_pays_for_looking(hands: Hands, engine: Engine) -> None:
+    sequence = engine.submit(request("abc"))
+    clock = RoundClock(known_costs())
+    hands.pass_ms(2)
+    clock.proposed()
+    hands.pass_ms(10)
+    clock.judged(1)
+    clock.ended([play(sequence, 0, 0)])
+    assert saved(sequence) == pytest.approx(-0.002)
+    assert ledger(sequence) == pytest.approx((0.0, 0.010))
+
+
+def test_a_forward_that_was_held_up_cost_time_but_is_no_fault_of_the_draft(
+    hands: Hands, engine: Engine
+) -> None:
+    sequence = engine.submit(request("abc"))
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    hands.pass_ms(10_000)
+    clock.judged(4)
+    clock.ended([play(sequence, 3, 3)])
+    won, spent = ledger(sequence)
+    assert saved(sequence) == pytest.approx(0.040 - 10.0, abs=0.01)
+    assert won > 0.015 and 0.020 <= spent < 0.024
+
+
+def test_a_slow_machine_is_slow_for_plain_decoding_as_well(hands: Hands, engine: Engine) -> None:
+    """What a round teaches moves both prices: half speed from now on makes no draft look worse."""
+    sequence, costs = engine.submit(request("abc")), known_costs()
+    for _ in range(40):
+        clock = RoundClock(costs)
+        clock.proposed()
+        hands.pass_ms(40)
+        clock.judged(4)
+        clock.ended([play(sequence, 3, 1)])
+    assert costs.seconds(4) == pytest.approx(0.040, rel=0.02)
+    won, spent = ledger(sequence)
+    # Two plain forwards for one of four: even at any speed, but for what the ratio moved.
+    assert won == pytest.approx(0.0, abs=0.15 * spent)
+
+
+def test_near_ties_that_were_decided_again_are_paid_for(hands: Hands, engine: Engine) -> None:
+    """By everybody in the batch: all wait for the narrow forwards of one."""
+    doubtful, sure = (engine.submit(request("abc")) for _ in range(2))
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    hands.pass_ms(25)
+    clock.judged(5)
+    hands.pass_ms(20)
+    (told, _) = clock.ended([play(doubtful, 3, 0, redone=2), play(sure, 0, 0)])
+    for sequence in (doubtful, sure):
+        assert ledger(sequence) == pytest.approx((0.012 - 0.045, 0.045))
+        assert saved(sequence) == pytest.approx(0.012 - 0.045)
+    assert (told.forward_ms, told.ms) == pytest.approx((25.0, 45.0))
+
+
+def test_in_a_batch_everybody_waits_for_everybodys_drafts(hands: Hands, engine: Engine) -> None:
+    """Plain decoding is a forward two wide here; the neighbour without a draft waits for one of five."""
+    drafts, plain = (engine.submit(request("abc")) for _ in range(2))
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    hands.pass_ms(25)
+    clock.judged(5)
+    told = clock.ended([play(drafts, 3, 3), play(plain, 0, 0)])
+    assert [(each.request, each.emitted, each.width) for each in told] == [
+        (drafts.id, 4, 5),
+        (plain.id, 1, 5),
+    ]
+    assert saved(drafts) == pytest.approx(4 * 0.012 - 0.025)
+    assert saved(plain) == pytest.approx(0.012 - 0.025)
+    assert ledger(plain) == pytest.approx((0.012 - 0.025, 0.025))
+
+
+def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Hands, engine: Engine) -> None:
+    """A forward over two texts says little about one that is two tokens wide."""
+    short, long = engine.submit(request("abc")), engine.submit(request("x" * LONG))
+    costs = known_costs(long=3.0)
+    clock = RoundClock(costs)
+    clock.proposed()
+    hands.pass_ms(72)
+    clock.judged(2)
+    clock.ended([play(short, 0, 0), play(long, 0, 0)])
+    for sequence in (short, long):
+        assert saved(sequence) == pytest.approx(3 * 0.012 - 0.072)
+    assert costs.seconds(2, LONG) == pytest.approx(0.036)
+    assert costs.seconds(2, 3) == pytest.approx(0.012)
+
+
+def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engine) -> None:
+    sequence, costs = engine.submit(request("x" * LONG)), known_costs(long=3.0)
+    clock = RoundClock(costs)
+    clock.proposed()
+    hands.pass_ms(50)
+    clock.judged(1)
+    clock.ended([play(sequence, 0, 0)])
+    assert costs.seconds(1, LONG) > 1.02 * 0.030
+    assert costs.seconds(1, 3) == pytest.approx(0.010)
+
+
+def test_the_forward_is_what_passed_between_drafting_and_emitting(hands: Hands, engine: Engine) -> None:
+    """Neither the proposers' time nor the emitting goes into what forwards are taken to cost."""
+    sequence, costs = engine.submit(request("abc")), known_costs()
+    for _ in range(30):
+        clock = RoundClock(costs)
+        hands.pass_ms(500)
+        clock.proposed()
+        hands.pass_ms(20)
+        clock.judged(4)
+        played = play(sequence, 3, 0)
+        hands.pass_ms(500)
+        clock.ended([played])
+    assert costs.seconds(4) == pytest.approx(0.020)
+    assert ledger(sequence) == pytest.approx((30 * (0.010 - 0.020), 30 * 0.020))
+    assert saved(sequence) == pytest.approx(30 * (0.010 - 1.020))
+
+
+def test_time_saved_is_not_told_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
+    sequence = engine.submit(request("abc"))
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    clock.judged(1)
+    clock.ended([play(sequence, 0, 0)])
+    assert sequence.final_stats(priced=False).time_saved_s is None
+    untouched = engine.submit(request("abc"))
+    assert saved(untouched) is None
+
+
+def test_the_tokens_of_a_round_are_those_it_added(hands: Hands, engine: Engine) -> None:
+    """An end token counts as emitted, and is not among what was chosen."""
+    sequence = engine.submit(request("abc"))
+    (end,) = sequence.end_tokens
+    play(sequence, 3, 3)
+    before = len(sequence.tokens)
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    clock.judged(2)
+    emitted = sequence.extend([Emitted(98, "draft"), Emitted(end, "target")])
+    (told,) = clock.ended([Played(sequence, Draft((98,), "draft"), 1, before, emitted, 0)])
+    assert (told.chosen, told.emitted) == ((98,), 2)

@@ -1,0 +1,227 @@
+"""What an engine measures while nobody asks, forward by forward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.base import Span
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine import idle
+from localspec.engine.engine import Engine
+from localspec.engine.idle import CONTEXT, TIMES, WIDEST, measure_costs
+from localspec.engine.learning import Learning
+from localspec.errors import EngineBusy
+from localspec.speculation.costs import CostCurve, measured_widths
+from tests.toys import request, run_all, small_markov
+
+WIDTHS = list(measured_widths(WIDEST))
+
+
+def backend(n_ctx: int = 600) -> ToyBackend:
+    return ToyBackend(small_markov(1), n_ctx=n_ctx)
+
+
+def widths_of(model: ToyBackend, *, after: int) -> Counter[int]:
+    """How often each width was forwarded, once ``after`` tokens of context were there."""
+    found: Counter[int] = Counter()
+    fed = 0
+    for ((_, tokens, _),) in model.forwards:
+        if fed < after:
+            fed += len(tokens)
+        else:
+            found[len(tokens)] += 1
+    return found
+
+
+def test_every_width_is_measured_beside_a_narrow_forward() -> None:
+    """The machine may be faster now and slower then: what counts is the ratio."""
+    model, costs = backend(), CostCurve()
+    for _ in measure_costs(model, costs):
+        pass
+    widths = widths_of(model, after=CONTEXT)
+    assert {width: widths[width] for width in WIDTHS} == dict.fromkeys(WIDTHS, TIMES)
+    assert widths[1] == TIMES * (len(WIDTHS) + 1)
+    assert all(costs.knows(width, CONTEXT) for width in (1, *WIDTHS))
+    assert costs.widest(CONTEXT) == max(WIDTHS)
+    assert model.open_sequences == 0
+
+
+def test_each_forward_finds_the_same_context() -> None:
+    model = backend()
+    lengths = []
+    steps = measure_costs(model, CostCurve())
+    for _ in steps:
+        lengths.append(model.length(0))
+    assert lengths[-1] == CONTEXT
+    assert lengths.count(CONTEXT) > len(lengths) - 4
+    assert max(lengths) == CONTEXT
+
+
+def test_what_is_known_is_not_measured_again() -> None:
+    model, costs = backend(), CostCurve()
+    for _ in measure_costs(model, costs):
+        pass
+    before = len(model.forwards)
+    assert list(measure_costs(model, costs)) == [] and len(model.forwards) == before
+    partly = CostCurve()
+    for width in (1, *WIDTHS[:-2]):
+        for _ in range(2):
+            partly.observe(width, CONTEXT, 0.01)
+    other = backend()
+    for _ in measure_costs(other, partly):
+        pass
+    assert set(widths_of(other, after=CONTEXT)) == {1, *WIDTHS[-2:]}
+
+
+def test_of_a_draft_model_only_single_tokens_are_measured() -> None:
+    model, costs = backend(), CostCurve()
+    for _ in measure_costs(model, costs, widest=1):
+        pass
+    assert set(widths_of(model, after=CONTEXT)) == {1}
+    assert costs.knows(1, CONTEXT) and not costs.knows(2, CONTEXT)
+
+
+@pytest.mark.parametrize(("n_ctx", "context"), [(64, 64 - WIDEST - 1), (WIDEST + 2, 1)])
+def test_a_small_context_is_measured_as_far_as_it_goes(n_ctx: int, context: int) -> None:
+    model, costs = backend(n_ctx), CostCurve()
+    for _ in measure_costs(model, costs):
+        pass
+    assert sum(len(span.tokens) for (span,) in model.forwards[:1]) == context
+    assert costs.knows(WIDEST, context)
+
+
+def test_a_context_without_room_is_left_alone() -> None:
+    model = backend(WIDEST + 1)
+    assert list(measure_costs(model, CostCurve())) == [] and not model.forwards
+
+
+def test_no_forward_is_wider_than_the_backend_takes() -> None:
+    model = backend()
+    model.capabilities = type(model.capabilities)(
+        n_ctx=600, n_cells=600, max_sequences=1, max_batch=6, rollback=None
+    )
+    costs = CostCurve()
+    for _ in measure_costs(model, costs):
+        pass
+    assert max(len(span.tokens) for (span,) in model.forwards) == 6
+    assert costs.widest(CONTEXT) == 6
+
+
+def test_a_slow_model_is_measured_once_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "ENOUGH_S", -1.0)
+    model, costs = backend(), CostCurve()
+    for _ in measure_costs(model, costs):
+        pass
+    assert {widths_of(model, after=CONTEXT)[width] for width in WIDTHS} == {TIMES - 1}
+    assert all(costs.knows(width, CONTEXT) for width in WIDTHS)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 20])
+def test_a_measurement_that_is_closed_frees_what_it_used(steps: int) -> None:
+    model = backend()
+    measuring = measure_costs(model, CostCurve())
+    for _ in range(steps):
+        next(measuring)
+    assert model.open_sequences == 1
+    measuring.close()
+    assert model.open_sequences == 0
+
+
+def test_without_a_free_sequence_there_is_an_error_and_nothing_is_forwarded() -> None:
+    model = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
+    model.open()
+    with pytest.raises(EngineBusy):
+        next(measure_costs(model, CostCurve()))
+    assert not model.forwards
+
+
+# As an engine does it.
+
+
+def rested(engine: Engine) -> int:
+    steps = 0
+    while engine.rest():
+        steps += 1
+    return steps
+
+
+def test_a_prefix_that_nobody_uses_makes_room_for_a_measurement() -> None:
+    target = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
+    engine = Engine(target)
+    run_all(engine, [engine.submit(request("abc", max_tokens=4, temperature=0.0))])
+    assert target.open_sequences == 1
+    rested(engine)
+    assert engine.learning.costs.knows(21, CONTEXT) and target.open_sequences == 0
+
+
+def test_where_somebody_else_holds_all_sequences_it_is_put_off() -> None:
+    target = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
+    engine, foreign = Engine(target), target.open()
+    for _ in range(3):
+        assert rested(engine) == 0 and not target.forwards
+    target.close(foreign)
+    rested(engine)
+    assert engine.learning.costs.knows(21, CONTEXT)
+
+
+def test_a_measurement_that_was_interrupted_goes_on_with_what_is_missing() -> None:
+    target = backend()
+    engine = Engine(target)
+    whole = rested(Engine(backend()))
+    for _ in range(whole - 6):
+        assert engine.rest()
+    sequence = engine.submit(request("abc", max_tokens=2, temperature=0.0, proposer="none"))
+    assert target.open_sequences == 0
+    assert not engine.rest()  # somebody waits for an answer
+    run_all(engine, [sequence])
+    assert rested(engine) < whole / 2
+    assert engine.learning.costs.knows(21, CONTEXT)
+
+
+def test_what_a_request_taught_is_written_once_it_has_ended(tmp_path: Path) -> None:
+    target = backend()
+    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    rested(engine)
+    before = {path: path.read_text() for path in tmp_path.iterdir()}
+    run_all(engine, [engine.submit(request("abcabc", max_tokens=30, temperature=0.0))])
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
+    rested(engine)
+    after = {path: path.read_text() for path in tmp_path.iterdir()}
+    assert before and after.keys() >= before.keys() and after != before
+
+
+def test_nothing_rests_after_the_end() -> None:
+    target = backend()
+    engine = Engine(target)
+    assert engine.rest()
+    engine.close()
+    assert not engine.rest() and target.open_sequences == 0
+
+
+def test_rounding_is_not_probed_where_nothing_is_kept() -> None:
+    """A probe takes long: it pays only where its outcome is known to the next engine."""
+    engine = Engine(ToyBackend(small_markov(1), n_ctx=600, noise=0.05))
+    rested(engine)
+    assert engine.learning.rounding.measured is None
+
+
+@pytest.mark.parametrize("rollback", [0, 4])
+def test_a_cache_that_cannot_be_rolled_back_is_no_reason_to_fail(tmp_path: Path, rollback: int) -> None:
+    target = ToyBackend(markov(), n_ctx=600, rollback=rollback)
+    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    rested(engine)
+    assert target.open_sequences == 0 and engine.learning.rounding.measured is None
+
+
+def test_a_measurement_does_not_disturb_the_prefixes_of_requests() -> None:
+    target = backend()
+    engine = Engine(target)
+    engine.generate("abcabc", max_tokens=4, temperature=0.0).finish()
+    rested(engine)
+    assert engine.generate("abcabcabc", max_tokens=1, temperature=0.0).finish().cached_tokens >= 6
+    again = target.open()
+    target.forward([Span(again, [97], 1)])
+    assert target.tokens(again) == [97]

@@ -1,0 +1,115 @@
+"""What speculation may cost a request: measured on a machine whose forwards cost what they are said to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from localspec.backends.base import Span
+from localspec.backends.rounding import PRESUMED, set_rounding
+from localspec.backends.toy import ToyBackend, ToyLogits, ToyVocabulary
+from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.speculation.costs import CostCurve
+
+UNIT = 0.001
+LETTERS = 23
+PROMPT = "".join(chr(97 + i % LETTERS) for i in range(60))
+
+
+class Counted(ToyBackend):
+    """Adds up what its forwards would take: ``slope`` more of a narrow one for every further token."""
+
+    slope = 0.12
+    spent = 0.0
+
+    def cost(self, width: int) -> float:
+        return UNIT * (1 + self.slope * (width - 1)) if width < 40 else 8 * UNIT
+
+    def forward(self, batch: Sequence[Span]) -> ToyLogits:
+        self.spent += self.cost(sum(len(span.tokens) for span in batch))
+        return super().forward(batch)
+
+
+class Known(CostCurve):
+    """Costs that are known, whatever the clock says."""
+
+    def __init__(self, backend: Counted) -> None:
+        super().__init__()
+        for _ in range(5):
+            for width in range(1, 30):
+                super().observe(width, 0, backend.cost(width))
+
+    def observe(self, width: int, context: int, seconds: float) -> None:
+        """Time passes on the backend's own clock only."""
+
+
+def alphabet(ties: float) -> Counted:
+    """A model that says the alphabet over and over, at ``ties`` of all places only just."""
+
+    def rule(context: Sequence[int]) -> list[float]:
+        logits = np.full(ToyVocabulary.size, -5.0)
+        following = 97 + (context[-1] - 96) % LETTERS if 97 <= context[-1] < 97 + LETTERS else 97
+        chance = random.Random(len(context) * 7919 + context[-1]).random()
+        logits[following] = 1.0
+        logits[97 + (following - 90) % LETTERS] = 1.0 - (0.2 + chance if chance < ties else 3.0)
+        return list(logits)
+
+    return Counted(rule, noise=0.02)
+
+
+def decode(ties: float, proposer: str, slope: float) -> tuple[float, str, int]:
+    """(time of the third request on an engine, its text, how many narrow forwards decided again)."""
+    target = alphabet(ties)
+    target.slope = slope
+    set_rounding(target, PRESUMED)
+    learning = Learning(target, None)
+    learning.costs = Known(target)
+    engine = Engine(target, learning=learning)
+    for _ in range(3):
+        target.spent = 0.0
+        result = engine.generate(PROMPT, max_tokens=300, temperature=0.0, proposer=proposer).finish()
+    return target.spent, result.text, result.stats.redone
+
+
+@pytest.mark.parametrize("slope", [0.12, 0.5])
+@pytest.mark.parametrize("ties", [0.0, 0.05, 0.2, 1.0])
+def test_near_ties_that_are_decided_again_are_paid_for(ties: float, slope: float) -> None:
+    """Each costs narrow forwards; a draft that is right but doubtful saves nothing, and that is learnt."""
+    plain, text, _ = decode(ties, "none", slope)
+    spent, same, _ = decode(ties, "auto", slope)
+    assert same == text
+    assert spent < (1.2 if ties else 0.65) * plain
+
+
+def test_what_a_recheck_costs_is_in_the_ledger() -> None:
+    """The same drafts with and without near-ties: the second request has less to risk."""
+    target = alphabet(0.2)
+    set_rounding(target, PRESUMED)
+    learning = Learning(target, None)
+    learning.costs = Known(target)
+    engine = Engine(target, learning=learning)
+    stream = engine.generate(PROMPT, max_tokens=120, temperature=0.0, proposer="prompt-lookup", k=4)
+    stats = stream.finish().stats
+    assert stats.redone > 0 and stats.redone == stats.rechecks + stats.replayed_tokens
+    assert stats.tokens_per_round is not None and stats.tokens_per_round > 1
+
+
+def test_a_workspace_that_is_no_path_harms_nobody() -> None:
+    """A hostile client's workspace is refused before it reaches a worker."""
+    from localspec.errors import InvalidOptions
+    from localspec.protocol.options import parse_options
+
+    for workspace in ("/a\0b", "\0", "/" + "x" * 5000):
+        with pytest.raises(InvalidOptions, match="workspace"):
+            parse_options({"workspace": workspace})
+
+
+def test_a_bucket_of_bounds_that_are_not_known_is_wide() -> None:
+    backend = ToyBackend()
+    set_rounding(backend, PRESUMED)
+    assert backend.capabilities == replace(backend.capabilities, **PRESUMED._asdict())

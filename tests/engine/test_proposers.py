@@ -1,0 +1,326 @@
+"""Who is asked for a draft, for how long a one, and who takes over: through engines on toy models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+
+import pytest
+
+from localspec.backends.toy import ToyBackend
+from localspec.config import EngineConfig
+from localspec.engine.engine import LITTLE_REPETITION, Engine
+from localspec.engine.events import Degradation, RoundPlayed
+from localspec.engine.proposers import DEFAULT_K, LONGEST_K
+from localspec.engine.sequence import Sequence
+from localspec.errors import InvalidOptions
+from localspec.protocol.results import Stats
+from localspec.speculation.draft import Ask, Draft
+from localspec.speculation.proposer import Proposer
+from localspec.speculation.rules import repetition
+from tests.toys import answer, request, run_all, scripted
+
+ROUND = b"abcdefgh" * 40
+PROMPT = ROUND[:24].decode()
+"""two rounds and a half: lookup is right from the first token on"""
+VARIED = "abcdefghijklmnop"
+
+
+def engine_with(*, proposers: Seq[Proposer] = (), text: bytes = ROUND, **settings: object) -> Engine:
+    config = EngineConfig(**settings)  # type: ignore[arg-type]
+    return Engine(ToyBackend(scripted(text)), config=config, proposers=proposers)
+
+
+def listened(engine: Engine) -> list[RoundPlayed]:
+    rounds: list[RoundPlayed] = []
+    engine.on_round = rounds.append
+    return rounds
+
+
+def stats_of(engine: Engine, prompt: str = PROMPT, **options: object) -> Stats:
+    values: dict[str, object] = {"temperature": 0.0, "max_tokens": 60} | options
+    return engine.stream(request(prompt, **values)).finish().stats
+
+
+class Noted(Proposer):
+    """Repeats the text that is being said, or errs, and notes what happens to it."""
+
+    def __init__(self, name: str, *, wrong: bool = False) -> None:
+        self.name, self._wrong = name, wrong
+        self.asked: list[list[int]] = []
+        self.observed: list[tuple[int, int]] = []
+        self.stopped: list[int] = []
+
+    def propose(self, asks: Seq[Ask]) -> list[Draft]:
+        self.asked.append([ask.k for ask in asks])
+        return [self._draft(ask) for ask in asks]
+
+    def _draft(self, ask: Ask) -> Draft:
+        done = len(ask.context)
+        tokens = b"!" * ask.k if self._wrong else ROUND[done : done + ask.k]
+        return Draft(tuple(tokens), self.name)
+
+    def observe(self, request: int, draft: Draft, accepted: int) -> None:
+        self.observed.append((len(draft.tokens), accepted))
+
+    def stop(self, request: int) -> None:
+        self.stopped.append(request)
+
+
+class Broken(Noted):
+    def propose(self, asks: Seq[Ask]) -> list[Draft]:
+        self.asked.append([ask.k for ask in asks])
+        raise RuntimeError("no draft today")
+
+
+# A crowd.
+
+
+def submitted(engine: Engine, n: int, **options: object) -> list[Sequence]:
+    values: dict[str, object] = {"temperature": 0.0, "max_tokens": 30, "proposer": "prompt-lookup", "k": 4}
+    return [engine.submit(request(PROMPT, **(values | options))) for _ in range(n)]
+
+
+@pytest.mark.parametrize(("limit", "together", "drafts"), [(3, 2, True), (3, 3, False), (2, 3, False)])
+def test_where_many_decode_together_nobody_drafts(limit: int, together: int, drafts: bool) -> None:
+    engine = engine_with(disable_by_batch_size=limit)
+    running = submitted(engine, together)
+    run_all(engine, running)
+    assert {bytes(answer(sequence)) for sequence in running} == {ROUND[24:54]}
+    crowded = f"{limit} requests or more decode together"
+    for sequence in running:
+        # While prompts are read one after the other the first ones decode alone.
+        assert (sequence.stats.drafted > 10) is drafts or sequence is running[0]
+        assert (crowded in sequence.stats.choices) is not drafts
+
+
+def test_no_limit_is_no_crowd() -> None:
+    engine = engine_with(disable_by_batch_size=0)
+    running = submitted(engine, 8)
+    run_all(engine, running)
+    assert all(sequence.stats.accepted > 10 for sequence in running)
+
+
+def test_when_the_crowd_has_gone_the_last_one_drafts_again() -> None:
+    engine = engine_with(disable_by_batch_size=2)
+    rounds = listened(engine)
+    (short,) = submitted(engine, 1, max_tokens=9, proposer="none")
+    (long,) = submitted(engine, 1, max_tokens=60)
+    run_all(engine, [short, long])
+    lengths = [r.k for r in rounds if r.request == long.id]
+    crowded = long.stats.choices["2 requests or more decode together"]
+    assert crowded >= 6 and lengths[: crowded + 1] == [0] * crowded + [4]
+    assert long.stats.accepted > 30
+
+
+def test_a_crowd_asks_no_proposer_and_counts_no_time_for_it() -> None:
+    mine = Noted("mine")
+    engine = engine_with(disable_by_batch_size=1, proposers=[mine])
+    stats = stats_of(engine, proposer="mine")
+    assert mine.asked == [] and stats.drafted == 0
+    assert stats.proposers["none"].seconds == 0.0
+    assert stats.speculation_off_reason == "1 requests or more decode together"
+
+
+# The repetition gate.
+
+
+def test_auto_is_off_for_a_prompt_that_repeats_too_little() -> None:
+    stats = stats_of(engine_with(repetition_gate=0.5), VARIED)
+    assert (stats.drafted, stats.speculation_off_reason) == (0, LITTLE_REPETITION)
+
+
+def test_a_prompt_that_repeats_enough_passes_the_gate() -> None:
+    share = repetition(PROMPT.encode())
+    for gate, passes in ((share, True), (share + 0.01, False)):
+        stats = stats_of(engine_with(repetition_gate=gate, controller="fixed"))
+        assert (stats.accepted > 0) is passes
+
+
+def test_the_gate_is_for_those_who_left_the_choice_to_us() -> None:
+    engine = engine_with(repetition_gate=1.0, text=VARIED.encode() * 9)
+    stats = stats_of(engine, VARIED, proposer="prompt-lookup", k=4)
+    assert stats.accepted > 10 and stats.speculation_off_reason is None
+
+
+def test_without_a_gate_a_prompt_without_repetition_is_speculated_on() -> None:
+    engine = engine_with(controller="fixed", text=VARIED.encode() * 9)
+    assert stats_of(engine, VARIED).accepted > 10
+
+
+# The plain rules as the controller.
+
+
+@pytest.mark.parametrize("controller", ["fixed", "ema"])
+def test_the_plain_rules_serve_auto_and_say_whose_draft_it_was(controller: str) -> None:
+    engine = engine_with(controller=controller)
+    rounds = listened(engine)
+    stats = stats_of(engine)
+    assert set(stats.proposers) <= {"prompt-lookup", "none"}
+    assert stats.accepted == stats.drafted > 40
+    assert max(stats.k_histogram) == DEFAULT_K
+    assert {r.proposer for r in rounds if r.k} == {"prompt-lookup"}
+
+
+def wrong_drafts(**settings: object) -> list[int]:
+    """How long the drafts of a draft model are that is always wrong."""
+    target, draft = ToyBackend(scripted(VARIED.encode() * 9)), ToyBackend(lambda context: [9.0, *[0.0] * 259])
+    config = EngineConfig(ngram_min=5, ngram_max=5, **settings)  # type: ignore[arg-type]
+    engine = Engine(target, draft, config=config)
+    rounds = listened(engine)
+    engine.generate(VARIED[:2], temperature=0.0, max_tokens=17).finish()
+    return [r.k for r in rounds if r.proposer in ("draft", "none")]
+
+
+def test_a_fixed_length_goes_on_whatever_it_brings() -> None:
+    assert wrong_drafts(controller="fixed")[:10] == [4] * 10
+
+
+def test_a_moving_average_gives_up() -> None:
+    """0.7, then a tenth less each time: two tokens over 0.5, one over 0.3, then none."""
+    found = wrong_drafts(controller="ema")
+    assert found[:4] == [2] * 4 and found[4:9] == [1] * 5 and not any(found[9:])
+
+
+def test_how_fast_the_average_moves_and_what_is_too_little_can_be_set() -> None:
+    assert wrong_drafts(controller="ema", ema_alpha=1.0)[:4] == [2, 0, 0, 0]
+    assert not any(wrong_drafts(controller="ema", acceptance_threshold=0.8))
+    patient = wrong_drafts(controller="ema", acceptance_threshold=0.0)
+    assert all(patient[:12])
+
+
+def test_a_new_request_does_not_pay_for_the_last_one() -> None:
+    mine = Noted("draft", wrong=True)
+    engine = engine_with(controller="ema", proposers=[mine])
+    for _ in range(2):
+        stats = stats_of(engine)
+        assert stats.k_histogram[2] > 0
+
+
+# How long a draft may be.
+
+
+@pytest.mark.parametrize("controller", ["cost", "ema", "fixed"])
+def test_a_length_that_was_asked_for_is_the_length(controller: str) -> None:
+    engine = engine_with(controller=controller)
+    stats = stats_of(engine, proposer="prompt-lookup", k=7)
+    assert max(stats.k_histogram) == 7 and stats.k_histogram[7] >= 6
+
+
+def test_a_proposer_of_ones_own_is_asked_for_a_few_tokens() -> None:
+    """Nobody finds its length for it."""
+    mine = Noted("mine")
+    stats_of(engine_with(proposers=[mine]), proposer="mine")
+    assert {k for ks in mine.asked[:-2] for k in ks} == {DEFAULT_K} and DEFAULT_K < LONGEST_K
+
+
+def test_without_costs_a_named_proposer_has_the_default_length() -> None:
+    stats = stats_of(engine_with(controller="ema"), proposer="prompt-lookup")
+    assert max(stats.k_histogram) == DEFAULT_K
+
+
+def test_lookup_may_be_kept_to_the_answer() -> None:
+    """The prompt is eight letters three times: only after eight tokens does the answer repeat itself."""
+    for output_only, first in ((False, 1), (True, 10)):
+        engine = engine_with(lookup_output_only=output_only)
+        rounds = listened(engine)
+        stats_of(engine, proposer="prompt-lookup", k=1, max_tokens=20)
+        assert min(r.round for r in rounds if r.k) == first
+
+
+def test_lookup_searches_for_the_ngrams_of_the_configuration() -> None:
+    """The last letters stand before, but never four of them in this order."""
+    text = b"xabc, yabc, zabc."
+    for n_min, drafts in ((3, True), (4, False)):
+        engine = engine_with(text=text, ngram_min=n_min, ngram_max=n_min)
+        stats = stats_of(engine, "xabc, yab", proposer="prompt-lookup", k=2, max_tokens=3)
+        assert (stats.drafted > 0) is drafts
+
+
+# Proposers of one's own.
+
+
+def test_an_own_proposer_takes_the_place_of_ours() -> None:
+    mine = Noted("prompt-lookup")
+    engine = engine_with(proposers=[mine])
+    stats = stats_of(engine, proposer="prompt-lookup", k=5)
+    assert mine.asked and mine.observed == [(5, 5)] * (len(mine.observed) - 1) + [mine.observed[-1]]
+    assert stats.proposers["prompt-lookup"].accepted == sum(right for _, right in mine.observed)
+
+
+def test_whoever_is_there_is_told_that_a_request_has_ended() -> None:
+    """Even who was not asked: a degraded request had several proposers."""
+    mine, other = Noted("mine"), Noted("other")
+    engine = engine_with(proposers=[mine, other])
+    sequences = submitted(engine, 2, proposer="mine")
+    run_all(engine, sequences)
+    for proposer in (mine, other):
+        assert sorted(proposer.stopped) == sorted(sequence.id for sequence in sequences)
+
+
+def test_one_proposer_is_asked_for_all_its_requests_at_once() -> None:
+    mine, other = Noted("mine"), Noted("other", wrong=True)
+    engine = engine_with(proposers=[mine, other])
+    running = submitted(engine, 2, proposer="mine", k=3) + submitted(engine, 1, proposer="other", k=2)
+    run_all(engine, running)
+    assert [3, 3] in mine.asked and {len(ks) for ks in other.asked} == {1}
+    assert [sequence.stats.acceptance_rate for sequence in running] == [1.0, 1.0, 0.0]
+    assert not {accepted for _, accepted in other.observed} - {0}
+
+
+def test_a_failing_proposer_takes_nobody_elses_draft_with_it() -> None:
+    mine, broken = Noted("mine"), Broken("broken")
+    engine = engine_with(proposers=[mine, broken])
+    fine = submitted(engine, 1, proposer="mine")
+    hurt = submitted(engine, 2, proposer="broken")
+    run_all(engine, [*fine, *hurt])
+    assert len([ks for ks in broken.asked if ks]) <= 2
+    for sequence in hurt:
+        told = [event for event in sequence.events if isinstance(event, Degradation)]
+        assert told == [Degradation("broken", "none", "RuntimeError: no draft today")]
+        assert sequence.stats.drafted == 0 and bytes(answer(sequence)) == ROUND[24:54]
+    assert fine[0].stats.accepted > 15
+    assert not [event for event in fine[0].events if isinstance(event, Degradation)]
+
+
+def test_a_replacement_drafts_in_the_same_round() -> None:
+    engine = engine_with(proposers=[Broken("draft")])
+    rounds = listened(engine)
+    stats_of(engine, proposer="draft", k=3)
+    assert (rounds[0].proposer, rounds[0].k) == ("prompt-lookup", 3)
+
+
+@pytest.mark.parametrize(
+    ("offered", "used"),
+    [
+        (b"ab\xff", 3),
+        ((97, 98, 260, 99), 2),
+        ((-1, 97), 0),
+        ((97, 98, 2**70), 2),
+        (tuple(b"abcdefgh"), 4),
+    ],
+)
+def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int) -> None:
+    """Tokens that the model does not have would crash it; more than was asked for has no room."""
+
+    class Odd(Noted):
+        def _draft(self, ask: Ask) -> Draft:
+            return Draft(tuple(offered), self.name)
+
+    odd = Odd("odd")
+    engine = engine_with(proposers=[odd])
+    rounds = listened(engine)
+    stats = stats_of(engine, proposer="odd", k=4, max_tokens=9)
+    assert rounds[0].proposed == tuple(offered)[:used]
+    assert (stats.proposers.keys() == {"none"}) is (used == 0) and odd.observed == [
+        (r.k, r.accepted) for r in rounds if r.k
+    ]
+
+
+def test_a_refusal_names_who_is_there_and_what_would_help() -> None:
+    engine = engine_with(proposers=[Noted("mine")])
+    with pytest.raises(InvalidOptions, match="there are: auto, mine, none, prompt-lookup") as caught:
+        engine.generate("abc", proposer="draft")
+    assert caught.value.remedy == "Load the model with --draft."
+    with pytest.raises(InvalidOptions) as caught:
+        engine.generate("abc", proposer="memory")
+    assert "memory = true" in caught.value.remedy

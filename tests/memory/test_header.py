@@ -1,0 +1,142 @@
+"""The first page of a table: read as it was written, and every damage named."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import MemoryCorrupt
+from localspec.memory.header import (
+    COUNTERS,
+    COUNTERS_AT,
+    ENTRY_BYTES,
+    FIELDS,
+    HEADER_BYTES,
+    MARKER_AT,
+    MAX_BITS,
+    MIN_BITS,
+    PATH_AT,
+    PATH_ROOM,
+    PRELUDE,
+    STATE,
+    STATE_AT,
+    SUPERSEDED,
+    Header,
+    State,
+    read_header,
+)
+
+HEADER = Header(6, 3, "w-0123456789abcdef01234567", "fedcba9876543210", "/home/me/Straße \\xff")
+STATE_THEN = State(epoch=2**64 - 1, marker=7, clock=5, inserted=2**40, tokens=2**41, last_use=1.5e9)
+
+
+def damaged(at: int, value: bytes) -> bytes:
+    page = bytearray(HEADER.pack(STATE_THEN))
+    page[at : at + len(value)] = value
+    return bytes(page)
+
+
+def mended(page: bytes) -> bytes:
+    """The same with a checksum that fits."""
+    magic, version, _ = PRELUDE.unpack_from(page)
+    return PRELUDE.pack(magic, version, zlib.crc32(page[PRELUDE.size : STATE_AT])) + page[PRELUDE.size :]
+
+
+def test_a_page_is_read_as_it_was_written() -> None:
+    page = HEADER.pack(STATE_THEN)
+    assert len(page) == HEADER_BYTES
+    assert read_header(page, HEADER.file_bytes) == HEADER
+    assert STATE.unpack_from(page, STATE_AT) == tuple(STATE_THEN)
+
+
+def test_what_changes_in_place_stands_where_others_write_it() -> None:
+    """Processes that share a file write the marker and the counters without the rest."""
+    page = HEADER.pack(STATE_THEN._replace(marker=SUPERSEDED))
+    assert page[MARKER_AT : MARKER_AT + 4] == SUPERSEDED.to_bytes(4, "little")
+    assert COUNTERS.unpack_from(page, COUNTERS_AT) == tuple(STATE_THEN[2:])
+    assert COUNTERS_AT + COUNTERS.size <= HEADER_BYTES
+
+
+def test_what_changes_in_place_is_no_damage() -> None:
+    page = damaged(STATE_AT, b"\xff" * (HEADER_BYTES - STATE_AT))
+    assert read_header(page, HEADER.file_bytes) == HEADER
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        (b"", "too short"),
+        (HEADER.pack(STATE_THEN)[:-1], "too short"),
+        (bytes(HEADER_BYTES), "no n-gram table"),
+        (damaged(0, b"GGUF"), "no n-gram table"),
+        (damaged(8, b"\x02"), "version 2, not 1"),
+        (damaged(12, b"\0\0\0\0"), "header is damaged"),
+        (damaged(PRELUDE.size + 4, b"\x07"), "header is damaged"),
+        (damaged(PATH_AT, b"X"), "header is damaged"),
+        (damaged(STATE_AT - 1, b"X"), "header is damaged"),
+    ],
+)
+def test_the_first_thing_that_is_wrong_is_named(page: bytes, sentence: str) -> None:
+    with pytest.raises(MemoryCorrupt, match=sentence):
+        read_header(page, HEADER.file_bytes)
+
+
+@pytest.mark.parametrize("more", [-1, 1, ENTRY_BYTES])
+def test_a_file_of_another_size_is_no_table(more: int) -> None:
+    """Mapped, what is missing would end the process."""
+    with pytest.raises(MemoryCorrupt, match="size"):
+        read_header(HEADER.pack(STATE_THEN), HEADER.file_bytes + more)
+
+
+@pytest.mark.parametrize("bits", [0, MIN_BITS - 1, MAX_BITS + 1, 40])
+def test_a_size_that_no_table_has(bits: int) -> None:
+    """Though checksum and file agree with it."""
+    header = HEADER._replace(bits=bits)
+    with pytest.raises(MemoryCorrupt, match="size"):
+        read_header(header.pack(STATE_THEN), header.file_bytes)
+
+
+def test_entries_of_another_size_are_not_read() -> None:
+    page = mended(damaged(PRELUDE.size, b"\x20"))
+    with pytest.raises(MemoryCorrupt, match="size"):
+        read_header(page, HEADER.file_bytes)
+
+
+@pytest.mark.parametrize("length", [0, PATH_ROOM - 1, PATH_ROOM, PATH_ROOM + 1, 3 * PATH_ROOM])
+def test_a_path_is_cut_to_its_room(length: int) -> None:
+    header = HEADER._replace(workspace="x" * length)
+    page = header.pack(STATE_THEN)
+    assert len(page) == HEADER_BYTES
+    assert read_header(page, header.file_bytes).workspace == "x" * min(length, PATH_ROOM)
+    assert STATE.unpack_from(page, STATE_AT) == tuple(STATE_THEN)
+
+
+def test_a_path_that_is_cut_inside_a_character_is_still_a_path() -> None:
+    header = HEADER._replace(workspace="x" + "ß" * PATH_ROOM)
+    found = read_header(header.pack(STATE_THEN), header.file_bytes).workspace
+    assert found.startswith("xßß") and found.encode()
+
+
+def test_a_length_of_path_that_reaches_behind_the_page_is_harmless() -> None:
+    page = mended(damaged(PATH_AT - 2, b"\xff\xff"))
+    found = read_header(page, HEADER.file_bytes)
+    assert found.bits == HEADER.bits and found.workspace.startswith("/home/me")
+
+
+@given(st.binary(max_size=PATH_AT + 30), st.sampled_from([0, HEADER.file_bytes, 2**33]))
+def test_any_page_is_a_header_or_a_typed_error(noise: bytes, size: int) -> None:
+    """With a start that passes the first checks, so that the fields are read."""
+    page = damaged(PRELUDE.size, noise)
+    try:
+        assert read_header(mended(page), size).file_bytes == size
+    except MemoryCorrupt as error:
+        assert error.message == "its size is not what its header says"
+
+
+def test_names_fill_their_fields_to_the_last_byte() -> None:
+    header = HEADER._replace(name="n" * 32, vocab_fp="f" * 64)
+    assert read_header(header.pack(STATE_THEN), header.file_bytes) == header
+    assert FIELDS.size + PRELUDE.size == PATH_AT
