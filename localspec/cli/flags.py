@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
-from localspec.memory.workspace import workspace_of
+from localspec.memory.workspace import plain, workspace_of
 from localspec.protocol.options import Options, parse_options
 
 MODEL = Group("Model", sort_key=1)
@@ -68,9 +68,9 @@ class ModelFlags:
             if name in values:
                 values[name] = absolute(values[name])
         if values.get("workspace"):
-            values["workspace"] = os.path.abspath(os.path.expanduser(values["workspace"]))
+            values["workspace"] = plain(os.path.abspath(os.path.expanduser(values["workspace"])))
         elif "workspace" not in values and (root := workspace_of(Path())) is not None:
-            values["workspace"] = str(root)
+            values["workspace"] = plain(str(root))
         return parse_options(values)
 
     def config(self) -> Config:

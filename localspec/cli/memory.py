@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -16,7 +18,7 @@ from cyclopts import Parameter
 from localspec import home
 from localspec.cli import output
 from localspec.config import environment_options, load_config
-from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid
+from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid, StorageError
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 
@@ -90,6 +92,8 @@ def forget(
     """
     from localspec.memory.upkeep import forget as forget_in
 
+    if workspace == "":
+        raise InvalidOptions("--workspace names no directory", "Name one, or leave --workspace out.")
     what = "everything" if source is None and workspace is None else "what was learned"
     what += f" from {source!r}" if source is not None else ""
     what += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
@@ -176,7 +180,7 @@ def _learn(
     """(files, tokens) learned; a file without its text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
-    from localspec.memory.workspace import workspace_of
+    from localspec.memory.workspace import plain, workspace_of
 
     root, progress = cache(workspace_of), output.Progress()
     learned = tokens = 0
@@ -188,7 +192,7 @@ def _learn(
                 continue
             place = workspace or root(file.parent)
             ids = tokenizer.vocabulary.encode(text, special=False)
-            memory.learn(Lesson(ids, None if place is None else str(place), f"file:{file}"))
+            memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
                 pass
             learned, tokens = learned + 1, tokens + len(ids)
@@ -212,23 +216,39 @@ def export(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> i
     from localspec.memory.archive import export_table
 
     tables = _files(_words(model))
-    scratch = file.with_name(f".{file.name}.part")
     ngrams = 0
-    try:
-        with open(scratch, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as target:
-            for name in tables.names():
-                for number, line in enumerate(export_table(tables, name)):
-                    target.write(line)
-                    ngrams += number > 0
-        scratch.replace(file)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise DiskFull(f"{file} cannot be written: {error.strerror}", "Name a place with room.") from None
+    with _private_file(file) as target:
+        for name in tables.names():
+            for number, line in enumerate(export_table(tables, name)):
+                target.write(line)
+                ngrams += number > 0
     if as_json:
         output.json({"file": str(file), "ngrams": ngrams})
     else:
         output.write(f"Wrote {ngrams} n-grams to {file}.\n")
     return ExitCode.OK
+
+
+@contextmanager
+def _private_file(file: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when it is complete. Raises :class:`StorageError`."""
+    scratch: str | None = None
+    try:
+        fd, scratch = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
+        with os.fdopen(fd, "wb") as target:
+            yield target
+        os.replace(scratch, file)
+        scratch = None
+    except OSError as error:
+        from localspec.memory.files import FULL
+
+        message = f"{file} cannot be written: {error.strerror}"
+        if error.errno in FULL:
+            raise DiskFull(message, "Name a place with room.") from None
+        raise StorageError(message, "Name a place where you may write.") from None
+    finally:
+        if scratch is not None:
+            Path(scratch).unlink(missing_ok=True)
 
 
 def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:

@@ -15,6 +15,7 @@ from localspec.errors import InvalidOptions, LocalspecError, TokenizerMismatch
 from localspec.memory.files import TableFiles, name_of
 from localspec.memory.sources import tag_of
 from localspec.memory.table import NgramTable
+from localspec.protocol.memory import Place
 
 BATCH = 1024
 MAX_LINE = 64 * 1024
@@ -25,7 +26,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     format: Literal["localspec-memory-1"] = "localspec-memory-1"
     vocab_fp: str
-    workspace: str | None
+    workspace: Place | None
     """None: the user-wide table"""
 
 
@@ -60,6 +61,10 @@ def import_tables(files: TableFiles, path: Path, *, vocabulary_size: int) -> int
     Nothing is changed unless every line is sound. Raises :class:`InvalidOptions` for a line that is
     none of an export, :class:`TokenizerMismatch` for another vocabulary, :class:`StorageError`.
     """
+    if path.exists() and not path.is_file():
+        raise InvalidOptions(
+            f"{path} is no regular file: it is read twice", "Save the export to a file first."
+        )
     for _ in _read(path, files.vocab_fp, vocabulary_size):
         pass
     learned, batch, head = 0, [], None
@@ -112,11 +117,13 @@ def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> int:
     for gram in grams:
         groups[gram.n, tag_of(gram.source), gram.score].append((int(gram.hash, 16), gram.token))
     table: NgramTable = files.open_or_create(name, head.workspace)
-    files.sources(name).add(*dict.fromkeys(gram.source for gram in grams))
+    sources = dict.fromkeys(gram.source for gram in grams)
+    files.sources(name).add(*sources)
     for (n, tag, score), pairs in groups.items():
         hashes, tokens = np.array(pairs, np.uint64).T
         table.insert(hashes, tokens, n, tag, score=score)
     table.count(tokens=0, entries=len(grams))
+    files.sources(name).add(*sources)  # whoever grew the table meanwhile dropped names without entries
     if table.is_crowded and files.may_grow(table):
         grown = files.grow(table)
         table.close()

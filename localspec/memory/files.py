@@ -17,11 +17,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from localspec.errors import DiskFull, MemoryCorrupt, StorageError
+from localspec.errors import DiskFull, InvalidOptions, MemoryCorrupt, StorageError
 from localspec.home import private_dir
-from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, State
-from localspec.memory.sources import Sources
+from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerFormat, State
+from localspec.memory.sources import Forgotten, Sources
 from localspec.memory.table import NgramTable
+from localspec.memory.workspace import plain
 
 START_BITS = 14
 """2**14 entries: 256 KiB"""
@@ -30,19 +31,32 @@ MAX_BITS = 20
 GROWTH_BITS = 2
 """a table grows fourfold: three times in its life"""
 LOCK_S = 5.0
+LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FILE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<generation>\d{1,9})\.(?P<kind>ngm|tmp)")
-ASIDE = re.compile(r"(?P<name>[a-z0-9-]+)\.\d{1,9}\.ngm\.quarantine-\d+")
+FILE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<generation>\d{1,10})\.(?P<kind>ngm|tmp)")
+ASIDE = re.compile(r"(?P<name>[a-z0-9-]+)\.\d{1,10}\.ngm\.quarantine-\d+")
+SOURCES = re.compile(r"\.?(?P<name>[a-z0-9-]+)\.sources(\.\w+)?")
 
 
 def name_of(workspace: str | None) -> str:
-    """The name of a workspace's table; None is the user."""
+    """The name of a workspace's table; None is the user. Raises :class:`InvalidOptions`."""
     if workspace is None:
         return USER
-    real = os.path.realpath(workspace).encode("utf-8", "surrogateescape")
-    return f"w-{hashlib.sha256(real).hexdigest()[:24]}"
+    return f"w-{hashlib.sha256(_real(workspace).encode()).hexdigest()[:24]}"
+
+
+def _real(workspace: str) -> str:
+    try:
+        if 0 < len(workspace) <= LONGEST_PATH:
+            return plain(os.path.realpath(workspace))
+    except ValueError:  # NUL, or a surrogate that stands for no byte
+        pass
+    raise InvalidOptions(
+        "a workspace that is empty, too long or no path has no n-gram memory",
+        f"Name a directory in at most {LONGEST_PATH} characters.",
+    )
 
 
 class TableFiles:
@@ -61,14 +75,17 @@ class TableFiles:
         max_bits: int = MAX_BITS,
     ) -> None:
         self.folder, self.vocab_fp = folder, folder.name
+        self.forgotten = Forgotten(folder / "forgotten")
         self._notice = notice
         self._start_bits, self._max_bits = start_bits, max_bits
 
     def names(self) -> list[str]:
         """Of all tables there are, and of those that were set aside."""
-        names = [path.name for path in self._paths()]
-        matches = (FILE.fullmatch(name) or ASIDE.fullmatch(name) for name in names)
-        return sorted({match["name"] for match in matches if match})
+        return self._named(FILE, ASIDE)
+
+    def traces(self) -> list[str]:
+        """As :meth:`names`, with those of which only the names of sources are left."""
+        return self._named(FILE, ASIDE, SOURCES)
 
     def set_aside(self, name: str) -> list[Path]:
         """What was quarantined under this name."""
@@ -78,26 +95,33 @@ class TableFiles:
     def sources(self, name: str) -> Sources:
         return Sources(self.folder / f"{name}.sources")
 
-    def open(self, name: str) -> NgramTable | None:
-        """The table of this name, or None if there is none.
+    def open(self, name: str, *, wait: bool = True) -> NgramTable | None:
+        """The table of this name, or None if there is none, or only one of a newer version.
 
-        What cannot be a table is set aside, what a killed process left is cleaned away.
+        What cannot be a table is set aside, what a killed process left is cleaned away; without ``wait``
+        not while another process has the lock, as who grows a table has it: then the newest file will do.
         Raises :class:`StorageError`, or :class:`OSError` for what is no fault of the file.
         """
         files = self._files(name)
         if not files:
             return None
-        with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
-            if len(files) == 1 and files[0].suffix == ".ngm":
-                table = self._map(files[0], name)
-                if not table.is_superseded:
-                    return table
-                table.close()
-        with self.lock():
-            return self._settle(name)
+        table = self._newest(files, name)
+        if table is not None and len(files) == 1:
+            return table
+        try:
+            with self.lock(LOCK_S if wait else 0):
+                return self._settle(name)
+        except Timeout:
+            return table
+        except NewerFormat as error:
+            self._notice(f"{error.message}. {error.remedy}")
+            return None
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
-        """As :meth:`open`, with an empty table where there is none. Raises :class:`DiskFull` too."""
+        """As :meth:`open`, with an empty table where there is none.
+
+        Raises :class:`DiskFull` and :class:`NewerFormat` too.
+        """
         table = self.open(name)
         if table is not None:
             return table
@@ -128,6 +152,8 @@ class TableFiles:
                 table.supersede()
                 grown.adopt(table, seen)
                 _unlink(table.path)
+                with contextlib.suppress(OSError):
+                    self.sources(header.name).prune(grown.tags())
                 return grown
         except Timeout:
             return table
@@ -137,7 +163,7 @@ class TableFiles:
         with self.lock():
             # The newest last: were it gone and this process killed, an older one would come back.
             for path in reversed(self._files(name)):
-                with contextlib.suppress(MemoryCorrupt):
+                with contextlib.suppress(MemoryCorrupt, OSError):
                     table = self._map(path, name)
                     # Superseded first: whoever opens it after a kill sees that it is to go.
                     table.supersede()
@@ -149,15 +175,22 @@ class TableFiles:
                 _unlink(path)
 
     def forget_source(self, name: str, source: str, tag: int) -> int:
-        """Overwrite what a table learned from one source; returns the number of entries."""
-        table = self.open(name)
-        if table is None:
-            return 0
+        """Overwrite what a table learned from one source; returns the number of entries.
+
+        What waits to be learned from it, in whatever process, never will be.
+        """
         with self.lock():
+            # Stamped before: who inserts and sees no stamp afterwards did so before what follows.
+            self.forgotten.add(tag)
+            sources = self.sources(name)
+            # Another's entries may have the same tag.
+            table = self._settle(name) if source in sources else None
+            if table is None:
+                return 0
             forgotten = table.forget(tag)
-            self.sources(name).remove(source)
-        table.close()
-        return forgotten
+            table.close()
+            sources.remove(source)
+            return forgotten
 
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
@@ -174,18 +207,29 @@ class TableFiles:
             raise StorageError(
                 f"the n-gram memory in {self.folder} is locked by another process", "Try again in a moment."
             ) from None
+        except OSError as error:
+            raise StorageError(
+                f"the n-gram memory in {self.folder} cannot be locked: {error.strerror}"
+            ) from None
         try:
             yield
         finally:
             lock.release()
 
     def _settle(self, name: str) -> NgramTable | None:
-        """Keep the newest sound file of this name and clear the others away; needs the lock."""
+        """Keep the newest sound file of this name and clear the others away; needs the lock.
+
+        Raises :class:`NewerFormat` if only a later version knows what is newest.
+        """
         self._clear_scratch(name)
         newest: NgramTable | None = None
         for path in self._files(name):
             try:
                 table = self._map(path, name)
+            except NewerFormat as error:
+                if newest is None:
+                    raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
+                continue
             except MemoryCorrupt as error:
                 self._quarantine(path, error)
                 continue
@@ -198,16 +242,26 @@ class TableFiles:
             _unlink(path)
         return newest
 
+    def _newest(self, files: list[Path], name: str) -> NgramTable | None:
+        """The newest file that is this table and is in use."""
+        for path in files:
+            with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
+                if path.suffix == ".ngm":
+                    table = self._map(path, name)
+                    if not table.is_superseded:
+                        return table
+                    table.close()
+        return None
+
     def _clear_scratch(self, name: str) -> None:
         """Remove what was being written when its process was killed."""
-        for pattern in (f"{name}.*.tmp", f".{name}.sources.*"):
+        for pattern in (f"{name}.*.tmp", f".{name}.sources.*", ".forgotten.*"):
             for path in self.folder.glob(pattern):
                 _unlink(path)
 
     def _create(self, name: str, workspace: str | None) -> NgramTable:
-        mine = (path for path in self._paths() if path.name.startswith(f"{name}."))
-        generation = 1 + max(map(_generation, mine), default=0)
-        real = "" if workspace is None else os.path.realpath(workspace)
+        generation = 1 + max(map(_generation, self._files(name)), default=0)
+        real = "" if workspace is None else _real(workspace)
         header = Header(self._start_bits, generation, name, self.vocab_fp, real)
         self._write(header, State(epoch=secrets.randbits(64)), bytes(ENTRY_BYTES << header.bits))
         return self._map(self._path(header), name)
@@ -235,14 +289,23 @@ class TableFiles:
         n = 1
         while os.path.lexists(aside := path.with_name(f"{path.name}.quarantine-{n}")):
             n += 1
-        path.rename(aside)
-        self._notice(f"{path} is not used as n-gram memory: {error.message}. It is kept as {aside.name}.")
+        try:
+            path.rename(aside)
+            fate = f"It is kept as {aside.name}"
+        except OSError as obstacle:
+            fate = f"It cannot be set aside: {obstacle.strerror}"
+        self._notice(f"{path} is not used as n-gram memory: {error.message}. {fate}.")
 
     def _map(self, path: Path, name: str) -> NgramTable:
         return NgramTable.open(path, name=name, vocab_fp=self.vocab_fp)
 
     def _path(self, header: Header) -> Path:
         return self.folder / f"{header.name}.{header.generation}.ngm"
+
+    def _named(self, *patterns: re.Pattern[str]) -> list[str]:
+        names = [path.name for path in self._paths()]
+        matches = (pattern.fullmatch(name) for pattern in patterns for name in names)
+        return sorted({match["name"] for match in matches if match})
 
     def _files(self, name: str) -> list[Path]:
         """All files of a table, the newest generation first."""
@@ -258,7 +321,7 @@ class TableFiles:
 
 
 def _generation(path: Path) -> int:
-    match = re.search(r"\.(\d{1,9})\.", path.name)
+    match = re.search(r"\.(\d{1,10})\.", path.name)
     return int(match[1]) if match else 0
 
 

@@ -7,6 +7,7 @@ import zlib
 from typing import NamedTuple
 
 from localspec.errors import MemoryCorrupt
+from localspec.memory.workspace import plain
 
 MAGIC = b"LSNGRAM\0"
 VERSION = 1
@@ -30,6 +31,15 @@ PATH_AT = PRELUDE.size + FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
 SUPERSEDED = 0x4F564552
 """the marker of a file that live processes must leave; no other value means anything"""
+
+
+class NewerFormat(MemoryCorrupt):
+    """A sound file of a later version, which will want to find it where it is.
+
+    Every version keeps the prelude, and what its crc is of.
+    """
+
+    default_remedy = "Update localspec, or let go of the table with `localspec memory forget`."
 
 
 class State(NamedTuple):
@@ -65,7 +75,7 @@ class Header(NamedTuple):
 
     def pack(self, state: State) -> bytes:
         """The whole page."""
-        path = self.workspace.encode("utf-8", "surrogateescape")[:PATH_ROOM]
+        path = plain(self.workspace).encode()[:PATH_ROOM]
         texts = self.name.encode(), self.vocab_fp.encode()
         fields = FIELDS.pack(ENTRY_BYTES, self.bits, self.generation, *texts, len(path)) + path
         fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
@@ -76,19 +86,20 @@ class Header(NamedTuple):
 def read_header(page: bytes, file_bytes: int) -> Header:
     """Check a file's first page against itself and the file's size.
 
-    Raises :class:`MemoryCorrupt` with the first thing that is wrong.
+    Raises :class:`MemoryCorrupt` with the first thing that is wrong, :class:`NewerFormat` among them.
     """
     if len(page) < HEADER_BYTES:
         raise MemoryCorrupt("it is too short")
     magic, version, crc = PRELUDE.unpack_from(page)
     if magic != MAGIC:
         raise MemoryCorrupt("it is no n-gram table")
-    if version != VERSION:
-        raise MemoryCorrupt(f"its format is version {version}, not {VERSION}")
     if zlib.crc32(page[PRELUDE.size : STATE_AT]) != crc:
         raise MemoryCorrupt("its header is damaged")
+    if version != VERSION:
+        kind = NewerFormat if version > VERSION else MemoryCorrupt
+        raise kind(f"its format is version {version}, not {VERSION}")
     entry, bits, generation, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
-    workspace = page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape")
+    workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
     header = Header(bits, generation, _text(name), _text(vocab_fp), workspace)
     if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
         raise MemoryCorrupt("its size is not what its header says")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -15,11 +16,16 @@ from localspec.errors import LocalspecError
 from localspec.memory.files import MAX_BITS, START_BITS, TableFiles, name_of
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.lesson import Grams, Lesson, steps
-from localspec.memory.sources import tag_of
+from localspec.memory.sources import Sources, tag_of
 from localspec.memory.table import NgramTable
 
 STEP_S = 0.0005
 """when a call of :meth:`Memory.work` begins no further step; a step takes about as long again"""
+
+OPEN_TABLES = 16
+"""kept mapped for the next request; one that is in use stays mapped anyway"""
+FAULTS = (LocalspecError, OSError, ValueError, struct.error)
+"""what a file can bring about, whatever is in it"""
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +61,8 @@ class Memory:
         )
         self._tables: dict[str, NgramTable] = {}
         self._full: set[str] = set()
-        self._lessons: deque[tuple[Lesson, int | None]] = deque()
+        self._sources: dict[str, Sources] = {}
+        self._lessons: deque[tuple[Lesson, str, int | None, float]] = deque()
         self._steps: Iterator[None] = iter(())
 
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
@@ -64,8 +71,8 @@ class Memory:
         A table that another process has replaced or forgotten is opened anew: call this per request.
         """
         places = (workspace, None) if workspace is not None else (None,)
-        found = (self._table(name_of(place)) for place in places)
-        return tuple(table for table in found if table is not None)
+        names = [name for place in places if (name := self._name(place)) is not None]
+        return tuple(table for name in names if (table := self._table(name)) is not None)
 
     def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
         """What :meth:`NgramTable.find` takes: the hashes of the last n tokens, longest order first."""
@@ -77,8 +84,10 @@ class Memory:
 
     def learn(self, lesson: Lesson) -> None:
         """Queue a text; :meth:`work` inserts it."""
-        table = self._tables.get(name_of(lesson.workspace))
-        self._lessons.append((lesson, None if table is None else table.epoch))
+        name = self._name(lesson.workspace)
+        if name is not None:
+            table = self._tables.get(name)
+            self._lessons.append((lesson, name, None if table is None else table.epoch, time.time()))
 
     def work(self) -> bool:
         """Insert for about a millisecond at most; returns whether anything is left to do."""
@@ -93,7 +102,10 @@ class Memory:
         while self._step():
             pass
         for table in self._tables.values():
-            table.flush()
+            try:
+                table.flush()
+            except OSError as error:
+                self._complain(error)
             table.close()
         self._tables.clear()
 
@@ -104,53 +116,88 @@ class Memory:
             if not self._lessons:
                 return False
             self._steps = self._teach(*self._lessons.popleft())
-        except (LocalspecError, OSError) as error:
+        except FAULTS as error:
             self._complain(error)
         return True
 
-    def _teach(self, lesson: Lesson, epoch: int | None) -> Iterator[None]:
-        name, tag = name_of(lesson.workspace), tag_of(lesson.source)
-        is_noted = False
+    def _teach(self, lesson: Lesson, name: str, epoch: int | None, since: float) -> Iterator[None]:
+        tag = tag_of(lesson.source)
         for grams in steps(lesson.tokens, self._piece, self.orders):
+            if self._files.forgotten.is_since(tag, since):
+                return
             if grams:
                 table = self._table(name)
                 if epoch is None and table is None:
                     make = partial(self._files.open_or_create, name, lesson.workspace)
-                    table = self._tables[name] = yield from _apart(make)
+                    table = yield from _apart(make)
+                    self._keep(name, table)
                 if table is None or epoch not in (None, table.epoch):
                     return  # forgotten meanwhile, and this text with the rest
                 epoch = table.epoch
-                if not is_noted:
-                    self._files.sources(name).add(lesson.source)
-                    is_noted = True
-                _insert(table, grams, tag)
+                self._insert(table, grams, lesson.source, tag)
+                if self._files.forgotten.is_since(tag, since):
+                    # Its entries were overwritten between the two looks, and these came after.
+                    table.forget(tag)
+                    self._sources_of(name).remove(lesson.source)
+                    return
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
             yield
 
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:
-            self._tables[name] = yield from _apart(lambda: self._files.grow(table))
-        except (LocalspecError, OSError) as error:
+            self._keep(name, (yield from _apart(lambda: self._files.grow(table))))
+        except FAULTS as error:
             self._full.add(name)
             self._complain(error)
+
+    def _insert(self, table: NgramTable, grams: list[Grams], source: str, tag: int) -> None:
+        sources = self._sources_of(table.header.name)
+        sources.add(source)
+        for order, hashes, tokens in grams:
+            table.insert(hashes, tokens, order, tag)
+        lengths = [len(each.tokens) for each in grams]
+        table.count(tokens=max(lengths), entries=sum(lengths))
+        # Who grew the table meanwhile found no entry of this name, and dropped it.
+        sources.add(source)
+
+    def _sources_of(self, name: str) -> Sources:
+        return self._sources.setdefault(name, self._files.sources(name))
+
+    def _name(self, workspace: str | None) -> str | None:
+        """The name of a workspace's table; None for what can have none."""
+        try:
+            return name_of(workspace)
+        except FAULTS as error:
+            self._complain(error)
+            return None
 
     def _table(self, name: str) -> NgramTable | None:
         table = self._tables.get(name)
         if table is not None and not table.is_superseded:
+            self._keep(name, table)
             return table
         # Whoever was handed the old one may be using it still: it is unmapped when nobody does.
         self._tables.pop(name, None)
         try:
-            table = self._files.open(name)
-        except (LocalspecError, OSError) as error:
+            table = self._files.open(name, wait=False)
+        except FAULTS as error:
             self._complain(error)
             return None
         if table is not None:
-            self._tables[name] = table
+            self._keep(name, table)
         return table
 
-    def _complain(self, error: LocalspecError | OSError) -> None:
+    def _keep(self, name: str, table: NgramTable) -> None:
+        """Hold the tables that were used last; another is unmapped when nobody uses it any more."""
+        self._tables.pop(name, None)
+        self._tables[name] = table
+        while len(self._tables) > OPEN_TABLES:
+            oldest = next(iter(self._tables))
+            del self._tables[oldest]
+            self._sources.pop(oldest, None)
+
+    def _complain(self, error: Exception) -> None:
         if isinstance(error, LocalspecError):
             self.failure = error
             self._notice(f"{error.message}. {error.remedy}")
@@ -170,10 +217,3 @@ def _apart(work: Callable[[], T]) -> Generator[None, None, T]:
         while wait([done], STEP_S).not_done:
             yield
     return done.result()
-
-
-def _insert(table: NgramTable, grams: list[Grams], tag: int) -> None:
-    for order, hashes, tokens in grams:
-        table.insert(hashes, tokens, order, tag)
-    lengths = [len(each.tokens) for each in grams]
-    table.count(tokens=max(lengths), entries=sum(lengths))

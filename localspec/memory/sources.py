@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
 from localspec.home import write_private
+from localspec.memory.workspace import plain
 
 TAGS = 0xFFFF
+REMEMBERED_S = 24 * 3600.0
+"""no text waits longer than this to be learned"""
+
+T = TypeVar("T")
+Stamp = tuple[int, int, int]
 
 
 def tag_of(source: str) -> int:
     """1 … 65535. Two names may share a tag: forgetting one then forgets both."""
-    digest = hashlib.sha256(source.encode("utf-8", "surrogateescape")).digest()
+    digest = hashlib.sha256(plain(source).encode()).digest()
     return 1 + int.from_bytes(digest[:4], "big") % TAGS
+
+
+class _Cached(Generic[T]):
+    """What a file says, read again only when the file is another or has changed."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
+        self._path, self._parse = path, parse
+        self._stamp: Stamp | None = None
+        self._value = parse(b"")
+
+    def get(self) -> T:
+        try:
+            stamp = _stamp(os.stat(self._path))
+            if stamp != self._stamp:
+                # The stamp is older than the content at worst: then it is read once more.
+                self._value, self._stamp = self._parse(self._path.read_bytes()), stamp
+        except OSError:
+            self._value, self._stamp = self._parse(b""), None
+        return self._value
 
 
 class Sources:
@@ -24,19 +52,19 @@ class Sources:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._names = _Cached(path, _parse_names)
 
     def names(self) -> list[str]:
         """The names by age, each once; a line that is none is left out."""
-        try:
-            lines = self._path.read_bytes().split(b"\n")
-        except OSError:
-            return []
-        return list(dict.fromkeys(name for line in lines if (name := _name(line)) is not None))
+        return list(self._names.get())
+
+    def __contains__(self, name: str) -> bool:
+        return plain(name) in self._names.get()
 
     def add(self, *names: str) -> None:
         """Append the names that are not there yet. Raises :class:`OSError`."""
-        known = set(self.names())
-        lines = [b"\n" + _line(name) for name in names if name not in known]
+        known = self._names.get()
+        lines = [b"\n" + _line(name) for name in names if plain(name) not in known]
         if lines:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(fd, "wb") as file:
@@ -45,14 +73,59 @@ class Sources:
 
     def remove(self, name: str) -> None:
         """Forget a name. Raises :class:`OSError`."""
+        if name in self:
+            self._write([each for each in self.names() if each != plain(name)])
+
+    def prune(self, tags: Collection[int]) -> None:
+        """Forget the names whose tags are not among these. Raises :class:`OSError`."""
         names = self.names()
-        if name in names:
-            lines = (_line(each).decode() for each in names if each != name)
-            write_private(self._path, "".join(f"\n{line}" for line in lines))
+        kept = [name for name in names if tag_of(name) in tags]
+        if len(kept) < len(names):
+            self._write(kept)
+
+    def _write(self, names: list[str]) -> None:
+        write_private(self._path, "".join(f"\n{_line(name).decode()}" for name in names))
+
+
+class Forgotten:
+    """When which tags were forgotten: texts that waited since before are not learned any more.
+
+    A private file of one JSON object, for all tables of a vocabulary. It holds no names.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._times = _Cached(path, _parse_times)
+
+    def add(self, tag: int) -> None:
+        """Needs the lock of the folder. Raises :class:`OSError`."""
+        now = time.time()
+        times = {each: at for each, at in self._times.get().items() if now - REMEMBERED_S < at <= now}
+        write_private(self._path, msgspec.json.encode(times | {tag: now}).decode())
+
+    def is_since(self, tag: int, then: float) -> bool:
+        """Whether the tag was forgotten after ``then``; a time to come is of a clock that was set back."""
+        at = self._times.get().get(tag)
+        return at is not None and then <= at <= time.time()
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _parse_names(content: bytes) -> dict[str, None]:
+    return dict.fromkeys(name for line in content.split(b"\n") if (name := _name(line)) is not None)
+
+
+def _parse_times(content: bytes) -> dict[int, float]:
+    try:
+        return msgspec.json.decode(content, type=dict[int, float])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
 
 
 def _line(name: str) -> bytes:
-    return msgspec.json.encode(name.encode("utf-8", "replace").decode())
+    return msgspec.json.encode(plain(name))
 
 
 def _name(line: bytes) -> str | None:

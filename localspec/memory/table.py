@@ -8,6 +8,7 @@ implementation for parallel search", 2002). What is lost or wrong costs a reject
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -44,6 +45,11 @@ CROWDED = 0.55
 """the share of used entries above which full buckets get common: a table that may grow does"""
 SAMPLE = 1024
 """entries that stand for all of them: hashing spreads them evenly"""
+
+UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
+"""errors of opening that are the file's own fault"""
+LATEST_S = 1e11
+"""far in the future; a later last use was never written by us"""
 
 TOKEN = 0xFFFFFF
 LOW = 0xFFFFFFFF
@@ -96,8 +102,11 @@ class NgramTable:
         """Map a file. Raises :class:`MemoryCorrupt` for one that is not this table."""
         try:
             fd = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
-        except (IsADirectoryError, PermissionError) as error:
-            raise MemoryCorrupt(f"it cannot be opened: {error.strerror}") from None
+        except OSError as error:
+            is_dangling = error.errno == errno.ENOENT and path.is_symlink()
+            if error.errno in UNUSABLE or is_dangling:
+                raise MemoryCorrupt(f"it cannot be opened: {error.strerror}") from None
+            raise
         with os.fdopen(fd, "rb", buffering=0) as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -106,7 +115,7 @@ class NgramTable:
             if (header.name, header.vocab_fp) != (name, vocab_fp):
                 raise MemoryCorrupt("it belongs to another vocabulary or workspace")
             if os.name == "posix" and status.st_mode & 0o077:
-                path.chmod(0o600)
+                _make_private(path)
             return cls(path, mmap.mmap(fd, status.st_size), header)
 
     @property
@@ -116,7 +125,9 @@ class NgramTable:
 
     @property
     def state(self) -> State:
-        return State._make(STATE.unpack_from(self._map, STATE_AT))
+        found = State._make(STATE.unpack_from(self._map, STATE_AT))
+        # No checksum covers it: what is no time (NaN compares as False) counts as never.
+        return found if 0 <= found.last_use < LATEST_S else found._replace(last_use=0.0)
 
     @property
     def is_superseded(self) -> bool:
@@ -201,7 +212,8 @@ class NgramTable:
         inserted = state.inserted + entries
         clock = state.clock + inserted // step - state.inserted // step
         # Epoch and marker are not ours to write: somebody may be setting them just now.
-        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted, state.tokens + tokens, time.time())
+        learned = state.tokens + tokens & WORD
+        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learned, time.time())
 
     @property
     def is_crowded(self) -> bool:
@@ -216,6 +228,11 @@ class NgramTable:
         fields = ((0, TOKEN), (ORDER_AT, BYTE), (TAG_AT, TAG), (SCORE_AT, BYTE))
         parts = [values[used] >> np.uint64(at) & np.uint64(mask) for at, mask in fields]
         return Entries(hashes[used], *parts)
+
+    def tags(self) -> set[int]:
+        """Those of all entries, and 0 where some are free."""
+        tags: list[int] = np.unique((self._words()[1::2] >> np.uint64(TAG_AT)).astype(np.uint16)).tolist()
+        return set(tags)
 
     def copy(self) -> Words:
         """All entries as they stand: buckets x lanes x 2."""
@@ -282,6 +299,13 @@ class NgramTable:
     def _keys(words: Words) -> Words:
         keys: Words = words[..., 0] ^ words[..., 1] & np.uint64(LOW)
         return keys
+
+
+def _make_private(path: Path) -> None:
+    try:
+        path.chmod(0o600)
+    except PermissionError as error:
+        raise MemoryCorrupt(f"it cannot be made private: {error.strerror}") from None
 
 
 def _aged(word: int, clock: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from localspec.memory.files import USER, TableFiles, name_of
 from localspec.memory.sources import tag_of
+from localspec.memory.table import NgramTable
 from localspec.memory.workspace import workspace_of
 from localspec.protocol.memory import TableStats
 
@@ -26,7 +27,7 @@ def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
 def stats(directory: Path, notice: Notice) -> list[TableStats]:
     """All tables, the user-wide one of each vocabulary first. Raises :class:`StorageError`."""
     return [
-        _table_stats(files, name)
+        _table_stats(files, name, notice)
         for files in vocabularies(directory, notice)
         for name in sorted(files.names(), key=lambda name: (name != USER, name))
     ]
@@ -38,29 +39,40 @@ def forget(
     """Forget a workspace, a source, a source in a workspace, or with neither everything.
 
     ``workspace`` is the path of a workspace or of anything in it. Returns how many tables (or, for a
-    source, entries) were forgotten. Raises :class:`StorageError`.
+    source, entries) were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for what is no
+    path.
     """
     wanted = None if workspace is None else _names(workspace)
     forgotten = 0
     for files in vocabularies(directory, notice):
-        for name in files.names():
+        tables = files.names()
+        for name in files.traces():
             if wanted is not None and name not in wanted:
                 continue
             if source is not None:
                 forgotten += files.forget_source(name, source, tag_of(source))
             else:
                 files.forget(name)
-                forgotten += 1
+                forgotten += name in tables
     return forgotten
 
 
 def _names(workspace: str) -> set[str]:
+    own = name_of(workspace)  # first: it refuses what is no path
     root = workspace_of(Path(workspace))
-    return {name_of(workspace), *(() if root is None else (name_of(str(root)),))}
+    return {own, *(() if root is None else (name_of(str(root)),))}
 
 
-def _table_stats(files: TableFiles, name: str) -> TableStats:
-    table = files.open(name)
+def _open(files: TableFiles, name: str, notice: Notice) -> NgramTable | None:
+    try:
+        return files.open(name)
+    except OSError as error:
+        notice(f"the table {name} cannot be opened: {error.strerror}")
+        return None
+
+
+def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
+    table = _open(files, name, notice)
     quarantined = tuple(path.name for path in files.set_aside(name))
     if table is None:
         workspace = None if name == USER else name

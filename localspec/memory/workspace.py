@@ -10,3 +10,8 @@ def workspace_of(directory: Path) -> Path | None:
     real = directory.resolve()
     # In a worktree and a submodule .git is a file.
     return next((place for place in (real, *real.parents) if (place / ".git").exists()), None)
+
+
+def plain(path: str) -> str:
+    """A path as text that any encoder takes: bytes that are no UTF-8 are spelled out, always alike."""
+    return path.encode("utf-8", "backslashreplace").decode()

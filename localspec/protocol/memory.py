@@ -50,5 +50,5 @@ class Primed(msgspec.Struct, frozen=True):
     tokens: int
 
 
-Place = Annotated[str, Meta(min_length=1, max_length=4096)]
+Place = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 """a path"""

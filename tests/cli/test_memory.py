@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -17,6 +18,10 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from localspec.cli.flags import ModelFlags
+from localspec.cli.memory import _private_file
+from localspec.errors import DiskFull, StorageError
+from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S, until_sync
@@ -159,3 +164,57 @@ def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
     assert process.returncode == 130 and not output and b"Traceback" not in errors
     (table,) = tables(cli)
     assert int(str(table["tokens"])) > 0 and table["quarantined"] == []
+
+
+def test_a_repository_whose_path_is_no_unicode(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    repo.rename(odd)
+    cli.json("memory", "prime", str(odd))
+    (table,) = tables(cli)
+    assert str(table["workspace"]).endswith("\\udcff")
+    assert cli.json("memory", "export", str(tmp_path / "out"))["ngrams"] > 1000
+    assert cli.json("memory", "import", str(tmp_path / "out"))["ngrams"] > 1000 and len(tables(cli)) == 1
+    assert cli.json("memory", "forget", "--workspace", str(odd), "--yes")["forgotten"] == 1
+
+
+def test_no_workspace_is_not_the_one_at_hand(cli: Cli, repo: Path) -> None:
+    cli("memory", "prime", str(repo))
+    refused = cli("memory", "forget", "--workspace", "", "--yes", "--json")
+    assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
+    assert len(tables(cli)) == 1
+
+
+def test_an_export_is_private_and_whole_or_not_there(tmp_path: Path) -> None:
+    stale = tmp_path / ".out.part"
+    stale.write_text("")
+    stale.chmod(0o644)
+    with _private_file(tmp_path / "out") as file:
+        file.write(b"x")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
+    with pytest.raises(KeyboardInterrupt), _private_file(tmp_path / "out") as file:
+        raise KeyboardInterrupt
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.part", "out"]
+    assert (tmp_path / "out").read_bytes() == b"x"
+    with pytest.raises(StorageError) as caught, _private_file(tmp_path / "out"):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    assert caught.value.code != "disk_full"
+    with pytest.raises(DiskFull), _private_file(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_import_needs_a_file_that_can_be_read_twice(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused = cli("memory", "import", str(tmp_path / "pipe"))
+    assert refused.returncode == 2 and "no regular file" in refused.stderr
+
+
+def test_a_workspace_that_is_no_unicode_can_be_sent(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Path(os.fsdecode(bytes(tmp_path.resolve()) + b"/\xff"))
+    repo.rename(odd)
+    monkeypatch.chdir(odd)
+    found = ModelFlags().options().workspace
+    assert found == f"{tmp_path.resolve()}/\\udcff"
+    assert name_of(found) == name_of(str(odd))
+    assert ModelFlags(opt=(f"workspace={odd}",)).options().workspace == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import DiskFull, StorageError
+from localspec.errors import DiskFull, InvalidOptions, StorageError
 from localspec.memory.files import TableFiles, name_of
-from localspec.memory.header import HEADER_BYTES, PRELUDE, State
+from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, NewerFormat, State
+from localspec.memory.sources import tag_of
 from localspec.memory.table import NgramTable
 from tests.memory.tables import FP, files_in, python, table_in, words
 
@@ -31,7 +33,7 @@ def flip(at: int) -> Damage:
 
 def newer(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    PRELUDE.pack_into(content, 0, b"LSNGRAM\0", 2, 0)
+    content[8:12] = (2).to_bytes(4, "little")
     path.write_bytes(content)
 
 
@@ -63,6 +65,16 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
+def dangling(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "nowhere")
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
 def unreadable(path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("nothing is unreadable to root")
@@ -76,15 +88,15 @@ HOSTILE: dict[str, Damage] = {
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
     "magic": flip(3),
-    "version": flip(8),
     "crc": flip(13),
     "size field": flip(20),
     "vocabulary field": flip(64),
     "path": flip(1000),
-    "newer": newer,
     "other vocabulary": other_vocabulary,
     "other workspace": other_name,
     "directory": directory,
+    "dangling": dangling,
+    "link to itself": loop,
     "fifo": fifo,
     "unreadable": unreadable,
 }
@@ -302,3 +314,105 @@ def test_the_header_keeps_the_path_and_cuts_what_has_no_room(tmp_path: Path) -> 
 
 def test_disk_full_is_a_storage_error() -> None:
     assert issubclass(DiskFull, StorageError)
+
+
+def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
+    """One run of an older version must not set everything aside."""
+    table = table_in(tmp_path)
+    table.close()
+    newer(table.path)
+    told: list[str] = []
+    files = TableFiles(tmp_path / FP, told.append, start_bits=6)
+    content = table.path.read_bytes()
+    assert files.open("user") is None and "version 2" in told[0]
+    with pytest.raises(NewerFormat):
+        files.open_or_create("user", None)
+    assert table.path.read_bytes() == content and files.set_aside("user") == []
+    files.forget("user")
+    assert not table.path.exists()
+
+
+@pytest.mark.parametrize("last_use", [float("nan"), float("inf"), 1e300, -1e18])
+def test_absurd_counters_are_counted_on(tmp_path: Path, last_use: float) -> None:
+    """No checksum covers them."""
+    table = table_in(tmp_path)
+    top = 2**64 - 1
+    STATE.pack_into(table._map, STATE_AT, 1, 0, 2**32 - 1, top, top, last_use)
+    assert table.state.last_use == 0
+    table.count(tokens=3, entries=5)
+    assert (table.state.inserted, table.state.tokens) == (4, 2) and table.state.last_use > 0
+
+
+def test_a_high_generation_that_was_set_aside_is_not_counted_on(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    files.folder.mkdir()
+    (files.folder / "user.999999999.ngm.quarantine-1").write_bytes(b"junk")
+    made = files.open_or_create("user", None)
+    assert made.header.generation == 1
+    again = files.open("user")
+    assert again is not None and again.path == made.path
+
+
+@pytest.mark.parametrize("workspace", ["", "/a\0b", "/\ud800", "x" * (4 << 20)])
+def test_what_is_no_path_has_no_name(workspace: str) -> None:
+    with pytest.raises(InvalidOptions) as caught:
+        name_of(workspace)
+    assert len(caught.value.message) < 200
+
+
+def test_a_path_that_is_no_unicode_has_one_name(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"w\xff")
+    table = table_in(tmp_path / "memory", str(odd))
+    assert table.header.workspace == f"{tmp_path}/w\\udcff" and table.header.workspace.encode()
+    assert name_of(table.header.workspace) == name_of(str(odd)) == table.header.name
+
+
+def test_a_source_is_forgotten_in_what_was_grown_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, tag = files_in(tmp_path), tag_of("chat:1")
+    table = files.open_or_create("user", None)
+    table.insert(words([5]), words([1]), 3, tag)
+    files.sources("user").add("chat:1")
+    lock = files.lock
+
+    def late(timeout: float = 5.0) -> contextlib.AbstractContextManager[None]:
+        if not table.is_superseded:
+            files_in(tmp_path).grow(table)
+        return lock(timeout)
+
+    monkeypatch.setattr(files, "lock", late)
+    assert files.forget_source("user", "chat:1", tag) == 1
+    again = files.open("user")
+    assert again is not None and again.path != table.path and again.find([5]) is None
+
+
+def test_a_source_is_forgotten_only_where_it_taught(tmp_path: Path) -> None:
+    """Another's entries may have its tag."""
+    files = files_in(tmp_path)
+    table = files.open_or_create("user", None)
+    table.insert(words([5]), words([1]), 3, tag_of("chat:1"))
+    assert files.forget_source("user", "chat:1", tag_of("chat:1")) == 0
+    assert table.find([5]) is not None
+
+
+def test_names_without_entries_go_when_a_table_grows(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    table = files.open_or_create("user", None)
+    table.insert(words([5]), words([1]), 3, tag_of("one"))
+    files.sources("user").add("one", "two")
+    files.grow(table)
+    assert files.sources("user").names() == ["one"]
+
+
+def test_who_cannot_wait_takes_the_newest_file_while_another_grows_it(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    table = files.open_or_create("user", None)
+    (files.folder / "user.2.tmp").write_bytes(b"half")
+    found: list[NgramTable | None] = []
+    with files.lock():
+        thread = threading.Thread(target=lambda: found.append(files_in(tmp_path).open("user", wait=False)))
+        thread.start()
+        thread.join(1)
+        assert not thread.is_alive() and found[0] is not None and found[0].path == table.path
+        assert (files.folder / "user.2.tmp").exists(), "who has the lock is writing it"

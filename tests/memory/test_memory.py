@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from localspec.memory import files as files_module
+from localspec.memory.files import name_of
 from localspec.memory.hashing import hashes_of
-from localspec.memory.lesson import Lesson
-from localspec.memory.memory import Memory
+from localspec.memory.header import STATE, STATE_AT
+from localspec.memory.lesson import Grams, Lesson
+from localspec.memory.memory import OPEN_TABLES, Memory
+from localspec.memory.table import NgramTable
 from localspec.memory.upkeep import forget, stats
 from tests.memory.tables import FP, no_piece, python, refuse, remember
 
@@ -285,4 +288,71 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
             wrong += found is not None and found.order == 16 and found.token != text[at]
     # At most a step of each other process is lost when one grows the table.
     assert wrong == 0 and right > 0.6 * 4 * len(range(20, 5000, 7))
+    memory.close()
+
+
+@pytest.mark.parametrize("steps", [0, 20, 200])
+def test_a_lesson_that_waits_while_its_source_is_forgotten_is_dropped(tmp_path: Path, steps: int) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, OTHER, source="chat:2")
+    memory.learn(Lesson(TEXT * 100, None, "chat:1"))
+    for _ in range(steps):
+        memory._step()
+    forget(tmp_path, refuse, source="chat:1")
+    while memory.work():
+        pass
+    (found,) = stats(tmp_path, refuse)
+    assert set(found.sources) == {"chat:2"}
+    remember(memory, TEXT, source="chat:1")
+    assert recalled(memory, TEXT), "what comes after is learned"
+    memory.close()
+
+
+def test_what_is_forgotten_while_a_step_is_inserted_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, insert = memory_in(tmp_path), Memory._insert
+    remember(memory, OTHER, source="chat:2")
+
+    def late(self: Memory, table: NgramTable, grams: list[Grams], source: str, tag: int) -> None:
+        forget(tmp_path, refuse, source="chat:1")
+        insert(self, table, grams, source, tag)
+
+    monkeypatch.setattr(Memory, "_insert", late)
+    remember(memory, TEXT, source="chat:1")
+    (found,) = stats(tmp_path, refuse)
+    assert set(found.sources) == {"chat:2"}
+    memory.close()
+
+
+@pytest.mark.parametrize("workspace", ["", "/a\0b", "/\ud800", "x" * (4 << 20)])
+def test_what_is_no_path_has_no_table(tmp_path: Path, workspace: str) -> None:
+    told: list[str] = []
+    memory = memory_in(tmp_path, told.append)
+    remember(memory, TEXT)
+    remember(memory, TEXT, workspace)
+    assert len(memory.tables(workspace)) == 1 == len(told)
+    memory.close()
+
+
+def test_a_file_with_absurd_counters_is_learned_on(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, TEXT)
+    (table,) = memory.tables(None)
+    STATE.pack_into(table._map, STATE_AT, table.epoch, 0, 0, 2**64 - 1, 2**64 - 1, 1e300)
+    remember(memory, OTHER)
+    assert recalled(memory, OTHER)
+    memory.close()
+
+
+def test_only_the_tables_used_last_are_kept_mapped(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path / "m")
+    remember(memory, TEXT, "/0")
+    (held,) = memory.tables("/0")
+    for number in range(1, 2 * OPEN_TABLES):
+        remember(memory, OTHER, f"/{number}")
+        assert memory.tables("/1")
+    assert len(memory._tables) == OPEN_TABLES and name_of("/1") in memory._tables
+    assert held.find(hashes_of(TEXT[:40])) is not None, "somebody has it still"
+    assert recalled(memory, TEXT, "/0")
     memory.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from localspec.memory.sources import Sources, tag_of
+import pytest
+
+from localspec.memory.sources import Forgotten, Sources, tag_of
 
 
 def test_names_are_kept_once_and_in_order(tmp_path: Path) -> None:
@@ -27,12 +30,46 @@ def test_half_a_line_costs_that_name_only(tmp_path: Path) -> None:
     assert sources.names() == ["one", "three"]
 
 
-def test_names_that_are_no_unicode_are_replaced(tmp_path: Path) -> None:
+def test_names_that_are_no_unicode_are_spelled_out(tmp_path: Path) -> None:
     sources = Sources(tmp_path / "s")
-    sources.add("file:\udcff")
-    assert sources.names() == ["file:?"]
+    for _ in range(2):
+        sources.add("file:\udcff")
+    assert sources.names() == ["file:\\udcff"]
+    assert tag_of("file:\udcff") == tag_of(sources.names()[0]) and tag_of("\ud800")
+    sources.remove("file:\udcff")
+    assert sources.names() == []
+
+
+def test_names_are_read_again_only_when_the_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, other = Sources(tmp_path / "s"), Sources(tmp_path / "s")
+    sources.add("one")
+    other.add("two")
+    assert sources.names() == ["one", "two"]
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
+    sources.add("one", "two")
+    assert "two" in sources and sources.names() == ["one", "two"]
+
+
+def test_names_without_tags_are_dropped(tmp_path: Path) -> None:
+    sources = Sources(tmp_path / "s")
+    sources.add("one", "two", "three")
+    sources.prune({tag_of("one"), tag_of("three")})
+    assert sources.names() == ["one", "three"]
 
 
 def test_tags_fit_their_bits_and_tell_sources_apart() -> None:
     tags = {tag_of(f"chat:{n}") for n in range(1000)}
     assert len(tags) > 980 and min(tags) >= 1 and max(tags) <= 0xFFFF
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"x": 1}', b'{"7": 1e300}', b"\xff"])
+def test_damaged_times_of_forgetting_forget_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "forgotten").write_bytes(content)
+    forgotten = Forgotten(tmp_path / "forgotten")
+    now = time.time()
+    assert not forgotten.is_since(7, now - 1)
+    forgotten.add(7)
+    assert Forgotten(tmp_path / "forgotten").is_since(7, now - 1) and not forgotten.is_since(8, 0)
+    assert not forgotten.is_since(7, time.time() + 1)

@@ -1,0 +1,228 @@
+"""What a person sees of the memory, and what is forgotten when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import InvalidOptions
+from localspec.memory.files import USER, TableFiles, name_of
+from localspec.memory.memory import Memory
+from localspec.memory.sources import Sources
+from localspec.memory.texts import text_files
+from localspec.memory.upkeep import forget, stats, vocabularies
+from tests.memory.tables import FP, no_piece, refuse, remember
+
+ONE = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
+TWO = [(11 * i * i + 5 * i) % 1000 + 2000 for i in range(60)]
+OTHER_FP = "ffffffffffffffff"
+
+
+def taught(
+    place: Path, *lessons: tuple[Sequence[int], str | None, str], fp: str = FP
+) -> list[tuple[str | None, str]]:
+    """Teach (text, workspace, source) and close; returns whose tables there are."""
+    memory = Memory(place, fp, no_piece, notice=refuse)
+    for text, workspace, source in lessons:
+        remember(memory, text, workspace, source)
+    memory.close()
+    return tables(place)
+
+
+def tables(place: Path) -> list[tuple[str | None, str]]:
+    return [(table.workspace, table.vocab_fp) for table in stats(place, refuse)]
+
+
+def test_tables_are_told_by_vocabulary_the_users_own_first(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, "/b", "run"), (ONE, None, "run"), fp=OTHER_FP)
+    found = taught(tmp_path, (ONE, "/a", "run"), (TWO, None, "run"))
+    assert found == [(None, FP), ("/a", FP), (None, OTHER_FP), ("/b", OTHER_FP)]
+
+
+def test_where_there_is_nothing_there_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for place in (tmp_path / "none", tmp_path / "file", tmp_path):
+        assert stats(place, refuse) == [] and forget(place, refuse) == 0
+    assert (tmp_path / "file").exists()
+
+
+def test_what_is_linked_from_elsewhere_is_not_ours_to_forget(tmp_path: Path) -> None:
+    taught(tmp_path / "elsewhere", (ONE, None, "run"))
+    place = tmp_path / "memory"
+    place.mkdir()
+    (place / FP).symlink_to(tmp_path / "elsewhere" / FP)
+    assert list(vocabularies(place, refuse)) == []
+    assert forget(place, refuse) == 0
+    assert tables(tmp_path / "elsewhere") == [(None, FP)]
+
+
+def test_a_table_is_told_with_its_size_and_its_sources_by_weight(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, None, "chat:1"), (TWO[:30], None, "file:/x"), (TWO[30:38], None, "run"))
+    (found,) = stats(tmp_path, refuse)
+    assert list(found.sources) == ["chat:1", "file:/x", "run"]
+    assert sum(found.sources.values()) == found.entries
+    assert found.occupancy == found.entries / found.capacity
+    assert found.bytes == Path(found.path).stat().st_size
+    assert found.tokens == 60 + 30 + 8 - 3 * 3
+
+
+def test_entries_whose_source_has_lost_its_name_are_told_by_number(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, None, "chat:1"), (TWO, None, "run"))
+    Sources(tmp_path / FP / f"{USER}.sources").remove("run")
+    (found,) = stats(tmp_path, refuse)
+    lost = set(found.sources) - {"chat:1"}
+    assert len(lost) == 1 and lost.pop().startswith("#")
+
+
+def test_telling_makes_no_files_and_counts_as_no_use(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, None, "run"))
+    before = stats(tmp_path, refuse), sorted(tmp_path.rglob("*"))
+    assert (stats(tmp_path, refuse), sorted(tmp_path.rglob("*"))) == before
+
+
+def test_a_directory_in_a_repository_means_the_repository(tmp_path: Path) -> None:
+    root = tmp_path / "repo"
+    (root / ".git").mkdir(parents=True)
+    (root / "src").mkdir()
+    place = tmp_path / "memory"
+    lessons = [(ONE, str(root), "run"), (TWO, str(tmp_path / "other"), "run"), (ONE, None, "run")]
+    taught(place, *lessons)
+    assert forget(place, refuse, workspace=str(root / "src")) == 1
+    assert {workspace for workspace, _ in tables(place)} == {None, str(tmp_path / "other")}
+    assert forget(place, refuse, workspace=str(root / "src")) == 0
+
+
+def test_a_workspace_inside_a_repository_is_forgotten_with_it_only_by_its_own_name(tmp_path: Path) -> None:
+    """Both have a table where somebody named the inner one; the outer name leaves the inner table."""
+    root = tmp_path / "repo"
+    (root / ".git").mkdir(parents=True)
+    place, inner = tmp_path / "memory", str(root / "inner")
+    taught(place, (ONE, str(root), "run"), (TWO, inner, "run"))
+    assert forget(place, refuse, workspace=str(root)) == 1
+    assert tables(place) == [(inner, FP)]
+    assert forget(place, refuse, workspace=inner) == 1
+
+
+def test_a_workspace_is_forgotten_under_every_vocabulary(tmp_path: Path) -> None:
+    for fp in (FP, OTHER_FP):
+        taught(tmp_path, (ONE, "/w", "run"), (ONE, None, "run"), fp=fp)
+    assert forget(tmp_path, refuse, workspace="/w") == 2
+    assert tables(tmp_path) == [(None, FP), (None, OTHER_FP)]
+    assert forget(tmp_path, refuse) == 2
+    assert tables(tmp_path) == []
+
+
+def test_a_source_is_forgotten_everywhere_or_in_one_workspace(tmp_path: Path) -> None:
+    taught(tmp_path, *((ONE, where, "chat:1") for where in ("/w", None)), (TWO, "/w", "chat:2"))
+    in_one = {table.workspace: table.sources["chat:1"] for table in stats(tmp_path, refuse)}
+    assert forget(tmp_path, refuse, workspace="/w", source="chat:1") == in_one["/w"]
+    assert [set(table.sources) for table in stats(tmp_path, refuse)] == [{"chat:1"}, {"chat:2"}]
+    assert forget(tmp_path, refuse, source="chat:1") == in_one[None]
+    assert forget(tmp_path, refuse, source="never heard of") == 0
+    assert {name for table in stats(tmp_path, refuse) for name in table.sources} == {"chat:2"}
+
+
+def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path: Path) -> None:
+    """Names of sources are paths and sessions: they go with the table."""
+    taught(tmp_path, (ONE, "/secret/place", "file:/secret/place/x"))
+    assert any(b"/secret/place" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    forget(tmp_path, refuse, workspace="/secret/place")
+    assert not any(b"/secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_forgetting_all_forgets_what_was_set_aside(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, None, "run"))
+    files = TableFiles(tmp_path / FP, refuse)
+    aside = tmp_path / FP / f"{name_of('/w')}.1.ngm.quarantine-3"
+    aside.write_bytes(b"damaged")
+    assert files.set_aside(name_of("/w")) == [aside]
+    assert [table.workspace for table in stats(tmp_path, refuse)] == [None, name_of("/w")]
+    assert forget(tmp_path, refuse) == 2
+    assert not aside.exists() and tables(tmp_path) == []
+
+
+# Which texts there are.
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    (root / ".git").mkdir(parents=True)
+    return root.resolve()
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def names(path: Path, root: Path) -> set[str]:
+    return {file.relative_to(root).as_posix() for file in text_files(path)}
+
+
+def test_nothing_comes_back_into_a_directory_that_is_ignored(repo: Path) -> None:
+    """As git has it: a file cannot be taken back if a directory above it is left out."""
+    write(repo, {".gitignore": "/out/\n", "out/.gitignore": "!keep.py\n", "out/keep.py": "x"})
+    assert names(repo, repo) == {".gitignore"}
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the rules above it still leave out what it holds"
+)
+def test_a_directory_that_is_named_is_read_though_git_ignores_it(repo: Path) -> None:
+    write(repo, {".gitignore": "/out/\n*.log\n", "out/a.py": "x", "out/b.log": "x"})
+    assert names(repo / "out", repo) == {"out/a.py"}
+
+
+def test_the_deepest_gitignore_has_the_last_word(repo: Path) -> None:
+    write(repo, {".gitignore": "!a.txt\n", "sub/.gitignore": "*.txt\n", "sub/deep/.gitignore": "!a.txt\n"})
+    write(
+        repo, {path: "x" for path in ("a.txt", "sub/a.txt", "sub/b.txt", "sub/deep/a.txt", "sub/deep/b.txt")}
+    )
+    assert {name for name in names(repo, repo) if name.endswith("txt")} == {"a.txt", "sub/deep/a.txt"}
+
+
+def test_an_anchored_pattern_is_for_its_own_directory(repo: Path) -> None:
+    write(repo, {"sub/.gitignore": "/x.py\ndocs/*.md\n", "sub/x.py": "x", "sub/sub/x.py": "x", "x.py": "x"})
+    write(repo, {"sub/docs/a.md": "x", "docs/a.md": "x"})
+    assert names(repo, repo) == {"sub/.gitignore", "sub/sub/x.py", "x.py", "docs/a.md"}
+
+
+def test_a_gitignore_that_is_no_text_ignores_nothing(repo: Path) -> None:
+    write(repo, {"a.py": "x"})
+    (repo / ".gitignore").write_bytes(b"*.py\n\0")
+    assert names(repo, repo) == {".gitignore", "a.py"}
+
+
+def test_the_rules_of_a_repository_end_at_its_root(repo: Path) -> None:
+    """What stands above it is somebody else's."""
+    write(repo.parent, {".gitignore": "*\n"})
+    write(repo, {"a.py": "x"})
+    assert names(repo, repo) == names(repo / "a.py", repo) == {"a.py"}
+
+
+def test_a_submodule_has_rules_of_its_own_when_it_is_named(repo: Path) -> None:
+    write(repo, {".gitignore": "*.log\n", "module/.git": "gitdir: elsewhere\n", "module/x.log": "x"})
+    assert names(repo / "module", repo) == {"module/x.log"}
+    assert names(repo, repo) == {".gitignore"}
+
+
+# What is left of what, and what is no path.
+
+
+def test_names_of_sources_are_forgotten_though_no_table_is_left(tmp_path: Path) -> None:
+    taught(tmp_path, (ONE, None, "run"))
+    for left in (f"{USER}.sources", f"{name_of('/w')}.sources", f".{USER}.sources.x_1"):
+        (tmp_path / FP / left).write_text('\n"file:/secret"')
+    (tmp_path / FP / f"{USER}.1.ngm").unlink()
+    assert stats(tmp_path, refuse) == [] and forget(tmp_path, refuse) == 0
+    assert [path.name for path in (tmp_path / FP).iterdir()] == ["lock"]
+
+
+def test_no_path_is_not_the_directory_one_is_in(tmp_path: Path) -> None:
+    for workspace in ("", "\0"):
+        with pytest.raises(InvalidOptions):
+            forget(tmp_path, refuse, workspace=workspace)
