@@ -33,7 +33,8 @@ def text_files(path: Path) -> Iterator[Path]:
     elif real.is_dir():
         top = workspace_of(real) or real
         above = [place for place in real.parents if place.is_relative_to(top)]
-        yield from _below(real, [ignore for place in reversed(above) for ignore in _ignores(place)])
+        rules = [_sparing(ignore, real) for place in reversed(above) for ignore in _ignores(place)]
+        yield from _below(real, rules)
 
 
 def read_text(path: Path) -> str | None:
@@ -67,6 +68,12 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
 def _ignores(folder: Path) -> list[Ignore]:
     text = read_text(folder / GITIGNORE)
     return [] if text is None else [Ignore(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+
+
+def _sparing(ignore: Ignore, folder: Path) -> Ignore:
+    """The rules without those that leave out ``folder`` itself: who names it wants what is in it."""
+    name = folder.relative_to(ignore.base).as_posix() + "/"
+    return Ignore(ignore.base, GitIgnoreSpec([p for p in ignore.spec.patterns if p.match_file(name) is None]))
 
 
 def _is_ignored(path: Path, ignores: list[Ignore], ending: str) -> bool:

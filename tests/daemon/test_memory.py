@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from localspec.protocol.jsonrpc import INVALID_PARAMS
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.waiting import run, until
@@ -62,7 +63,6 @@ def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp
     [
         ("memory/prime", {"paths": ["relative"]}),
         ("memory/prime", {"paths": ["/no/such/file"]}),
-        ("memory/prime", {"paths": ["/a\0b"]}),
         ("memory/prime", {"texts": [{"path": "untitled", "text": "x"}]}),
         ("memory/prime", {}),
         ("memory/forget", {"workspace": "relative"}),
@@ -73,6 +73,26 @@ def test_what_makes_no_sense_is_refused(daemon: DaemonProcess, method: str, para
     async def test() -> None:
         async with raw(daemon) as client:
             assert code(await client.call(1, method, **params)) == "invalid_options"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("memory/prime", {"paths": ["/a\0b"]}),
+        ("memory/forget", {"workspace": "/a\0b"}),
+        ("generate", {"prompt": "x", "options": {"workspace": "/a\0b"}}),
+        ("generate", {"prompt": "x", "options": {"workspace": "/" + "a" * 5000}}),
+    ],
+)
+def test_what_is_no_path_is_refused_before_anybody_sees_it(
+    daemon: DaemonProcess, method: str, params: dict[str, Any]
+) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            assert (await client.call(1, method, **params))["error"]["code"] == INVALID_PARAMS
+            assert "result" in await client.call(2, "memory/stats")
 
     run(test())
 
