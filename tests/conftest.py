@@ -1,4 +1,4 @@
-"""No test sees the files of the person who runs it."""
+"""For all tests: none sees the files of the person who runs it, none fails for being slow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's affair.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)
