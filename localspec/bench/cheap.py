@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localspec.bench.curve import CostLine
 from localspec.bench.results import PLAIN
-from localspec.bench.scratch import scratch_memory
+from localspec.bench.scratch import VOCABULARY, scratch_memory
 from localspec.errors import InvalidOptions
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
@@ -23,7 +23,6 @@ from localspec.speculation.survival import Calibration
 
 Maker = Callable[[], Proposer]
 
-VOCABULARY = "benchmark"
 KNOWN = 8
 """times a width was seen: enough to be taken for known"""
 

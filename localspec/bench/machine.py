@@ -7,12 +7,12 @@ import os
 import platform
 import resource
 import sys
-from pathlib import Path
 
 import psutil
 
 from localspec._version import __version__
 from localspec.bench.results import Machine
+from localspec.engine.processor import processor_name
 
 KIB = 1024
 PACKAGES = ("llama-cpp-python", "mlx", "mlx-lm", "numpy")
@@ -27,23 +27,13 @@ def machine_facts(threads: int) -> Machine:
         except importlib.metadata.PackageNotFoundError:
             continue
     return Machine(
-        cpu=_cpu(),
+        cpu=processor_name(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.machine()}",
         threads=threads,
         versions=versions,
     )
-
-
-def _cpu(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name; Linux tells it in a file only."""
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def peak_memory() -> int:

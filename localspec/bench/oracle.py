@@ -13,7 +13,7 @@ from typing import NamedTuple
 from localspec.backends.base import Backend, Span
 from localspec.bench.curve import CostLine
 from localspec.bench.log import Log
-from localspec.speculation.draft import Ask
+from localspec.speculation.draft import Ask, shared_length
 from localspec.speculation.noise import Noise
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import Sampler, SamplingParams
@@ -38,22 +38,12 @@ def greedy_sampler() -> Sampler:
     return Sampler(SamplingParams(), Noise(0), seeded=False)
 
 
-def agreement(draft: Sequence[int], text: Sequence[int]) -> int:
-    """How many leading tokens of ``draft`` are those of ``text``."""
-    n = 0
-    for ours, theirs in zip(draft, text, strict=False):
-        if ours != theirs:
-            break
-        n += 1
-    return n
-
-
 def offers_along(proposer: Proposer, log: Log, request: int) -> Offers:
     """Ask a proposer that costs next to nothing at every position of a known answer."""
     context, sampler, right = list(log.prompt), greedy_sampler(), []
     for position, token in enumerate(log.output):
         (draft,) = proposer.propose([Ask(request, context, MOST, sampler, position)])
-        right.append(agreement(draft.tokens, log.output[position:]))
+        right.append(shared_length(draft.tokens, log.output[position:]))
         if draft.tokens:
             proposer.observe(request, draft, right[-1])
         context.append(token)

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+VOCABULARY = "benchmark"
+"""whose memories they are: all models of a benchmark share one vocabulary"""
+
 
 @cache
 def scratch_root() -> Path:

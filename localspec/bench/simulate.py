@@ -15,9 +15,9 @@ import msgspec
 
 from localspec.bench.curve import CostLine
 from localspec.bench.log import Log
-from localspec.bench.oracle import agreement, greedy_sampler, least_seconds, offers_along, plain_seconds
+from localspec.bench.oracle import greedy_sampler, least_seconds, offers_along, plain_seconds
 from localspec.bench.results import ProposeCost
-from localspec.speculation.draft import Ask, Ledger
+from localspec.speculation.draft import Ask, Ledger, shared_length
 from localspec.speculation.proposer import Proposer
 
 CONTEXTS = (1_000, 8_000, 32_000)
@@ -78,7 +78,7 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) 
         (offer,) = proposer.propose([Ask(request, context, room, sampler, position, ledger=ledger)])
         spent += time.perf_counter() - started
         draft = offer.cut(room)
-        accepted = agreement(draft.tokens, output[position:])
+        accepted = shared_length(draft.tokens, output[position:])
         context += output[position : position + accepted + 1]
         started = time.perf_counter()
         if draft.tokens:
@@ -149,7 +149,7 @@ def round_seconds(proposer: Proposer, context_length: int, *, k: int = 4) -> flo
     for _ in range(ROUNDS // BATCH):
         started = time.perf_counter()
         for _ in range(BATCH):
-            accepted = agreement(draft.tokens, text[position : position + k])
+            accepted = shared_length(draft.tokens, text[position : position + k])
             context += text[position : position + accepted + 1]
             position += accepted + 1
             if draft.tokens:

@@ -15,6 +15,7 @@ import msgspec
 from localspec.backends.base import Backend, Logits, Span, Vocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.bench.results import Contestant, Model
+from localspec.bench.scratch import VOCABULARY
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
@@ -28,8 +29,6 @@ from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 from localspec.speculation.costs import CostCurve
 
-VOCABULARY = "benchmark"
-"""one for all models of a stand, which share theirs"""
 TARGET = "target"
 
 Tell = Callable[[str, float], None]

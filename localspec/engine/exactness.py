@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from localspec.backends.base import Backend, Logits, Span
 from localspec.engine.sequence import Emitted, Sequence
-from localspec.speculation.draft import Draft
 from localspec.speculation.verify import ForwardRows, Row, TargetRows, log_probability
 
 
-def doubt_bound(target: Backend, sequence: Sequence, draft: Draft, *, wide: bool) -> float:
+def doubt_bound(target: Backend, sequence: Sequence, *, wide: bool) -> float:
     """The margin, in logits, under which this round's rows may choose another token than the reference."""
     if not sequence.settings.strict:
         return 0.0

@@ -8,12 +8,13 @@ import json
 import logging
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from localspec.backends.base import Backend
 from localspec.backends.rounding import PRESUMED, Rounding, measure_rounding, set_rounding
+from localspec.engine.processor import processor_name
 from localspec.home import write_private
 from localspec.memory.memory import Memory
 from localspec.speculation.costs import CostCurve
@@ -91,10 +92,9 @@ class Learning:
         return bool(self._records)
 
     def _keep(self, directory: Path, what: str, learnt: Learnt) -> None:
-        record = _Record(directory, what)
+        record = _Record(directory, what, learnt)
         self._records.append(record)
-        record.give = learnt.state
-        record.read(learnt.restore)
+        record.read()
 
     def know_rounding(self, target: Backend) -> None:
         """Let the target say how it rounds: as it was found once, or as a short probe finds it now."""
@@ -116,49 +116,31 @@ class Learning:
 
 
 class _Record:
-    """A small file of JSON."""
+    """A small file of JSON that holds what was learnt."""
 
-    give: Callable[[], Mapping[str, Any]]
-
-    def __init__(self, directory: Path, what: str) -> None:
-        machine = f"{platform.machine()} {_processor()}"
+    def __init__(self, directory: Path, what: str, learnt: Learnt) -> None:
+        self._learnt = learnt
+        machine = f"{platform.machine()} {processor_name()}"
         self._key = f"{what} on {machine}"
         name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
         self._path = directory / f"{name}.json"
         self._written = ""
 
-    def read(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+    def read(self) -> None:
         try:
             content = self._path.read_text(encoding="utf-8")
             document = json.loads(content)
             if document["format"] == FORMAT and document["of"] == self._key:
-                take(document["learnt"])
+                self._learnt.restore(document["learnt"])
         except FileNotFoundError:
             return
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
+        except SPOILT as error:
             log.warning("%s cannot be used: %s", self._path, error)
 
     def write(self) -> None:
-        learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self.give()})
+        learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self._learnt.state()})
         if learnt == self._written:
             return
         self._written = learnt
         with contextlib.suppress(OSError):
             write_private(self._path, learnt)
-
-
-def _processor() -> str:
-    """The processor's name, as far as the system tells it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from localspec.backends.base import Backend
+from localspec.speculation.draft import shared_length
 
 
 class Idle(NamedTuple):
@@ -70,12 +71,8 @@ class Prefixes:
         return best.slot, usable, usable if all_exact else min(usable, best.exact)
 
     def _usable(self, idle: Idle, prompt: Sequence[int], strict: bool) -> int:
-        n = 0
         # The last token is always fed: its row gives the answer's first one.
-        for mine, theirs in zip(idle.tokens, prompt[:-1], strict=False):
-            if mine != theirs:
-                break
-            n += 1
+        n = shared_length(idle.tokens, prompt[:-1])
         if strict and not self._backend.capabilities.exact_pieces:
             n = min(n, idle.exact)
             n -= n % self._chunk

@@ -52,7 +52,7 @@ def play_round(
     wide = width > 1
     judged, start = [], 0
     for sequence, offer in zip(sequences, offers, strict=True):
-        bound = doubt_bound(target, sequence, offer.draft, wide=wide)
+        bound = doubt_bound(target, sequence, wide=wide)
         judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
         start += len(offer.draft.tokens) + 1
     clock.judged(width)

@@ -97,8 +97,10 @@ class _Prices(NamedTuple):
         """Tokens per second that drafts must promise."""
         return self.plain * (1.0 + MARGIN)
 
-    def with_draft(self, first: float, step: float) -> list[float]:
-        """The same where drafting itself takes ``first`` for one token and ``step`` for each more."""
+    def with_draft(self, member: Proposer, ask: Ask) -> list[float]:
+        """The same with the time that ``member`` takes to draft."""
+        first = member.price(ask, 1)
+        step = member.price(ask, 2) - first
         return [s + (first + (k - 1) * step) * (k > 0) for k, s in enumerate(self.seconds)]
 
 
@@ -155,7 +157,7 @@ class Controller(Proposer):
             right = draft.tokens[i] == ask.context[offer.start + i] and i != offer.stopped
             survival.learn(ask.request, draft.evidence[i] if draft.evidence else 0, right=right)
             if ahead is not None:
-                ahead.learn(ask.request, min(i, BUCKETS - 1), right=right)
+                ahead.learn(ask.request, _position(i), right=right)
             if not right:
                 return True
             offer.checked += 1
@@ -203,9 +205,8 @@ class Controller(Proposer):
             k = min(ask.k, prices.longest)
             if k < 1:
                 continue
-            first = member.price(ask, 1)
-            seconds = prices.with_draft(first, member.price(ask, 2) - first)
-            curve = self._ahead[member.name].curve(ask.request, [min(i, BUCKETS - 1) for i in range(k)])
+            seconds = prices.with_draft(member, ask)
+            curve = self._ahead[member.name].curve(ask.request, [_position(i) for i in range(k)])
             rate = best_length(curve, seconds, prices.n, self._stake(ask, prices))[1]
             if (rate > plan.rate and rate > prices.bar) or self._may_probe(ask, member):
                 plan.member, plan.rate = member, rate
@@ -254,11 +255,10 @@ class Controller(Proposer):
     def _gated(self, ask: Ask, member: Proposer, prices: _Prices) -> Ask:
         request, survival, ahead = ask.request, self._survival[member.name], self._ahead[member.name]
         k = min(ask.k, prices.longest)
-        first = member.price(ask, 1)
         gate = EarlyStop(
             rate=lambda evidence: survival.rate(request, evidence),
-            ahead=[ahead.rate(request, min(i, BUCKETS - 1)) for i in range(k + 1)],
-            seconds=prices.with_draft(first, member.price(ask, 2) - first),
+            ahead=[ahead.rate(request, _position(i)) for i in range(k + 1)],
+            seconds=prices.with_draft(member, ask),
         )
         return ask._replace(k=k, gate=gate)
 
@@ -275,7 +275,7 @@ class Controller(Proposer):
         if rate > prices.bar:
             for _, _, i in positions[:n]:
                 lengths[i] = min(lengths[i] + 1, len(plans[i].draft.tokens))
-        return [_cut(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
+        return [_shortened(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
 
     # The rest of a proposer.
 
@@ -376,7 +376,12 @@ def best_length(
     return best, best_rate
 
 
-def _cut(draft: Draft, k: int) -> Draft:
+def _position(i: int) -> int:
+    """The evidence of a token whose place in the draft is all that is known; the last one repeats."""
+    return min(i, BUCKETS - 1)
+
+
+def _shortened(draft: Draft, k: int) -> Draft:
     if k or not draft.tokens:
         return draft.cut(k)
     return nothing(f"{draft.source} was not worth verifying")

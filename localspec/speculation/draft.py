@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -79,3 +80,13 @@ class Ask(NamedTuple):
     remember: bool = True
     ledger: Ledger = Ledger()
     gate: Gate | None = None
+
+
+def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many leading tokens are the same."""
+    n = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        n += 1
+    return n

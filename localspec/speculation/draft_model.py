@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import Backend, Logits, Span
+from localspec.backends.base import Backend, Span
 from localspec.speculation.costs import WIDE, CostCurve
-from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
+from localspec.speculation.draft import NOTHING, Ask, Draft, nothing, shared_length
 from localspec.speculation.noise import Stream
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import Distribution
+from localspec.speculation.verify import ForwardRows
 
 CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 """the draft model's top probability in steps: a token's evidence is how many of them it has passed"""
@@ -192,16 +193,16 @@ class DraftModel(Proposer):
         self._draft(group)
 
     def _draft(self, group: Sequence[tuple[_Drafting, list[int]]]) -> None:
-        logits = self._feed(group, rows=1)
+        rows = self._feed(group, rows=1)
         if all(d.ask.sampler.params.greedy and not d.ask.sampler.params.penalises for d, _ in group):
-            for (drafting, _), token, margin in zip(group, logits.argmax(), logits.margins(), strict=True):
+            for (drafting, _), token, margin in zip(group, rows.argmax, rows.margins, strict=True):
                 # Against the runner-up alone: the whole softmax would cost as much as the row.
                 evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))
                 if drafting.admits(evidence):
                     drafting.take(evidence, min(token, self._size - 1))
             return
         for i, (drafting, _) in enumerate(group):
-            self._sample(drafting, logits.rows(i, i + 1)[0, : self._size])
+            self._sample(drafting, rows.row(i)[: self._size])
 
     def _sample(self, drafting: _Drafting, row: NDArray[np.float32]) -> None:
         ask, position = drafting.ask, len(drafting.ask.context) + len(drafting.tokens)
@@ -217,17 +218,18 @@ class DraftModel(Proposer):
         drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
         drafting.q.append(q)
 
-    def _feed(self, group: Sequence[tuple[_Drafting, list[int]]], *, rows: int) -> Logits:
+    def _feed(self, group: Sequence[tuple[_Drafting, list[int]]], *, rows: int) -> ForwardRows:
         started = time.perf_counter()
-        logits = self.backend.forward([Span(d.cursor.sequence, tokens, rows) for d, tokens in group])
+        spans = [Span(d.cursor.sequence, tokens, rows) for d, tokens in group]
+        forward = ForwardRows(self.backend.forward(spans))
         if rows:
-            logits.argmax()  # a device computes only when it is asked
+            _ = forward.argmax  # a device computes only when it is asked
         width = sum(len(tokens) for _, tokens in group)
         longest = max(len(d.cursor.fed) for d, _ in group)
         self.costs.observe(width, longest, time.perf_counter() - started)
         for drafting, tokens in group:
             drafting.cursor.fed.extend(tokens)
-        return logits
+        return forward
 
     def _finish(self, drafting: _Drafting) -> Draft:
         if not drafting.tokens:
@@ -246,13 +248,3 @@ class DraftModel(Proposer):
 def certainty_of(probability: float) -> int:
     """The evidence of a token that the draft model gives this probability."""
     return bisect_right(CERTAINTY, probability)
-
-
-def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many leading tokens are the same."""
-    n = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        n += 1
-    return n

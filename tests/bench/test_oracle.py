@@ -14,7 +14,6 @@ from localspec.bench.log import Log
 from localspec.bench.oracle import (
     MOST,
     Offers,
-    agreement,
     greedy_sampler,
     least_seconds,
     model_offers,
@@ -22,7 +21,7 @@ from localspec.bench.oracle import (
     plain_seconds,
     true_offers,
 )
-from localspec.speculation.draft import Ask
+from localspec.speculation.draft import Ask, shared_length
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
 from tests.toys import small_markov
@@ -130,7 +129,7 @@ def test_one_pass_of_the_draft_model_tells_what_drafting_at_every_position_would
     proposer, context, drafted = DraftModel(draft, 260), list(log.prompt), []
     for position, token in enumerate(log.output):
         (said,) = proposer.propose([Ask(1, context, MOST, greedy_sampler())])
-        drafted.append(agreement(said.tokens, log.output[position:]))
+        drafted.append(shared_length(said.tokens, log.output[position:]))
         context.append(token)
     proposer.stop(1)
     assert model_offers(draft, log, 0.5) == Offers(drafted, 0.5)

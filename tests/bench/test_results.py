@@ -10,7 +10,7 @@ import pytest
 
 from localspec.bench.contestant import chosen, own_contestants, sweep_contestants
 from localspec.bench.figures import figures_of, noise_of, request_speeds, warning_of
-from localspec.bench.machine import _cpu, machine_facts, peak_memory
+from localspec.bench.machine import machine_facts, peak_memory
 from localspec.bench.results import (
     CONTROL,
     PLAIN,
@@ -69,12 +69,6 @@ def test_this_machine_is_described() -> None:
     assert facts.threads == 3
     assert {"localspec", "python", "llama-cpp-python"} <= facts.versions.keys()
     assert peak_memory() > 1_000_000
-
-
-def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
-    (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: Some CPU\n")
-    assert _cpu(tmp_path / "cpuinfo") == "Some CPU"
-    assert _cpu(tmp_path / "none")
 
 
 # Figures.

@@ -28,7 +28,7 @@ class Cli:
         self.command = (sys.executable, "-m", "localspec")
 
     def __call__(
-        self, *arguments: str, input: str = "", cwd: Path | None = None
+        self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             (*self.command, *arguments),
@@ -37,7 +37,7 @@ class Cli:
             text=True,
             env=self.environment,
             cwd=cwd,
-            timeout=4 * DEADLINE_S,
+            timeout=timeout,
         )
 
     def json(self, *arguments: str, input: str = "") -> Any:

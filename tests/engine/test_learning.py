@@ -12,6 +12,7 @@ from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import Learning
+from localspec.engine.processor import processor_name
 from localspec.memory.memory import Memory
 from tests.toys import request, run_all, scripted, small_markov
 
@@ -198,3 +199,9 @@ def test_time_saved_is_told_once_a_plain_step_is_known() -> None:
     rested(engine)
     stats = engine.generate("abcabcabc", temperature=0.0, max_tokens=40).finish().stats
     assert stats.time_saved_s is not None and sum(stats.choices.values()) == stats.rounds
+
+
+def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: Some CPU\n")
+    assert processor_name(tmp_path / "cpuinfo") == "Some CPU"
+    assert processor_name(tmp_path / "none")

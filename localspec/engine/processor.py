@@ -1,0 +1,18 @@
+"""Which processor this is: what was learnt about speed on one says nothing about another."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+
+
+@functools.cache
+def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the system tells it; Linux tells it in a file only."""
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
