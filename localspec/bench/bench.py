@@ -65,7 +65,10 @@ OVERHEAD_CASES = 2
 
 
 class Order(NamedTuple):
-    """What to measure. ``target`` None: the bundled pair, inflated; empty names: all there are."""
+    """What to measure. ``target`` None: the bundled pair, inflated; empty names: all there are.
+
+    ``cases``: only so many of each workload; None: all.
+    """
 
     target: Path | None = None
     draft: Path | None = None
@@ -74,6 +77,7 @@ class Order(NamedTuple):
     workloads: tuple[str, ...] = ()
     contestants: tuple[str, ...] = ()
     runs: int = 5
+    cases: int | None = None
     quick: bool = False
     llama_server: Path | None = None
 
@@ -98,7 +102,9 @@ class Bench:
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             machine=machine_facts(order.config.threads),
             models=[model_facts(role, path) for role, path in self._models.items()],
-            setting=Setting(order.runs, order.quick, self._workloads, order.config.n_ctx, self._budget_s),
+            setting=Setting(
+                order.runs, order.quick, self._workloads, order.config.n_ctx, self._budget_s, order.cases
+            ),
             contestants=list(dict.fromkeys((*taking_part, *self._sweep))),
         )
 
@@ -177,7 +183,11 @@ class Bench:
 
     def _cases(self, workload: str) -> Sequence[Case]:
         cases = load_workload(workload)
-        return quick(cases) if self._order.quick else cases
+        if self._order.quick:
+            return quick(cases)
+        # Of each kind, where a workload is made of several.
+        most = self._order.cases
+        return cases if most is None else cases[: most * len(WORKLOADS[workload].sources)]
 
     def _curves(self, stand: Stand) -> None:
         """Twice: as the engines do it for themselves, and more thoroughly for the oracles."""
@@ -217,9 +227,7 @@ class Bench:
         if TWO_UP in self._workloads:
             for contestant in self._contestants:
                 if contestant.name in (PLAIN, "auto"):
-                    results.two_up.append(
-                        measure_two_up(stand, load_workload(TWO_UP), contestant, self._tell)
-                    )
+                    results.two_up.append(measure_two_up(stand, self._cases(TWO_UP), contestant, self._tell))
         if RESTART in self._workloads:
             scripts = [s for s in self._scripts if s.workload == RESTART]
             for restart in measure_restart(stand, scripts, self._order.runs, self._tell):
@@ -228,7 +236,7 @@ class Bench:
     def _large_vocabulary(self) -> None:
         """Our overhead where a row of logits is long: a few requests on a model of random weights."""
         self._tell("a large vocabulary", 0.0)
-        path = home.cache_dir() / "bench" / f"random-{LARGE_VOCABULARY}.gguf"
+        path = home.cache_dir() / "bench" / f"random-{LARGE_VOCABULARY}-{TARGET_SHAPE.label}.gguf"
         if not path.exists():
             random_model(path, bundled_model(BUNDLED_TARGET))
         config = msgspec.structs.replace(self._order.config, parallel=1)

@@ -146,11 +146,13 @@ def _exact(results: Results) -> Goal:
     figures = [f for f in results.figures if f.contestant in ours and f.contestant != PLAIN]
     if not figures:
         return _missing(name, wanted)
-    wrong = [f for f in figures if f.diverged]
+    wrong = {f"{f.contestant} on {f.workload}": f.diverged for f in figures}
+    wrong |= {f"warm-restart, {r.memory} memory, repeat {r.repeat}": r.diverged for r in results.restarts}
+    wrong |= {f"two-up, {t.contestant}": t.diverged for t in results.two_up}
     cases = len({run.request for run in results.runs if run.exact})
-    figure = f"{sum(f.diverged for f in wrong)} over {cases} requests, each contestant"
-    note = "diverged: " + ", ".join(f"{f.contestant} on {f.workload}" for f in wrong)
-    return _judge(name, figure, wanted, not wrong, note)
+    figure = f"{sum(wrong.values())} over {cases} requests, each contestant"
+    note = "diverged: " + ", ".join(where for where, count in wrong.items() if count)
+    return _judge(name, figure, wanted, not any(wrong.values()), note)
 
 
 def _restart(results: Results) -> Iterator[Goal]:

@@ -76,7 +76,6 @@ DRAFT_RATIOS = (0.1, 0.3)
 BUNDLED_VOCABULARY = 8192
 LARGE_VOCABULARY = 151_936
 """Qwen2.5's rows of logits"""
-RANDOM_SHAPE = TARGET_SHAPE._replace(layers=4)
 
 
 SMALLEST = Shape(1, 1, 1, 1, 1)
@@ -134,7 +133,7 @@ def random_model(
     source: Path,
     *,
     vocabulary: int = LARGE_VOCABULARY,
-    shape: Shape = RANDOM_SHAPE,
+    shape: Shape = TARGET_SHAPE,
     quantisation: str = "Q8_0",
 ) -> Path:
     """Write a model of random weights, to measure what a row of logits costs; returns ``path``.

@@ -30,6 +30,7 @@ class Step(NamedTuple):
 
     request: Request
     log: Log
+    text_hash: str = ""
 
 
 class Script(NamedTuple):
@@ -70,7 +71,7 @@ def record(stand: Stand, cases: Iterable[Case]) -> list[Script]:
                 played = answer(engine, as_contestant(request, Contestant(PLAIN)))
                 said = played.result.text
                 log = Log(case.workload, case.name, number, played.prompt, played.output)
-                steps.append(Step(request, log))
+                steps.append(Step(request, log, text_hash(said)))
         scripts.append(Script(case.workload, case.name, steps))
     return scripts
 
@@ -146,13 +147,14 @@ def run_of(step: Step, played: Answered) -> Run:
         propose_s=sum(share.seconds for share in stats.proposers.values()),
         round_s=played.watched.round_s,
         forward_s=played.watched.forward_s,
-        exact=_is_exact(step.request.options),
+        exact=is_exact(step.request.options),
         survival=survival(played.watched.rounds),
         sources=_sources(played.watched.rounds),
     )
 
 
-def _is_exact(options: Options) -> bool:
+def is_exact(options: Options) -> bool:
+    """Whether everybody's text must be plain's."""
     return options.temperature == 0 or options.seed is not None
 
 

@@ -36,7 +36,8 @@ def measure_restart(stand: Stand, scripts: Sequence[Script], runs: int, tell: Te
                 if state == "other" and None in places:
                     continue
                 tell(f"warm-restart: {state}", (repeat + number / 3) / runs)
-                yield _summary(state, repeat, _played(stand, scripts, places))
+                played = _played(stand, scripts, places)
+                yield _summary(state, repeat, played, diverged=_diverged(scripts, played))
 
 
 def _place(memory: Filled, state: str) -> Path | None:
@@ -51,11 +52,16 @@ def _played(stand: Stand, scripts: Sequence[Script], places: Sequence[Path | Non
     return runs
 
 
-def _summary(state: str, repeat: int, runs: Sequence[Run]) -> Restart:
+def _diverged(scripts: Sequence[Script], runs: Sequence[Run]) -> int:
+    steps = (step for script in scripts for step in script.steps)
+    return sum(run.exact and run.text_hash != s.text_hash for run, s in zip(runs, steps, strict=True))
+
+
+def _summary(state: str, repeat: int, runs: Sequence[Run], *, diverged: int) -> Restart:
     first = [run for run in runs if run.turn == 0]
     tokens = sum(run.completion_tokens - 1 for run in runs)
     seconds = sum(run.decode_s for run in runs) / max(tokens, 1)
-    return Restart(state, repeat, memory_share(runs), memory_share(first), seconds)
+    return Restart(state, repeat, memory_share(runs), memory_share(first), seconds, diverged)
 
 
 def memory_share(runs: Sequence[Run]) -> float:

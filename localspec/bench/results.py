@@ -43,13 +43,17 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """How it was run. ``budget_s``: no new repeat was begun after this many seconds."""
+    """How it was run. ``budget_s``: no new repeat was begun after this many seconds.
+
+    ``cases``: of each workload only so many; None: all.
+    """
 
     runs: int
     quick: bool
     workloads: tuple[str, ...]
     n_ctx: int
     budget_s: float | None = None
+    cases: int | None = None
 
 
 class Contestant(msgspec.Struct, frozen=True):
@@ -158,7 +162,7 @@ class TwoUp(msgspec.Struct, frozen=True):
     """A chat streaming while completions arrive.
 
     ``*_alone_s`` are medians of the same work without the other; ``share`` is the completions' part
-    of the time if they ran alone.
+    of the time if they ran alone. ``diverged``: exact requests whose text was another one than alone.
     """
 
     contestant: str
@@ -168,6 +172,7 @@ class TwoUp(msgspec.Struct, frozen=True):
     chat_alone_s_per_token: float
     chat_s_per_token: float
     share: float
+    diverged: int = 0
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -175,6 +180,7 @@ class Restart(msgspec.Struct, frozen=True):
 
     ``memory`` is ``kept`` (by this model), ``empty``, or ``other`` (filled by the draft model);
     shares are of output tokens that came from memory, over all turns and over first turns.
+    ``diverged``: exact requests whose text was not plain decoding's.
     """
 
     memory: str
@@ -182,6 +188,7 @@ class Restart(msgspec.Struct, frozen=True):
     share: float
     first_turn_share: float
     s_per_token: float
+    diverged: int = 0
 
 
 class Figure(msgspec.Struct, frozen=True):

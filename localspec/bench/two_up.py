@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from localspec.bench.measure import is_exact
 from localspec.bench.results import Contestant, TwoUp
 from localspec.bench.scratch import scratch_memory
 from localspec.bench.stand import Answered, Stand, Tell, answer, as_contestant
@@ -31,11 +32,13 @@ class Arrivals(NamedTuple):
 
 
 class Together(NamedTuple):
-    """What was seen: seconds of each completion, and the chat's tokens and decoding seconds."""
+    """What was seen: seconds of each completion, the chat's tokens and decoding seconds, the answers."""
 
     completions: list[float]
     chat_tokens: int
     chat_s: float
+    ended: list[tuple[Request, list[int]]]
+    """every request that came to its end, with its answer"""
 
 
 def measure_two_up(stand: Stand, cases: Sequence[Case], contestant: Contestant, tell: Tell) -> TwoUp:
@@ -64,7 +67,17 @@ def measure_two_up(stand: Stand, cases: Sequence[Case], contestant: Contestant, 
         chat_alone_s_per_token=_s_per_token(streamed),
         chat_s_per_token=together.chat_s / max(together.chat_tokens, 1),
         share=1 / INTERVAL,
+        diverged=_diverged(zip((*completions, *chats), (*alone, *streamed), strict=True), together),
     )
+
+
+def _diverged(alone: Iterable[tuple[Request, Answered]], together: Together) -> int:
+    """How many exact requests had another text with a neighbour than alone."""
+    found = 0
+    for request, played in alone:
+        said = [output for asked, output in together.ended if asked == request]
+        found += is_exact(request.options) and any(output != played.output for output in said)
+    return found
 
 
 def _forgetful(request: Request) -> Request:
@@ -84,11 +97,13 @@ class _Streams:
     def __init__(self, engine: Engine, chats: Sequence[Request]) -> None:
         self._engine, self._chats = engine, itertools.cycle(chats)
         self.tokens, self.seconds = 0, 0.0
+        self.ended: list[tuple[Request, list[int]]] = []
         self._counted = 0
         self._next()
 
     def _next(self) -> None:
-        self.running = self._engine.submit(next(self._chats))
+        self._asked = next(self._chats)
+        self.running = self._engine.submit(self._asked)
         self._began: float | None = None
 
     def look(self, now: float) -> None:
@@ -99,26 +114,35 @@ class _Streams:
         if self.running.prefilled:
             self._began, self._counted = now, self.running.completion_tokens
         if self.running.ended:
+            self.ended.append((self._asked, _answer_of(self.running)))
             self._next()
+
+
+def _answer_of(sequence: Running) -> list[int]:
+    return sequence.tokens[sequence.prompt_length :]
 
 
 def play_together(engine: Engine, arrivals: Arrivals) -> Together:
     """Chats stream without a pause until the last completion has ended."""
     chats = _Streams(engine, arrivals.chats)
     waiting: Iterator[Request] = iter(arrivals.completions)
-    running: list[tuple[Running, float]] = []
+    running: list[tuple[Running, Request, float]] = []
     taken: list[float] = []
+    ended: list[tuple[Request, list[int]]] = []
     due = time.perf_counter() + arrivals.interval_s
     while len(taken) < len(arrivals.completions):
         if time.perf_counter() >= due and (request := next(waiting, None)) is not None:
-            running.append((engine.submit(request), due))
+            running.append((engine.submit(request), request, due))
             due += arrivals.interval_s
         engine.step()
         now = time.perf_counter()
         chats.look(now)
-        taken += [now - since for sequence, since in running if sequence.ended]
-        running = [(sequence, since) for sequence, since in running if not sequence.ended]
+        for sequence, asked, since in running:
+            if sequence.ended:
+                taken.append(now - since)
+                ended.append((asked, _answer_of(sequence)))
+        running = [item for item in running if not item[0].ended]
     engine.cancel(chats.running.id)
     while engine.step():
         pass
-    return Together(taken, chats.tokens, chats.seconds)
+    return Together(taken, chats.tokens, chats.seconds, [*chats.ended, *ended])

@@ -39,8 +39,8 @@ class BenchFlags:
     "Print one JSON object: everything, raw runs included."
     report: Path | None = None
     "Write a page with plots."
-    from_: Annotated[Path | None, Parameter(name="--from")] = None
-    "Measure nothing: take the results from this file, which --json wrote."
+    from_: Annotated[tuple[Path, ...], Parameter(name="--from")] = ()
+    "Measure nothing: take the results from this file, which --json wrote; several are taken together."
     record: Path | None = None
     "Measure nothing: write the plain answers as token logs for `bench simulate`."
     workload: tuple[str, ...] = ()
@@ -49,6 +49,8 @@ class BenchFlags:
     "Only this contestant, beside plain decoding; may be repeated."
     runs: PositiveInt = 5
     "How often everything is measured."
+    cases: PositiveInt | None = None
+    "Only so many cases of each workload."
     llama_server: Path | None = None
     "llama.cpp's server, to compare with; otherwise the one on PATH."
     model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None
@@ -63,19 +65,23 @@ NO_FLAGS = BenchFlags()
 @app.default
 def bench(*, flags: BenchFlags = NO_FLAGS) -> int:
     """Measure, and print a table; returns the exit code."""
+    from localspec.bench.merge import merged
     from localspec.bench.report import report_of
     from localspec.bench.results import read_results, write_whole
 
     _check(flags)
     if flags.record is not None:
         return _record(flags, flags.record)
-    results = read_results(flags.from_) if flags.from_ is not None else _measure(flags)
+    results = merged([read_results(path) for path in flags.from_]) if flags.from_ else _measure(flags)
     if flags.report is not None:
         write_whole(flags.report, report_of(results))
     if flags.json:
         output.json(results)
     else:
         _show(_tables(results))
+    if results.stopped and not flags.from_:
+        output.note(f"localspec: stopped after {len(results.runs)} runs; this is what they showed.")
+        raise KeyboardInterrupt
     return ExitCode.OK
 
 
@@ -127,7 +133,8 @@ def simulate(
 
 
 def _check(flags: BenchFlags) -> None:
-    if flags.from_ is not None and (flags.record or flags.quick or flags.workload or flags.contestant):
+    whats = (flags.record, flags.quick, flags.workload, flags.contestant, flags.cases)
+    if flags.from_ and any(whats):
         raise InvalidOptions("--from measures nothing", "Drop what says what to measure, or --from.")
     if flags.record is not None and (flags.report or flags.json):
         raise InvalidOptions("--record measures nothing", "Drop --report and --json, or --record.")
@@ -142,10 +149,10 @@ def _measure(flags: BenchFlags) -> Results:
         try:
             return bench.run()
         except KeyboardInterrupt:
+            if bench.results.figures:
+                return bench.results
             progress.stop()
-            if bench.results.figures and not flags.json:
-                _show(_tables(bench.results))
-            output.note(f"localspec: stopped after {len(bench.results.runs)} runs; nothing was written.")
+            output.note("localspec: stopped before anything was measured; nothing was written.")
             raise
 
 
@@ -173,6 +180,7 @@ def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
         workloads=flags.workload,
         contestants=flags.contestant,
         runs=flags.runs,
+        cases=flags.cases,
         quick=flags.quick,
         llama_server=flags.llama_server,
     )

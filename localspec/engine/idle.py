@@ -20,6 +20,8 @@ TIMES = 3
 ENOUGH_S = 6.0
 """on a slow model each width is measured only twice"""
 WIDEST = 21
+PIECE = 32
+"""tokens of that context fed at once: a request that comes waits for no more"""
 REMEMBER_S = 0.02
 """how long a request may wait for what earlier ones said to be learnt"""
 
@@ -116,9 +118,9 @@ def measure_costs(backend: Backend, costs: CostCurve, *, widest: int = WIDEST) -
     tokens = [text[i % len(text)] for i in range(n + widest)]
     sequence = backend.open()
     try:
-        chunk = min(256, limits.max_batch)
+        chunk = min(PIECE, limits.max_batch)
         for at in range(0, n, chunk):
-            _forward(backend, costs, sequence, tokens[at : min(at + chunk, n)])
+            backend.forward([Span(sequence, tokens[at : min(at + chunk, n)], 0)])
             yield
         yield from _rounds(backend, costs, sequence, (tokens, n, widths))
     finally:

@@ -2,12 +2,15 @@
 
 So a seeded text depends on the model, the request and the seed, and not on who drafted, how many
 tokens at a time, or who else was in the batch. The mixer is splitmix64 (Steele, Lea, Flood:
-"Fast splittable pseudorandom number generators", OOPSLA 2014).
+"Fast splittable pseudorandom number generators", OOPSLA 2014); a vocabulary's worth of numbers comes
+of a 32-bit one, which is four times as fast (Wellons, https://github.com/skeeto/hash-prospector).
 """
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,13 @@ from numpy.typing import NDArray
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ROUNDS = (16, 0x21F0AAAD), (15, 0xD35A2D97)
+_LAST_SHIFT = 15
+
+_LUCKY = 2**32 - 2**23
+"""one number in 512 is at least this"""
+_SLACK = 1e-3
+"""more than a score of single precision is rounded by"""
 
 
 class Stream(IntEnum):
@@ -51,10 +61,46 @@ class Noise:
         ``argmax(log p + gumbel)`` is a sample of p. A draft and a target that use the same numbers
         pick the same token far more often than two independent samples would.
         """
-        x = tokens.astype(np.uint64) * np.uint64(_GOLDEN) + np.uint64(self._key(position, stream))
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
-        x ^= x >> np.uint64(31)
-        uniform = ((x >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        numbers: NDArray[np.float64] = -np.log(-np.log(uniform))
-        return numbers
+        return _gumbel(self._bits(position, stream, tokens.astype(np.uint32)))
+
+    def race(self, position: int, stream: Stream, scores: NDArray[np.float32]) -> tuple[int, float]:
+        """The largest of ``scores + gumbel``, shape (vocabulary,): its token, and its lead over the second.
+
+        ``scores`` are log-probabilities up to a constant. Logarithms are taken only of the numbers that
+        are large, and of those whose score could make up for a smaller one.
+        """
+        bits = self._bits(position, stream, _ids(len(scores)))
+        lucky = np.flatnonzero(bits >= _LUCKY)
+        known = np.sort(scores[lucky] + _gumbel(bits[lucky]))
+        second = known[-2] if len(known) > 1 else -math.inf
+        near = scores >= second - _LUCKY_GUMBEL - _SLACK
+        near[lucky] = True
+        tokens = np.flatnonzero(near)
+        perturbed = scores[tokens] + _gumbel(bits[tokens])
+        first = int(perturbed.argmax())
+        others = np.delete(perturbed, first)
+        return int(tokens[first]), float(perturbed[first] - others.max()) if len(others) else math.inf
+
+    def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        key = self._key(position, stream)
+        x = tokens * np.uint32(key >> 32 | 1)
+        x += np.uint32(key & 0xFFFFFFFF)
+        shifted = np.empty_like(x)
+        for shift, factor in _ROUNDS:
+            x ^= np.right_shift(x, shift, out=shifted)
+            x *= np.uint32(factor)
+        x ^= np.right_shift(x, _LAST_SHIFT, out=shifted)
+        return x
+
+
+@lru_cache(maxsize=4)
+def _ids(vocabulary: int) -> NDArray[np.uint32]:
+    return np.arange(vocabulary, dtype=np.uint32)
+
+
+def _gumbel(bits: NDArray[np.uint32]) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = -np.log(-np.log((bits + 0.5) * 2.0**-32))
+    return numbers
+
+
+_LUCKY_GUMBEL = float(_gumbel(np.array([_LUCKY], dtype=np.uint32))[0])

@@ -5,6 +5,7 @@ Target and draft rows go through the same one, with the same penalty context.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,11 @@ class SamplingParams:
     @property
     def penalises(self) -> bool:
         return self.repeat_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some tokens are left without a chance."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +97,14 @@ class Sampler:
             self._seen.add(token)
             self._counts[token] = self._counts.get(token, 0) + 1
 
-    def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float64]:
-        """``row`` (shape (vocabulary,)) after the penalties; ``drafted`` precedes this position."""
-        scores = row.astype(np.float64)
+    def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
+        """``row`` (shape (vocabulary,)) after the penalties; ``drafted`` precedes this position.
+
+        Without penalties it is ``row`` itself: not to be written to.
+        """
         if not self.params.penalises:
-            return scores
+            return row
+        scores = row.copy()
         seen = np.fromiter(self._seen.union(drafted), dtype=np.int64)
         seen = seen[seen < len(scores)]
         values = scores[seen]
@@ -113,11 +122,9 @@ class Sampler:
         """What the next token is drawn from. At temperature 0: the plain softmax after the penalties."""
         params = self.params
         scores = self.scores(row, drafted)
-        tokens = np.arange(len(scores), dtype=np.int64)
-        if 0 < params.top_k < len(scores):
-            tokens = np.sort(np.argpartition(scores, -params.top_k)[-params.top_k :])
-            scores = scores[tokens]
-        weights = np.exp((scores - scores.max()) / (params.temperature or 1.0))
+        tokens = _contenders(scores, params)
+        logits = scores[tokens].astype(np.float64)
+        weights = np.exp((logits - logits.max()) / (params.temperature or 1.0))
         probabilities = weights / weights.sum()
         if params.top_p < 1.0:
             kept = _nucleus(probabilities, params.top_p)
@@ -131,7 +138,13 @@ class Sampler:
         """The target's own choice for ``position``: greedy, or its sample under the seed."""
         if self.params.greedy:
             return int(self.scores(row, drafted).argmax())
-        return self.distribution(row, drafted).sample(self.noise, position, Stream.TARGET)
+        if self.params.cuts:
+            return self.distribution(row, drafted).sample(self.noise, position, Stream.TARGET)
+        return self._race(row, drafted, position)[0]
+
+    def _race(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> tuple[int, float]:
+        scores = self.scores(row, drafted) / np.float32(self.params.temperature)
+        return self.noise.race(position, Stream.TARGET, scores)
 
     def margin(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> float:
         """How far the logits of two tokens must move against each other before :meth:`pick` may change.
@@ -143,14 +156,39 @@ class Sampler:
         stretch = max(self.params.repeat_penalty, 1 / self.params.repeat_penalty)
         if self.params.greedy:
             return top_margin(scores) / stretch
-        tokens = np.arange(len(scores), dtype=np.int64)
-        temperature = self.params.temperature
-        perturbed = scores + temperature * self.noise.gumbel(position, Stream.TARGET, tokens)
-        inside = cut_distances(scores, self.params)
+        if not self.params.cuts:
+            return self._race(row, drafted, position)[1] * self.params.temperature / stretch
+        logits, temperature = scores.astype(np.float64), self.params.temperature
+        tokens = np.arange(len(logits), dtype=np.int64)
+        perturbed = logits + temperature * self.noise.gumbel(position, Stream.TARGET, tokens)
+        inside = cut_distances(logits, self.params)
         chosen = int(np.where(inside >= 0, perturbed, -np.inf).argmax())
         others = np.maximum(perturbed[chosen] - perturbed, -inside)
         others[chosen] = inside[chosen]
         return float(others.min()) / stretch
+
+
+def _contenders(scores: NDArray[np.float32], params: SamplingParams) -> NDArray[np.int64]:
+    """Token ids, rising: what top-k leaves, and where only min-p cuts, at least what it leaves."""
+    if 0 < params.top_k < len(scores):
+        head = _within(scores, REACH)
+        if len(head) < params.top_k:
+            head = np.arange(len(scores))
+        best = np.argpartition(scores[head], -params.top_k)[-params.top_k :]
+        return np.sort(head[best])
+    if params.min_p > 0.0 and params.top_p == 1.0:
+        # Lower by what single precision may be off; the cut itself comes at the end.
+        return _within(scores, 1.0 - (params.temperature or 1.0) * math.log(params.min_p))
+    return np.arange(len(scores))
+
+
+REACH = 10.0
+"""logits; the best few dozen tokens are seldom further from the best one"""
+
+
+def _within(scores: NDArray[np.float32], reach: float) -> NDArray[np.int64]:
+    """Indices of all that are at most so far from the largest."""
+    return np.flatnonzero(scores >= scores.max() - np.float32(reach))
 
 
 def cut_distances(scores: NDArray[np.float64], params: SamplingParams) -> NDArray[np.float64]:
@@ -215,18 +253,16 @@ def _nucleus_distances(
 
 
 NUCLEUS_GUESS = 1024
+NUCLEUS_HEAD = 1e-3
 
 
 def _nucleus(probabilities: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
     """Indices of the fewest most probable tokens whose mass reaches ``top_p`` (Holtzman et al., 1904.09751).
 
-    Sorting a whole vocabulary is slow, so the head is tried first.
+    Sorting a whole vocabulary is slow: those not much less probable than the best are tried first.
     """
-    if len(probabilities) > NUCLEUS_GUESS:
-        head = np.argpartition(probabilities, -NUCLEUS_GUESS)[-NUCLEUS_GUESS:]
-        if probabilities[head].sum() < top_p:
-            head = np.arange(len(probabilities))
-    else:
+    head = np.flatnonzero(probabilities >= NUCLEUS_HEAD * probabilities.max())
+    if probabilities[head].sum() < top_p:
         head = np.arange(len(probabilities))
     order = head[np.argsort(-probabilities[head], kind="stable")]
     mass = np.cumsum(probabilities[order])

@@ -11,7 +11,7 @@ from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine import idle
 from localspec.engine.engine import Engine
-from localspec.engine.idle import CONTEXT, TIMES, WIDEST, measure_costs
+from localspec.engine.idle import CONTEXT, PIECE, TIMES, WIDEST, measure_costs
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
 from localspec.speculation.costs import CostCurve, measured_widths
@@ -56,8 +56,15 @@ def test_each_forward_finds_the_same_context() -> None:
     for _ in steps:
         lengths.append(model.length(0))
     assert lengths[-1] == CONTEXT
-    assert lengths.count(CONTEXT) > len(lengths) - 4
+    assert lengths.count(CONTEXT) > len(lengths) - CONTEXT / PIECE - 1
     assert max(lengths) == CONTEXT
+
+
+def test_a_request_waits_for_a_small_piece_of_context_only() -> None:
+    model = backend()
+    for _ in measure_costs(model, CostCurve()):
+        pass
+    assert max(len(tokens) for ((_, tokens, _),) in model.forwards) == PIECE
 
 
 def test_what_is_known_is_not_measured_again() -> None:
@@ -89,7 +96,8 @@ def test_a_small_context_is_measured_as_far_as_it_goes(n_ctx: int, context: int)
     model, costs = backend(n_ctx), CostCurve()
     for _ in measure_costs(model, costs):
         pass
-    assert sum(len(span.tokens) for (span,) in model.forwards[:1]) == context
+    pieces = [len(span.tokens) for (span,) in model.forwards]
+    assert sum(pieces[: -(-context // PIECE)]) == context
     assert costs.knows(WIDEST, context)
 
 

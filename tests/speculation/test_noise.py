@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from localspec.speculation.noise import Noise, Stream
 
@@ -50,3 +51,48 @@ def test_neighbouring_positions_are_independent() -> None:
 
 def test_the_largest_seed_and_position_are_fine() -> None:
     assert 0 < Noise(2**63 - 1).uniform(2**31, Stream.RESIDUAL) < 1
+
+
+# The race: the same winner as if every number had been computed.
+
+
+def shapes(size: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(size)
+    peaked = np.full(size, -40.0)
+    peaked[size // 2] = 0.0
+    cut_off = random.standard_normal(size)
+    cut_off[size // 3 :] = -np.inf
+    found = {
+        "flat": np.zeros(size),
+        "like a model's": 3 * random.standard_normal(size),
+        "wide": 30 * random.standard_normal(size),
+        "peaked": peaked,
+        "partly impossible": cut_off,
+    }
+    return {name: scores.astype(np.float32) for name, scores in found.items()}
+
+
+@pytest.mark.parametrize("size", [3, 260, 8192, 151_936])
+def test_the_winner_is_that_of_all(size: int) -> None:
+    tokens = np.arange(size)
+    for name, scores in shapes(size).items():
+        for position in range(50 if size < 10_000 else 5):
+            noise = Noise(position)
+            perturbed = scores + noise.gumbel(position, Stream.TARGET, tokens)
+            best = np.sort(perturbed)[-2:]
+            token, lead = noise.race(position, Stream.TARGET, scores)
+            assert token == perturbed.argmax(), name
+            assert lead == pytest.approx(best[1] - best[0]), name
+
+
+def test_one_token_wins_by_any_length() -> None:
+    assert Noise(0).race(0, Stream.TARGET, np.zeros(1, dtype=np.float32)) == (0, np.inf)
+
+
+def test_winners_are_distributed_as_the_softmax_says() -> None:
+    scores = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
+    noise = Noise(11)
+    wins = np.bincount([noise.race(p, Stream.TARGET, scores)[0] for p in range(20_000)], minlength=4)
+    expected = 20_000 * np.exp(scores)
+    # 3 degrees of freedom: 16.3 is the 0.1 % point.
+    assert ((wins - expected) ** 2 / expected).sum() < 16.3

@@ -13,6 +13,7 @@ import numpy as np
 
 from localspec.backends.base import Capabilities, Rows, Span, top_margin
 from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
@@ -104,6 +105,8 @@ class LlamaCppBackend:
         n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
+        self.reference_mode = ReferenceMode(self._context)
+        self.description += ", rounds in reference mode" * self.reference_mode.available
         max_batch = lib.llama_n_batch(self._context)
         self._batch = lib.llama_batch_init(max_batch, 0, 1)
         self.vocabulary = LlamaVocabulary(self._lib_model)
@@ -131,6 +134,7 @@ class LlamaCppBackend:
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch)
         outputs = self._fill(batch, width)
+        self.reference_mode.for_width(max(len(span.tokens) for span in batch))
         code = lib.llama_decode(self._context, self._batch)
         if code:
             for span in batch:

@@ -1,0 +1,91 @@
+"""Several documents as one: a long benchmark can be measured in parts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from localspec.bench.figures import figures_of
+from localspec.bench.goals import goals_of
+from localspec.bench.results import Results, Run
+from localspec.errors import InvalidOptions
+
+T = TypeVar("T")
+
+
+def merged(documents: Sequence[Results]) -> Results:
+    """One document with the runs of all; a single one is returned as it is.
+
+    A workload that was measured in several goes on counting its repeats, so that still only what ran
+    side by side is compared. What is measured once per document, such as curves, is the first one's
+    that has it. Raises :class:`InvalidOptions` where machine, versions, models or context differ.
+    """
+    first, *others = documents
+    if not others:
+        return first
+    for other in others:
+        _check_alike(first, other)
+    whole = msgspec.structs.replace(
+        first,
+        duration_s=sum(d.duration_s for d in documents),
+        peak_memory=max(d.peak_memory for d in documents),
+        stopped=next((d.stopped for d in documents if d.stopped), None),
+        setting=msgspec.structs.replace(
+            first.setting,
+            runs=max(d.setting.runs for d in documents),
+            quick=any(d.setting.quick for d in documents),
+            workloads=tuple(_once(w for d in documents for w in d.setting.workloads)),
+            cases=min((d.setting.cases for d in documents if d.setting.cases), default=None),
+        ),
+        contestants=_once(c for d in documents for c in d.contestants),
+        runs=_runs(documents),
+        ceilings=_once(
+            (c for d in documents for c in d.ceilings), lambda c: (c.workload, c.case, c.turn, c.draft)
+        ),
+        curves=_once((c for d in documents for c in d.curves), lambda c: c.role),
+        propose_costs=_once(
+            (c for d in documents for c in d.propose_costs), lambda c: (c.proposer, c.context)
+        ),
+        overheads=_once((o for d in documents for o in d.overheads), lambda o: (o.model, o.contestant)),
+        two_up=_once((t for d in documents for t in d.two_up), lambda t: t.contestant),
+        restarts=[restart for d in documents for restart in d.restarts],
+    )
+    whole.figures = figures_of(whole)
+    whole.goals = goals_of(whole)
+    return whole
+
+
+def _check_alike(one: Results, other: Results) -> None:
+    for what, differs in (
+        ("machines or versions", one.machine != other.machine),
+        ("models", {m.sha256 for m in one.models} != {m.sha256 for m in other.models}),
+        ("context lengths", one.setting.n_ctx != other.setting.n_ctx),
+    ):
+        if differs:
+            raise InvalidOptions(
+                f"the results of {one.started} and {other.started} are of different {what}",
+                "Give --from files of one installation, machine and pair of models.",
+            )
+
+
+def _once(items: Iterable[T], key: Callable[[T], Hashable] = lambda item: item) -> list[T]:
+    """The first of each kind, in order."""
+    found: dict[Hashable, T] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
+
+
+def _runs(documents: Iterable[Results]) -> list[Run]:
+    repeats: dict[str, int] = defaultdict(int)
+    runs = []
+    for document in documents:
+        before = dict(repeats)
+        for run in document.runs:
+            repeat = run.repeat + before.get(run.workload, 0)
+            repeats[run.workload] = max(repeats[run.workload], repeat + 1)
+            runs.append(msgspec.structs.replace(run, repeat=repeat))
+    return runs

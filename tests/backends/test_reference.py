@@ -1,0 +1,68 @@
+"""Forwards of rounds are equal to the bit, however wide: ggml's reference mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localspec.backends.base import Span
+from localspec.backends.llama_cpp import reference
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.config import EngineConfig
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from tests.parity.loaded import quantised
+
+PROMPT, STEPS = 300, 40
+"""behind more than 256 cells ggml looks at 512, and sums a lone row in parts"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """At F16 the weights' own kernels differ as well."""
+    return quantised(bundled_model(BUNDLED_TARGET), tmp_path_factory.mktemp("q8"), "Q8_0")
+
+
+@pytest.fixture
+def backend(model: Path) -> Iterator[LlamaCppBackend]:
+    """With two threads: one has nothing to divide."""
+    made = LlamaCppBackend(model, EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
+    yield made
+    made.free()
+
+
+def rows(backend: LlamaCppBackend, width: int) -> NDArray[np.float32]:
+    """The logits of the same tokens, ``width`` a forward."""
+    tokens = [(7 * i) % 8000 for i in range(PROMPT + STEPS)]
+    sequence, found = backend.open(), []
+    for at in range(0, PROMPT, 256):
+        backend.forward([Span(sequence, tokens[at : min(at + 256, PROMPT)], 0)])
+    for at in range(PROMPT, PROMPT + STEPS, width):
+        piece = tokens[at : min(at + width, PROMPT + STEPS)]
+        found.append(backend.forward([Span(sequence, piece, len(piece))]).rows(0, len(piece)))
+    backend.close(sequence)
+    return np.concatenate(found)
+
+
+def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
+    if not backend.reference_mode.available:
+        pytest.skip("this build of llama.cpp does not lead to ggml's backends")
+    alone = rows(backend, 1)
+    for width in (2, 5, 21):
+        assert (rows(backend, width) == alone).all(), width
+
+
+def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not, ggml has changed, and the mode can go."""
+    monkeypatch.setattr(reference, "TILE", 0)
+    assert (rows(backend, 5) != rows(backend, 1)).any()
+
+
+def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference.lib, "_lib", object())
+    mode = reference.ReferenceMode(None)
+    assert not mode.available
+    mode.for_width(1)

@@ -1,0 +1,76 @@
+"""A benchmark that was measured in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from localspec.bench.merge import merged
+from localspec.bench.results import CONTROL, PLAIN, Curve, Machine, Model, Overhead, Results, Setting
+from localspec.errors import InvalidOptions
+from tests.bench.documents import concluded, document, run
+
+
+def part(workload: str = "edit-short", *, slow: float = 1.0, **fields: Any) -> Results:
+    """Two repeats of plain decoding and ``auto``, which is twice as fast, on a machine so ``slow``."""
+    runs = [
+        run(who, workload=workload, repeat=repeat, decode_s=seconds * slow)
+        for repeat in range(2)
+        for who, seconds in ((PLAIN, 1.0), (CONTROL, 1.0), ("auto", 0.5))
+    ]
+    return concluded(document(runs, **fields))
+
+
+def test_one_part_is_the_whole() -> None:
+    alone = part()
+    assert merged([alone]) is alone
+
+
+def test_workloads_come_together() -> None:
+    whole = merged([part("edit-short", duration_s=60.0), part("chat", duration_s=30.0)])
+    assert {f.workload for f in whole.figures if f.contestant == "auto"} == {"edit-short", "chat"}
+    assert whole.setting.workloads == ("edit-short", "chat")
+    assert whole.duration_s == 90
+    goals = {goal.name: goal.met for goal in whole.goals}
+    assert goals["chat: mean of auto against plain"] is True
+    assert goals["story: mean of auto against plain"] is None
+
+
+def test_repeats_go_on_counting_so_that_only_neighbours_are_compared() -> None:
+    """The second part ran on a machine ten times as slow: no ratio shows it."""
+    whole = merged([part(), part(slow=10.0)])
+    assert {r.repeat for r in whole.runs} == {0, 1, 2, 3}
+    (auto,) = (f for f in whole.figures if f.contestant == "auto")
+    assert auto.repeats == [2.0] * 4
+
+
+def test_what_is_measured_once_is_the_first_ones_that_has_it() -> None:
+    one, other = part(), part("chat")
+    one.curves = [Curve("target", 512, {1: 0.01})]
+    other.curves = [Curve("target", 512, {1: 0.02}), Curve("draft 0.1", 512, {1: 0.001})]
+    other.overheads = [Overhead("m", 8192, "auto", 10, 0.01)]
+    whole = merged([one, other])
+    assert whole.curves == [one.curves[0], other.curves[1]]
+    assert whole.overheads == other.overheads
+
+
+def test_parts_are_left_as_they_are() -> None:
+    one, other = part(), part()
+    before = msgspec.json.encode(other)
+    merged([one, other])
+    assert msgspec.json.encode(other) == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"machine": Machine("another CPU", 2, 1, "Linux", 0, {})}, "machines"),
+        ({"models": [Model("target", "x", 1, None, None, None, "1" * 64)]}, "models"),
+        ({"setting": Setting(5, False, ("chat",), 4096)}, "context lengths"),
+    ],
+)
+def test_what_was_measured_on_something_else_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOptions, match=said):
+        merged([part(), part("chat", **fields)])
