@@ -63,20 +63,22 @@ class Noise:
         """
         return _gumbel(self._bits(position, stream, tokens.astype(np.uint32)))
 
-    def race(self, position: int, stream: Stream, scores: NDArray[np.float32]) -> tuple[int, float]:
-        """The largest of ``scores + gumbel``, shape (vocabulary,): its token, and its lead over the second.
+    def race(
+        self, position: int, stream: Stream, logits: NDArray[np.float32], temperature: float = 1.0
+    ) -> tuple[int, float]:
+        """The largest of ``logits / temperature + gumbel``: its token, and its lead over the second.
 
-        ``scores`` are log-probabilities up to a constant. Logarithms are taken only of the numbers that
-        are large, and of those whose score could make up for a smaller one.
+        ``logits`` has shape (vocabulary,). Logarithms are taken only of the numbers that are large, and
+        of those whose logit could make up for a smaller one.
         """
-        bits = self._bits(position, stream, _ids(len(scores)))
+        bits = self._bits(position, stream, _ids(len(logits)))
         lucky = np.flatnonzero(bits >= _LUCKY)
-        known = np.sort(scores[lucky] + _gumbel(bits[lucky]))
+        known = np.sort(logits[lucky] / temperature + _gumbel(bits[lucky]))
         second = known[-2] if len(known) > 1 else -math.inf
-        near = scores >= second - _LUCKY_GUMBEL - _SLACK
+        near = logits >= temperature * (second - _LUCKY_GUMBEL - _SLACK)
         near[lucky] = True
         tokens = np.flatnonzero(near)
-        perturbed = scores[tokens] + _gumbel(bits[tokens])
+        perturbed = logits[tokens] / temperature + _gumbel(bits[tokens])
         first = int(perturbed.argmax())
         others = np.delete(perturbed, first)
         return int(tokens[first]), float(perturbed[first] - others.max()) if len(others) else math.inf

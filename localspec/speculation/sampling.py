@@ -143,8 +143,8 @@ class Sampler:
         return self._race(row, drafted, position)[0]
 
     def _race(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> tuple[int, float]:
-        scores = self.scores(row, drafted) / np.float32(self.params.temperature)
-        return self.noise.race(position, Stream.TARGET, scores)
+        scores = self.scores(row, drafted)
+        return self.noise.race(position, Stream.TARGET, scores, self.params.temperature)
 
     def margin(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> float:
         """How far the logits of two tokens must move against each other before :meth:`pick` may change.

@@ -62,7 +62,7 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
 
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference.lib, "_lib", object())
+    monkeypatch.setattr("localspec.backends.llama_cpp.reference.lib._lib", object())
     mode = reference.ReferenceMode(None)
     assert not mode.available
     mode.for_width(1)
