@@ -8,6 +8,7 @@ import os
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import llama_cpp.llama_cpp as lib
@@ -20,19 +21,30 @@ from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_mo
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 
-N_CTX = 320
-MODELS = ("F16", "Q8_0", "Q4_0", "draft as target")
+N_CTX, LONG_CTX = 320, 640
+LONG = " at length"
+"""behind more than 256 cells, with two threads: there the kernels of attention are others"""
+MODELS = ("F16", "Q8_0", "Q4_0", "draft as target", "F16" + LONG, "Q8_0" + LONG)
 
+SOURCES = tuple(
+    inspect.getsource(function)
+    for function in (textwrap.fill, textwrap.TextWrapper._wrap_chunks, inspect.getdoc, inspect.cleandoc)
+)
 TEXTS = Texts(
-    bases=tuple(
-        inspect.getsource(function)[:700]
-        for function in (textwrap.fill, textwrap.TextWrapper._wrap_chunks, inspect.getdoc, inspect.cleandoc)
-    ),
+    bases=tuple(source[:700] for source in SOURCES),
     tails=st.sampled_from(["", "\n", " return", "\n    def ", "# é\n", "x = [1, 2, 3]\nx = [1, 2,"]),
     stops=st.sampled_from(["\n\n", "self.", "):\n", " = ", "return", "zzz"]),
     chunks=(16, 32, 100, 256),
     max_tokens=(1, 12, 24, 24, 40, None),
 )
+
+
+LONG_TEXTS = replace(TEXTS, bases=tuple((source * 3)[:1800] for source in SOURCES))
+
+
+def texts_of(name: str) -> Texts:
+    """What one of MODELS is asked about."""
+    return LONG_TEXTS if name.endswith(LONG) else TEXTS
 
 
 def quantised(source: Path, folder: Path, name: str) -> Path:
@@ -53,9 +65,11 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     target, draft = bundled_model(BUNDLED_TARGET), bundled_model(BUNDLED_DRAFT)
     if name == "draft as target":
         target, draft = draft, target
-    elif name != "F16":
-        target = quantised(target, folder, name)
+    elif not name.startswith("F16"):
+        target = quantised(target, folder, name.removesuffix(LONG))
     config = EngineConfig(n_ctx=N_CTX, parallel=parallel, threads=1)
+    if name.endswith(LONG):
+        config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
     one = LlamaCppBackend(target, config)
     try:
         other = LlamaCppBackend(draft, config, measured=False)
