@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from localspec.bench.simulate import Play
 
 FIXED_K = 4
+WIDE = 120
 
 app = App(name="bench", help="Measure this machine: plain decoding against every proposer.")
 
@@ -228,7 +229,8 @@ class _Progress:
 def _show(tables: Sequence[RenderableType]) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    # Into a file or a pipe go whole lines, however narrow the terminal that nobody reads them on.
+    console = Console(highlight=False, width=None if output.is_terminal() else WIDE)
     with console.capture() as captured:
         for table in tables:
             console.print(table)
@@ -247,7 +249,7 @@ def _figure_table(results: Results) -> RenderableType:
     repeats = 1 + max((run.repeat for run in results.runs), default=0)
     title = f"{machine.cpu}, {machine.cores} cores; {results.models[0].name}"
     note = "Speed is tok/s over plain decoding in this run; " + (
-        "one run each: a rough picture." if repeats == 1 else f"medians of {repeats} runs."
+        "one run each: a rough picture." if repeats == 1 else f"medians of up to {repeats} runs."
     )
     table = Table(title=title, caption=note, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     table.padding = (0, 1, 0, 0)

@@ -57,9 +57,14 @@ def warnings_as_notes() -> Iterator[None]:
         log.removeHandler(notes)
 
 
+def is_terminal() -> bool:
+    """Whether somebody reads stdout as it is written."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def end_line() -> None:
     """On a terminal: leave the line that was being written."""
-    if sys.stdout is not None and sys.stdout.isatty():
+    if is_terminal():
         write("\n")
 
 
@@ -195,14 +200,14 @@ class Printer:
             json({"event": "result", **msgspec.to_builtins(result)})
         elif self._json:
             json(result)
-        elif not self._ends_line and sys.stdout.isatty():
+        elif not self._ends_line and is_terminal():
             write("\n")
         if result.finish_reason in ENDINGS:
             note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif not result.text:
             note("localspec: the model had nothing to say.")
         if self._stats:
-            if not self._ends_line and not sys.stdout.isatty() and sys.stderr.isatty():
+            if not self._ends_line and not is_terminal() and sys.stderr.isatty():
                 note("")
             note(stats_lines(result))
         return exit_code(result)

@@ -142,6 +142,9 @@ class Controller(Proposer):
         for member in self._costly:
             self._weigh(plans, member, prices)
             self._draft([plan for plan in plans if plan.member is member], member, prices)
+        if not any(plan.draft.tokens for plan in plans):
+            self._since_plain = 0
+            return [plan.draft for plan in plans]
         drafts = self._cut(plans, prices)
         self._since_plain = self._since_plain + 1 if any(draft.tokens for draft in drafts) else 0
         return drafts
