@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,11 @@ CONTEXTS = (48, 320)
 """lengths of the prompts that are probed, in tokens: attention sums differently over short and long ones"""
 ENOUGH_S = 1.0
 """a model that takes longer is not probed while somebody waits for it to be loaded"""
-STEPS, AFTER, WIDTH, PIECE = 15, 9, 5, 37
+WIDTHS = 2, 5, 8
+"""of the wide forwards that are probed: kernels change with the number of rows"""
+STEPS, AFTER, PIECE = sum(WIDTHS), 9, 37
+LONG = 256
+"""a prompt in pieces was probed for good if it was so long: kernels change with the length, too"""
 PLAUSIBLE = 32
 """how many of a row's best tokens are compared: others are never chosen"""
 SAFETY = 2.0
@@ -30,7 +35,7 @@ class Rounding(NamedTuple):
     exact_pieces: bool
 
 
-PRESUMED = Rounding(0.3, 0.3, exact_pieces=False)
+PRESUMED = Rounding(0.5, 0.5, exact_pieces=False)
 """until a model has been probed to the end: more than any kernel was seen to move a row of a round"""
 
 
@@ -69,7 +74,8 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     for n in sorted({min(n, longest) for n in CONTEXTS}):
         found = yield from _probe(backend, text[: n + STEPS + AFTER], n)
         margin, drift, pieces = (max(pair) for pair in zip((margin, drift, pieces), found, strict=True))
-    return Rounding(SAFETY * margin, SAFETY * drift, exact_pieces=pieces == drift == 0.0)
+    exact = pieces == drift == 0.0 and longest >= LONG
+    return Rounding(SAFETY * margin, SAFETY * drift, exact_pieces=exact)
 
 
 Changes = tuple[float, float, float]
@@ -82,14 +88,14 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
     sequence = backend.open()
     try:
         yield from _fill(backend, sequence, tokens[:n], n)
-        reference = yield from _feed(backend, sequence, steps, 1)
-        reference_after = yield from _feed(backend, sequence, after, 1)
+        reference = yield from _feed(backend, sequence, steps, [1] * STEPS)
+        reference_after = yield from _feed(backend, sequence, after, [1] * AFTER)
         backend.truncate(sequence, n)
-        wide = yield from _feed(backend, sequence, steps, WIDTH)
-        drifted = yield from _feed(backend, sequence, after, 1)
+        wide = yield from _feed(backend, sequence, steps, WIDTHS)
+        drifted = yield from _feed(backend, sequence, after, [1] * AFTER)
         backend.truncate(sequence, 0)
         yield from _fill(backend, sequence, tokens[:n], PIECE)
-        pieces = yield from _feed(backend, sequence, steps[:AFTER], 1)
+        pieces = yield from _feed(backend, sequence, steps[:AFTER], [1] * AFTER)
     finally:
         backend.close(sequence)
     changes = (wide, reference), (drifted, reference_after), (pieces, reference[:AFTER])
@@ -103,11 +109,13 @@ def _fill(backend: Backend, sequence: int, tokens: list[int], width: int) -> Gen
         yield
 
 
-def _feed(backend: Backend, sequence: int, tokens: list[int], width: int) -> Generator[None, None, Rows]:
-    """The same; their rows."""
-    rows = []
-    for at in range(0, len(tokens), width):
-        piece = tokens[at : at + width]
+def _feed(
+    backend: Backend, sequence: int, tokens: list[int], widths: Sequence[int]
+) -> Generator[None, None, Rows]:
+    """The same, in forwards of these widths; their rows."""
+    rows, rest = [], iter(tokens)
+    for width in widths:
+        piece = list(islice(rest, width))
         rows.append(backend.forward([Span(sequence, piece, len(piece))]).rows(0, len(piece)))
         yield
     return np.concatenate(rows)

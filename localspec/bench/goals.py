@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 
 from localspec.bench.figures import LONG, ceilings_for, oracle_speed, request_speeds
@@ -96,7 +97,7 @@ def _prose(results: Results, workload: str) -> Goal:
 def _two_up(results: Results) -> Iterator[Goal]:
     names = "two-up: completions against alone, p50", "two-up: how much the chat slows"
     found = next((t for t in results.two_up if t.contestant == AUTO), None)
-    if found is None:
+    if found is None or not (found.completion_alone_s and found.chat_alone_s_per_token):
         yield from (_missing(name, goal) for name, goal in zip(names, ("≤ 1.5x", "≤ 1.72x"), strict=True))
         return
     yield _at_most(names[0], found.completion_s / found.completion_alone_s, MOST_LATENCY)
@@ -144,13 +145,15 @@ def _exact(results: Results) -> Goal:
     name, wanted = "greedy text with speculation = without", "0 divergences"
     ours = {contestant.name for contestant in results.contestants if not contestant.reference}
     figures = [f for f in results.figures if f.contestant in ours and f.contestant != PLAIN]
-    if not figures:
+    if not (figures or results.restarts or results.two_up):
         return _missing(name, wanted)
-    wrong = {f"{f.contestant} on {f.workload}": f.diverged for f in figures}
-    wrong |= {f"warm-restart, {r.memory} memory, repeat {r.repeat}": r.diverged for r in results.restarts}
-    wrong |= {f"two-up, {t.contestant}": t.diverged for t in results.two_up}
+    wrong = Counter({f"{f.contestant} on {f.workload}": f.diverged for f in figures})
+    for restart in results.restarts:
+        wrong[f"warm-restart, {restart.memory} memory"] += restart.diverged
+    for two_up in results.two_up:
+        wrong[f"two-up, {two_up.contestant}"] += two_up.diverged
     cases = len({run.request for run in results.runs if run.exact})
-    figure = f"{sum(wrong.values())} over {cases} requests, each contestant"
+    figure = f"{wrong.total()} in {cases} requests of each contestant"
     note = "diverged: " + ", ".join(where for where, count in wrong.items() if count)
     return _judge(name, figure, wanted, not any(wrong.values()), note)
 
@@ -162,7 +165,7 @@ def _restart(results: Results) -> Iterator[Goal]:
     )
     wanted = f"≥ {WARM_SHARE:.0%}", f"≥ {WARM_SPEED}x"
     shares, seconds = _restart_medians(results)
-    if not {"kept", "empty"} <= shares.keys():
+    if not {"kept", "empty"} <= shares.keys() or not seconds["kept"]:
         yield from (_missing(name, goal) for name, goal in zip(names, wanted, strict=True))
         return
     cold, warm = shares["empty"], shares["kept"]

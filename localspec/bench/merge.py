@@ -50,7 +50,7 @@ def merged(documents: Sequence[Results]) -> Results:
             (c for d in documents for c in d.propose_costs), lambda c: (c.proposer, c.context)
         ),
         overheads=_once((o for d in documents for o in d.overheads), lambda o: (o.model, o.contestant)),
-        two_up=_once((t for d in documents for t in d.two_up), lambda t: t.contestant),
+        two_up=[two_up for d in documents for two_up in d.two_up],
         restarts=[restart for d in documents for restart in d.restarts],
     )
     whole.figures = figures_of(whole)
@@ -61,7 +61,7 @@ def merged(documents: Sequence[Results]) -> Results:
 def _check_alike(one: Results, other: Results) -> None:
     for what, differs in (
         ("machines or versions", one.machine != other.machine),
-        ("models", {m.sha256 for m in one.models} != {m.sha256 for m in other.models}),
+        ("models", _roles(one) != _roles(other)),
         ("context lengths", one.setting.n_ctx != other.setting.n_ctx),
     ):
         if differs:
@@ -69,6 +69,10 @@ def _check_alike(one: Results, other: Results) -> None:
                 f"the results of {one.started} and {other.started} are of different {what}",
                 "Give --from files of one installation, machine and pair of models.",
             )
+
+
+def _roles(document: Results) -> set[tuple[str, str]]:
+    return {(model.role, model.sha256) for model in document.models}
 
 
 def _once(items: Iterable[T], key: Callable[[T], Hashable] = lambda item: item) -> list[T]:

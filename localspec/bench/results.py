@@ -247,6 +247,11 @@ class Results(msgspec.Struct, kw_only=True):
     peak_memory: int = 0
     stopped: str | None = None
 
+    @property
+    def has_something(self) -> bool:
+        """Whether anything was measured that is worth keeping."""
+        return bool(self.figures or self.restarts or self.two_up or self.curves)
+
 
 def encode(results: Results) -> bytes:
     """The document as JSON."""

@@ -52,7 +52,11 @@ app.command(daemon)
 models = App(name="models", help="The models on this disk.")
 models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
 app.command(models)
-app.command("localspec.cli.bench:app", name="bench")
+app.command(
+    "localspec.cli.bench:app",
+    name="bench",
+    help="Measure this machine: plain against every proposer.",
+)
 
 memory = App(name="memory", help="The n-gram memory: what was learned from your texts, on this disk.")
 for _name, _help in (

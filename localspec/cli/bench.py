@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FIXED_K = 4
 WIDE = 120
+NEARLY = 0.999
+"""a bar that has once been full stops its clock"""
 
 app = App(name="bench", help="Measure this machine: plain decoding against every proposer.")
 
@@ -41,7 +43,7 @@ class BenchFlags:
     report: Path | None = None
     "Write a page with plots."
     from_: Annotated[tuple[Path, ...], Parameter(name="--from")] = ()
-    "Measure nothing: take the results from this file, which --json wrote; several are taken together."
+    "Measure nothing: take the results from this file of --json; may be repeated, they are put together."
     record: Path | None = None
     "Measure nothing: write the plain answers as token logs for `bench simulate`."
     workload: tuple[str, ...] = ()
@@ -150,7 +152,7 @@ def _measure(flags: BenchFlags) -> Results:
         try:
             return bench.run()
         except KeyboardInterrupt:
-            if bench.results.figures:
+            if bench.results.has_something:
                 return bench.results
             progress.stop()
             output.note("localspec: stopped before anything was measured; nothing was written.")
@@ -220,7 +222,7 @@ class _Progress:
         if self._interrupted:
             # The first exception was raised where Python drops it: in a destructor.
             raise KeyboardInterrupt
-        self._bar.update(self._task, description=what, completed=fraction)
+        self._bar.update(self._task, description=what, completed=min(fraction, NEARLY))
 
     def stop(self) -> None:
         self._bar.stop()
@@ -265,14 +267,17 @@ def _figure_table(results: Results) -> RenderableType:
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
+    from localspec.bench.results import CONTROL, PLAIN
+
+    speculates = figure.contestant not in (PLAIN, CONTROL)
     return (
         figure.contestant,
         f"{figure.speed:.2f}x",
         _or_dash("{:.2f}x", figure.low),
         _or_dash("{:.0%}", figure.acceptance),
         _or_dash("{:.2f}", figure.tokens_per_round),
-        _or_dash("{:.0%}", figure.router_share),
-        _or_dash("{:.1f} s", figure.time_saved_s),
+        _or_dash("{:.0%}", figure.router_share if speculates else None),
+        _or_dash("{:.1f} s", figure.time_saved_s if speculates else None),
     )
 
 
@@ -292,7 +297,8 @@ def _goal_lines(results: Results) -> RenderableType:
         lines.append(f"{warning}\n", "yellow")
     for goal in results.goals:
         if goal.note != NOT_MEASURED:
-            lines.append(*marks[goal.met])
+            # Of a busy machine nothing is claimed, be it good or bad.
+            lines.append(*(("? ", "") if warning else marks[goal.met]))
             lines.append(f"{goal.name}: {goal.figure}, wanted {goal.goal}")
             lines.append(f"; {goal.note}\n" if goal.note else "\n")
     missing = [goal.name for goal in results.goals if goal.note == NOT_MEASURED]

@@ -134,7 +134,8 @@ def _silence(stats: Stats) -> Iterator[str]:
         yield stats.speculation_off_reason
     elif silent * 2 > stats.rounds:
         most = sorted(reasons, key=lambda why: -reasons[why])[:SHOWN_REASONS]
-        told = ", ".join(f"{why} ({reasons[why]})" for why in most)
+        others = silent - sum(reasons[why] for why in most)
+        told = ", ".join(f"{why} ({reasons[why]})" for why in most) + f", other ({others})" * bool(others)
         yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
 
 

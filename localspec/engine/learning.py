@@ -81,7 +81,9 @@ class Learning:
         if directory is not None:
             pair = f"{target.description} + {draft.description if draft else 'none'}"
             self._keep(directory, f"cost of {target.description}", self.costs)
-            self._keep(directory, f"rounding of {target.description}", self.rounding)
+            limits = target.capabilities
+            probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
+            self._keep(directory, f"rounding of {target.description}, {probed}", self.rounding)
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)

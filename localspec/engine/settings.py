@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt
-from localspec.speculation.sampling import SamplingParams
+from localspec.speculation.sampling import COLD, SamplingParams
 
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
@@ -43,7 +43,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
     if temperature is None:
         temperature = 0.0 if fim else CHAT_TEMPERATURE
     # What a seed promises is the same text again; only there and at temperature 0 can a near-tie matter.
-    reproducible = temperature == 0.0 or said.seed is not None
+    reproducible = temperature < COLD or said.seed is not None
     lossy = said.verify == "threshold"
     return Settings(
         sampling=SamplingParams(

@@ -8,10 +8,17 @@ from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
+from localspec.errors import InvalidOptions
 from localspec.memory.workspace import workspace_of
 
 MAX_BYTES = 1024 * 1024
 GITIGNORE = ".gitignore"
+SECRET = GitIgnoreSpec.from_lines(
+    (".env", ".env.*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", "shadow", "credentials", "id_*")
+    + ("*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn")
+    + ("!*.pub", "!*.py", "!.env.example", "!.env.sample", "!.env.template")
+)
+"""names of files that hold secrets and little else"""
 
 
 class Ignore(NamedTuple):
@@ -22,12 +29,16 @@ class Ignore(NamedTuple):
 
 
 def text_files(path: Path) -> Iterator[Path]:
-    """The real paths of the files at and below ``path``, but for what git ignores, ``.git`` and symlinks.
+    """The real paths of the files at and below ``path``, but for what git ignores, ``.git``, symlinks, and
+    what by its name holds secrets.
 
     A symlink's target is found under its own name if it is in the tree. ``path`` itself is taken
-    whatever git says. What cannot be read is left out.
+    whatever git says. What cannot be read is left out. Raises :class:`InvalidOptions` where ``path``
+    itself is a file of secrets.
     """
     real = path.resolve()
+    if real.is_file() and SECRET.match_file(real.name):
+        raise InvalidOptions(f"{path} looks like a file of secrets", "Such files are never learnt.")
     if real.is_file():
         yield real
     elif real.is_dir():
@@ -61,7 +72,7 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
         if entry.is_dir():
             if not _is_ignored(entry, ignores, "/"):
                 yield from _below(entry, ignores)
-        elif entry.is_file() and not _is_ignored(entry, ignores, ""):
+        elif entry.is_file() and not (SECRET.match_file(entry.name) or _is_ignored(entry, ignores, "")):
             yield entry
 
 

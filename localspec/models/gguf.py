@@ -96,6 +96,11 @@ class GgufHeader:
         most = max(weights, key=lambda kind: weights[kind])
         return TENSOR_TYPES[most][0] if most in TENSOR_TYPES else f"type {most}"
 
+    @property
+    def types(self) -> set[str]:
+        """The names of all types that tensors have."""
+        return {TENSOR_TYPES[t.type][0] if t.type in TENSOR_TYPES else str(t.type) for t in self.tensors}
+
     def of_architecture(self, key: str) -> Any:
         """``general.architecture``'s own value, such as ``context_length``; None if not there."""
         return self.metadata.get(f"{self.architecture}.{key}")

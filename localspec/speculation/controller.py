@@ -39,8 +39,8 @@ STAKE = 0.35
 CONTROL = 64
 """rounds after which a plain one is played, so that the cost of plain decoding stays known"""
 RECONSIDER = 4
-"""rounds until a draft model that did not look worth it is weighed again: what makes it so changes slowly,
-and weighing takes half a percent of a short round"""
+"""rounds until a draft model that promised less than plain decoding is weighed again: what makes it so
+changes slowly, and weighing takes half a percent of a short round"""
 PROBE = 0.005
 """share of a request's time that may go into trying out a draft model that does not look worth it"""
 
@@ -220,22 +220,22 @@ class Controller(Proposer):
             waiting = self._requests[ask.request].declined
             if waiting.get(member.name, 0):
                 waiting[member.name] -= 1
-            elif self._promises(plan, member, prices, k) or self._may_probe(ask, member):
-                plan.member = member
             else:
-                waiting[member.name] = RECONSIDER - 1
+                rate = self._promise(ask, member, prices, k)
+                if rate > max(plan.rate, prices.bar):
+                    plan.member, plan.rate = member, rate
+                elif self._may_probe(ask, member):
+                    plan.member = member
+                elif rate <= prices.bar:
+                    waiting[member.name] = RECONSIDER - 1
             if plan.member is not member and not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
 
-    def _promises(self, plan: _Plan, member: Proposer, prices: _Prices, k: int) -> bool:
-        """Whether a draft of at most ``k`` tokens by ``member`` is expected to beat what is at hand."""
-        seconds = prices.with_draft(member, plan.ask)
-        curve = self._ahead[member.name].curve(plan.ask.request, [_position(i) for i in range(k)])
-        rate = best_length(curve, seconds, prices.n, self._stake(plan.ask, prices))[1]
-        if rate <= max(plan.rate, prices.bar):
-            return False
-        plan.rate = rate
-        return True
+    def _promise(self, ask: Ask, member: Proposer, prices: _Prices, k: int) -> float:
+        """Tokens per second with the best draft of at most ``k`` tokens that ``member`` could make."""
+        seconds = prices.with_draft(member, ask)
+        curve = self._ahead[member.name].curve(ask.request, [_position(i) for i in range(k)])
+        return best_length(curve, seconds, prices.n, self._stake(ask, prices))[1]
 
     def _stake(self, ask: Ask, prices: _Prices) -> float:
         """Seconds that a draft may be expected to lose: what was saved so far and what may be lost in

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from localspec.backends.base import top_margin
 from localspec.speculation.noise import Noise, Stream
 
+COLD = 1e-4
+"""under this a logit of single precision cannot be told from the next one"""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Concrete values; the defaults switch every step off. Temperature 0 is greedy."""
+    """Concrete values; the defaults switch every step off. Temperature 0 is greedy, and next to 0 as well."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -30,7 +33,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0.0
+        return self.temperature < COLD
 
     @property
     def penalises(self) -> bool:

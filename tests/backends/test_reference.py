@@ -63,6 +63,6 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.backends.llama_cpp.reference.lib._lib", object())
-    mode = reference.ReferenceMode(None)
+    mode = reference.ReferenceMode(None, ["Q8_0"])
     assert not mode.available
     mode.for_width(1)

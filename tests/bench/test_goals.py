@@ -222,8 +222,22 @@ def test_a_divergence_counts_once_for_each_contestant_and_request() -> None:
     runs = [run(PLAIN, repeat=i) for i in range(2)] + [run(PLAIN, case="other")]
     runs += [run(name, repeat=i, text_hash="x") for name in ("auto", "memory") for i in range(2)]
     found = goal(document(runs), "greedy text")
-    assert found.figure == "2 over 2 requests, each contestant"
+    assert found.figure == "2 in 2 requests of each contestant"
     assert found.note == "diverged: auto on edit-short, memory on edit-short"
+
+
+def test_divergences_of_the_special_workloads_count() -> None:
+    restarts = [Restart("kept", 0, 0.5, 0.4, 1.0, diverged=n) for n in (3, 0)]
+    two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3, diverged=n) for n in (0, 4)]
+    found = goal(document([], restarts=restarts, two_up=two_up), "greedy text")
+    assert found.met is False and found.figure.startswith("7 in ")
+    assert found.note == "diverged: warm-restart, kept memory, two-up, auto"
+
+
+def test_answers_too_short_to_be_timed_are_not_judged() -> None:
+    results = document([], two_up=[TwoUp("auto", 9, 0.2, 0.2, 0.0, 0.0, share=1 / 3)])
+    results.restarts = [Restart(state, 0, 0.5, 0.4, 0.0) for state in ("kept", "empty")]
+    assert {g.met for g in concluded(results).goals if g.name.startswith(("two-up", "warm"))} == {None}
 
 
 def test_a_sampled_text_may_be_another_one() -> None:

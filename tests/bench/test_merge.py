@@ -8,7 +8,18 @@ import msgspec
 import pytest
 
 from localspec.bench.merge import merged
-from localspec.bench.results import CONTROL, PLAIN, Curve, Machine, Model, Overhead, Results, Setting
+from localspec.bench.results import (
+    CONTROL,
+    PLAIN,
+    Curve,
+    Machine,
+    Model,
+    Overhead,
+    Restart,
+    Results,
+    Setting,
+    TwoUp,
+)
 from localspec.errors import InvalidOptions
 from tests.bench.documents import concluded, document, run
 
@@ -56,6 +67,15 @@ def test_what_is_measured_once_is_the_first_ones_that_has_it() -> None:
     assert whole.overheads == other.overheads
 
 
+def test_special_workloads_of_all_parts_are_kept() -> None:
+    one, other = part(), part("chat")
+    one.two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3)]
+    other.two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3, diverged=4)]
+    one.restarts, other.restarts = ([Restart("kept", 0, 0.5, 0.4, 1.0, diverged=n)] for n in (3, 0))
+    (greedy,) = (g for g in merged([one, other]).goals if g.name.startswith("greedy text"))
+    assert greedy.met is False and greedy.figure.startswith("7 in ")
+
+
 def test_parts_are_left_as_they_are() -> None:
     one, other = part(), part()
     before = msgspec.json.encode(other)
@@ -68,6 +88,7 @@ def test_parts_are_left_as_they_are() -> None:
     [
         ({"machine": Machine("another CPU", 2, 1, "Linux", 0, {})}, "machines"),
         ({"models": [Model("target", "x", 1, None, None, None, "1" * 64)]}, "models"),
+        ({"models": [Model("draft", "x", 1, None, None, None, "0" * 64)]}, "models"),
         ({"setting": Setting(5, False, ("chat",), 4096)}, "context lengths"),
     ],
 )

@@ -60,8 +60,11 @@ def test_time_lost_is_not_passed_over(saved: float | None, told: str) -> None:
 def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
     choices = {"draft": 8, "rare": 1, "nothing to offer": 10, "the draft model was not worth its time": 21}
     assert lines(choices=choices)[1].endswith(
-        "no draft in 32 of 40 rounds: the draft model was not worth its time (21), nothing to offer (10)"
+        "no draft in 32 of 40 rounds: the draft model was not worth its time (21), nothing to offer (10), "
+        "other (1)"
     )
+    two = {"draft": 8, "nothing to offer": 11, "the draft model was not worth its time": 21}
+    assert lines(choices=two)[1].endswith("nothing to offer (11)")
 
 
 def test_where_nothing_was_drafted_the_reason_is_given() -> None:

@@ -123,6 +123,16 @@ def test_a_rounding_record_with_nonsense_is_refused(tmp_path: Path) -> None:
     assert learning.rounding.measured == Rounding(0.1, 0.0, exact_pieces=False)
 
 
+def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:
+    small = ToyBackend(markov(), n_ctx=64)
+    learning = Learning(small, None, directory=tmp_path)
+    learning.know_rounding(small)
+    learning.save()
+    assert Learning(small, None, directory=tmp_path).rounding.measured is not None
+    large = ToyBackend(markov(), n_ctx=512)
+    assert Learning(large, None, directory=tmp_path).rounding.measured is None
+
+
 # The memory.
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.errors import InvalidOptions
 from localspec.memory.texts import MAX_BYTES, read_text, text_files
 from localspec.memory.workspace import workspace_of
 
@@ -83,6 +84,16 @@ def test_a_file_that_is_named_is_taken(tree: Path) -> None:
 def test_only_text_is_read(tmp_path: Path, content: bytes, text: str | None) -> None:
     (tmp_path / "file").write_bytes(content)
     assert read_text(tmp_path / "file") == text
+
+
+@pytest.mark.parametrize("name", [".env", ".env.local", "id_ed25519", "server.pem", "shadow", "vault.kdbx"])
+def test_files_of_secrets_are_not_learnt_even_if_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "id_ed25519.pub").write_text("ssh-ed25519 AAAA\n")
+    (tmp_path / "credentials.py").write_text("x = 1\n")
+    assert {path.name for path in text_files(tmp_path)} == {"id_ed25519.pub", "credentials.py"}
+    with pytest.raises(InvalidOptions, match="secrets"):
+        list(text_files(tmp_path / name))
 
 
 def test_what_is_no_file_is_no_text(tmp_path: Path) -> None:

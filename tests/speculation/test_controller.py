@@ -109,6 +109,22 @@ def test_never_much_worse_than_plain_decoding(costs: dict[int, float], p: float)
     assert gain > -0.03
 
 
+class Now(Coin):
+    """Is right, but has something to say only now and then."""
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        drafts = super().propose(asks)
+        return drafts if self.asked % 5 == 0 else [NOTHING for _ in asks]
+
+
+def test_a_draft_model_that_loses_to_a_better_draft_is_asked_when_there_is_none() -> None:
+    measured = curve(FLAT)
+    model = Coin(TRUTH, 0.85, name="draft", price=0.05 * measured.seconds(1, 100))
+    _, drafts = play(steered([Now(TRUTH, 1.0, name="copy"), model], measured), measured)
+    told = [draft.source for draft in drafts[20:] if draft.tokens]
+    assert "copy" in told and told.count("draft") > 2 * told.count("copy")
+
+
 @pytest.mark.parametrize(("p", "least"), [(0.6, 0.5), (0.9, 2.0), (1.0, 6.0)])
 def test_where_width_is_cheap_it_is_used(p: float, least: float) -> None:
     measured = curve(FLAT)

@@ -89,6 +89,13 @@ def test_greedy_picks_the_best_after_the_penalties() -> None:
     assert sampler((0,), repeat_penalty=1.5).pick(row, (), 0) == 1
 
 
+@pytest.mark.parametrize("temperature", [1e-5, 1e-38, 1e-45])
+def test_next_to_nothing_is_greedy(temperature: float) -> None:
+    """Divided by so little, the logits of two tokens would both be infinite."""
+    row = np.random.default_rng(3).standard_normal(1000).astype(np.float32)
+    assert sampler(temperature=temperature).pick(row, (), 0) == row.argmax()
+
+
 def test_samples_follow_the_distribution() -> None:
     one = Sampler(SamplingParams(temperature=1.0), Noise(11), seeded=True)
     distribution = one.distribution(ROW, ())

@@ -19,7 +19,7 @@ from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions
 from localspec.models.catalogue import model_name
-from localspec.models.gguf import read_header
+from localspec.models.gguf import GgufHeader, read_header
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL = 1
@@ -96,16 +96,18 @@ class LlamaCppBackend:
         )
         self._context: Any = None
         try:
-            self._start(config, measured=measured)
+            self._start(config, header)
+            if measured and self.capabilities.rollback is None:
+                set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
             self.free()
             raise
 
-    def _start(self, config: EngineConfig, *, measured: bool) -> None:
+    def _start(self, config: EngineConfig, header: GgufHeader) -> None:
         n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
-        self.reference_mode = ReferenceMode(self._context)
+        self.reference_mode = ReferenceMode(self._context, header.types)
         self.description += ", rounds in reference mode" * self.reference_mode.available
         max_batch = lib.llama_n_batch(self._context)
         self._batch = lib.llama_batch_init(max_batch, 0, 1)
@@ -121,8 +123,6 @@ class LlamaCppBackend:
             rollback=0 if recurrent else None,
         )
         self._lengths: dict[int, int] = {}
-        if measured and not recurrent:
-            set_rounding(self, measure_rounding(self) or PRESUMED)
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):
