@@ -87,7 +87,8 @@ class Plan(NamedTuple):
 
 
 def measure(stand: Stand, plan: Plan, guests: Mapping[str, Guest], tell: Tell) -> Iterator[Run]:
-    """Every run as it is measured; ends early, between two cases, when the time is up.
+    """Every run as it is measured; ends early, between two cases, when the time is up, but not before
+    every case was played once: half a table compares nothing.
 
     ``guests`` are the references among the contestants, by name.
     """
@@ -95,7 +96,7 @@ def measure(stand: Stand, plan: Plan, guests: Mapping[str, Guest], tell: Tell) -
     for repeat in range(plan.runs):
         for number, script in enumerate(plan.scripts):
             done = repeat * len(plan.scripts) + number
-            if done and plan.clock.is_up:
+            if repeat and plan.clock.is_up:
                 return
             contestants = plan.contestants(script.workload, repeat)
             first = repeat % len(contestants)

@@ -250,7 +250,7 @@ class Results(msgspec.Struct, kw_only=True):
     @property
     def has_something(self) -> bool:
         """Whether anything was measured that is worth keeping."""
-        return bool(self.figures or self.restarts or self.two_up or self.curves)
+        return bool(self.figures or self.restarts or self.two_up)
 
 
 def encode(results: Results) -> bytes:

@@ -146,11 +146,10 @@ def test_a_run_has_all_its_figures(stand: Stand) -> None:
     assert 0 < played.forward_s < played.round_s
 
 
-def test_time_that_is_up_ends_it_between_cases(stand: Stand) -> None:
-    plan = plan_of(stand)._replace(clock=Clock(0.0))
-    runs = runs_of(stand, plan)
-    assert {r.case for r in runs} == {"one"}
-    assert {r.contestant for r in runs} == {c.name for c in ALL}
+def test_time_that_is_up_ends_it_when_all_cases_were_played_once(stand: Stand) -> None:
+    plan = plan_of(stand, runs=3)._replace(clock=Clock(0.0))
+    runs = list(measure(stand, plan, {}, silent))
+    assert {run.case for run in runs} == {case.name for case in CASES} and {run.repeat for run in runs} == {0}
 
 
 class Parrot:
