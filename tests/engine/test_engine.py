@@ -104,7 +104,7 @@ class TestEndings:
 
     def test_a_deadline_is_an_ending_with_the_text_so_far(self) -> None:
         engine = toy_engine(markov())
-        sequence = engine.submit(request("ab"))
+        sequence = engine.submit(request("ab", temperature=0.0))
         engine.step()
         sequence.deadline = 0.0
         run_all(engine, [sequence])
