@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def test_importing_twice_changes_nothing(tmp_path: Path, exported: Path) -> None
 def test_a_small_table_grows_while_it_is_filled(tmp_path: Path) -> None:
     head = {"type": "table", "format": "localspec-memory-1", "vocab_fp": FP, "workspace": None}
     lines: list[dict[str, Any]] = [head]
-    hashes = (i * 0x9E3779B97F4A7C15 % 2**64 for i in range(1, 2 * BATCH))
+    chance = random.Random(1)  # evenly spaced hashes would all fall together under some salts
+    hashes = [chance.getrandbits(64) for _ in range(1, 2 * BATCH)]
     lines += [gram(hash=f"{value:016x}") for value in hashes]
     path = tmp_path / "in.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + "\n")
