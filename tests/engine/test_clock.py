@@ -75,14 +75,20 @@ def ledger(sequence: Sequence) -> tuple[float, float]:
     return won, spent
 
 
+def judged_clock(hands: Hands, *, propose_ms: float, forward_ms: float, width: int) -> RoundClock:
+    """The clock of a round whose rows have been judged."""
+    clock = RoundClock(known_costs())
+    hands.pass_ms(propose_ms)
+    clock.proposed()
+    hands.pass_ms(forward_ms)
+    clock.judged(width)
+    return clock
+
+
 def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Engine) -> None:
     """Three tokens in 1 + 20 + 4 ms, where plain decoding takes 10 ms for each."""
     sequence = engine.submit(request("abc"))
-    clock = RoundClock(known_costs())
-    hands.pass_ms(1)
-    clock.proposed()
-    hands.pass_ms(20)
-    clock.judged(4)
+    clock = judged_clock(hands, propose_ms=1, forward_ms=20, width=4)
     played = play(sequence, 3, 2)
     hands.pass_ms(4)
     (told,) = clock.ended([played])
@@ -95,11 +101,7 @@ def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Eng
 
 def test_a_plain_round_saves_nothing_and_pays_for_looking(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
-    clock = RoundClock(known_costs())
-    hands.pass_ms(2)
-    clock.proposed()
-    hands.pass_ms(10)
-    clock.judged(1)
+    clock = judged_clock(hands, propose_ms=2, forward_ms=10, width=1)
     clock.ended([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
     assert ledger(sequence) == pytest.approx((0.0, 0.010))
