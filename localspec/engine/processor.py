@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 @functools.cache
 def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name as the system tells it; Linux tells it in a file only."""
-    if info.exists():
+    with contextlib.suppress(OSError):
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name":

@@ -215,3 +215,4 @@ def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: Some CPU\n")
     assert processor_name(tmp_path / "cpuinfo") == "Some CPU"
     assert processor_name(tmp_path / "none")
+    assert processor_name(tmp_path)  # what cannot be read
