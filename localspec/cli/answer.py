@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
 from localspec.errors import InvalidOptions
-from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta
+from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 
 if TYPE_CHECKING:
-    from localspec.client import Client, Event, Stream
+    from localspec.client import Client, Event
+    from localspec.client import Stream as RemoteStream
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ def local(request: Request, config: Config, printer: Printer) -> Result:
     """Load the model in this process, answer, and free it again."""
     from localspec.engine.events import Degradation, Prefilling
     from localspec.engine.load import choose, load_engine
+    from localspec.engine.stream import Stream
     from localspec.protocol.results import Chunk
 
     options = request.options.over(config.options)
@@ -52,14 +54,20 @@ def local(request: Request, config: Config, printer: Printer) -> Result:
         ) as engine,
     ):
         engine.options = config.options
-        stream = engine.stream(request)
-        for event in stream.events():
-            if isinstance(event, Chunk):
-                printer.delta(event.text, event.tokens)
-            elif isinstance(event, Prefilling):
-                printer.progress("reading the prompt", event.fraction)
-            elif isinstance(event, Degradation):
-                printer.degraded(*event)
+        sequence = engine.submit(request)
+        stream = Stream(engine, sequence)
+        try:
+            for event in stream.events():
+                if isinstance(event, Chunk):
+                    printer.delta(event.text, event.tokens)
+                elif isinstance(event, Prefilling):
+                    printer.progress("reading the prompt", event.fraction)
+                elif isinstance(event, Degradation):
+                    printer.degraded(*event)
+        except KeyboardInterrupt:
+            stream.close()
+            printer.partial = next((event for event in sequence.events if isinstance(event, Result)), None)
+            raise
         return stream.result
 
 
@@ -75,16 +83,26 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
         return await ask(client)
 
 
-async def show(stream: Stream[T], printer: Printer) -> T:
-    """Print what comes; when the person interrupts, end the request in the daemon first."""
+async def show(stream: RemoteStream[T], printer: Printer) -> T:
+    """Print what comes; when the person interrupts, end the request in the daemon first.
+
+    What it came to is then ``printer.partial``.
+    """
     try:
         async for event in stream.events():
             _show(event, printer)
         return await stream.result()
     except asyncio.CancelledError:
         with contextlib.suppress(Exception):  # the daemon may be gone as well: nothing left to cancel
-            await stream.cancel()
+            printer.partial = _result_of(await stream.cancel())
         raise
+
+
+def _result_of(end: object) -> Result | None:
+    match end:
+        case Completions(result=Result() as result) | (Result() as result):
+            return result
+    return None
 
 
 def _show(event: Event, printer: Printer) -> None:

@@ -20,8 +20,8 @@ app.command(
     name="run",
     help="Answer a prompt.",
     help_epilogue="""Text piped in comes first, then the argument. The answer streams to stdout, everything \
-else goes to stderr; Ctrl-C ends the generation. Exit codes: 0 ok, 1 error, 2 usage, 69 daemon unavailable, \
-75 busy or deadline, 130 Ctrl-C.
+else goes to stderr; Ctrl-C ends the generation. Exit codes: 0 ok, 1 error (no such model or session, too), \
+2 usage (a file that is not there, too), 69 daemon unavailable, 75 busy or deadline, 130 Ctrl-C.
 
 Examples:
   localspec run 'What does textwrap.dedent do?'
@@ -64,7 +64,7 @@ for _name, _help in (
     ("forget", "Forget a workspace, a source, or everything."),
     ("prime", "Learn text files before they are needed, into the table of their git repository."),
     ("export", "Write the n-grams of a model's vocabulary to a file, as lines of JSON."),
-    ("import", "Add the n-grams of an exported file."),
+    ("import", "Add the n-grams of an exported file, and say how many found room."),
 ):
     memory.command(f"localspec.cli.memory:{_name.replace('import', 'import_')}", name=_name, help=_help)
 app.command(memory)

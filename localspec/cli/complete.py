@@ -65,6 +65,8 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
             flags.check_daemon()
             result = answer.remote(lambda client: _ask(client, prompt, options, printer))
             printer.delta(result.text, ())
+    except KeyboardInterrupt:
+        return printer.interrupted()
     finally:
         printer.close()
     return printer.result(result)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
+from msgspec.structs import replace
 
 from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
-from localspec.protocol.options import Options, parse_options
+from localspec.protocol.options import Options, check_value, parse_options
 
 MODEL = Group("Model", sort_key=1)
 SAMPLING = Group("Sampling", sort_key=2)
@@ -27,11 +28,11 @@ class ModelFlags:
     model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL)] = None
     "Model to answer with: a name of `localspec models list`, or a path."
     draft: Annotated[str | None, Parameter(group=MODEL)] = None
-    "Draft model: a name, a path, `none` or `auto`."
+    "Draft model: a name, a path, `none` or `auto`; otherwise the config's, or `auto` beside another -m."
     backend: Annotated[Literal["auto", "llama_cpp"] | None, Parameter(group=MODEL)] = None
     "What runs the model."
     max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
-    "Longest answer, in tokens; otherwise what the context leaves, 256 to fill in the middle."
+    "Longest answer, in tokens; 0 only reads the prompt. Otherwise what the context leaves, 256 to fill in."
     temperature: Annotated[float | None, Parameter(group=SAMPLING)] = None
     "0 is greedy; 0.7 where neither you nor the model say otherwise."
     top_k: Annotated[int | None, Parameter(group=SAMPLING)] = None
@@ -61,6 +62,9 @@ class ModelFlags:
         """What the flags say, validated; raises :class:`InvalidOptions`."""
         said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "opt"}
         values = {name: value for name, value in said.items() if value not in (None, ())}
+        for name, value in values.items():
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            check_value(Options, name, value, said=flag)
         options = parse_options(values).over(environment_options())
         changed = override(Config(options=options), self._pairs()).options
         values = {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
@@ -74,8 +78,10 @@ class ModelFlags:
         return parse_options(values)
 
     def config(self) -> Config:
-        """The configuration with the settings of ``--opt``."""
-        return override(load_config(), self._pairs())
+        """The configuration with the settings of ``--opt``; its options are those of :meth:`options`."""
+        config = load_config()
+        # Here they would pass for the file's, and the file's draft for one that goes with --opt model=….
+        return replace(override(config, self._pairs()), options=config.options)
 
     def check_daemon(self) -> None:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
@@ -94,8 +100,17 @@ class ModelFlags:
             key, equals, text = item.partition("=")
             if not equals:
                 raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
-            pairs[key.strip().replace("-", "_")] = text
+            name = key.strip().replace("-", "_")
+            _check_setting(name.rpartition(".")[2], text, said=f"--opt {key}")
+            pairs[name] = text
         return pairs
+
+
+def _check_setting(name: str, text: str, *, said: str) -> None:
+    """Raises :class:`InvalidOptions` for a value out of range; unknown names are not checked here."""
+    for struct in (Options, EngineConfig):
+        if name in struct.__struct_fields__:
+            check_value(struct, name, [text] if name == "stop" else text, said=said)
 
 
 def absolute(name: str) -> str:

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     except LocalspecError as error:
         return _fail(error, as_json=as_json)
     except KeyboardInterrupt:
-        output.end_line()
+        output.interrupted()
         return ExitCode.INTERRUPTED
     except Exception as error:
         # A defect of ours, or a fault of the system that nobody foresaw: still a sentence.

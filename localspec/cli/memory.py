@@ -63,7 +63,7 @@ def stats(*, as_json: AsJson = False) -> int:
 def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
-    yield f"  {used}, {table.bytes // KIB} KiB, {table.tokens} tokens learned"
+    yield f"  {used}, {table.bytes // KIB} KiB, {table.tokens or 'no'} tokens learned here"
     if table.last_use is not None:
         yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{name} ({count})" for name, count in table.sources.items()]
@@ -94,9 +94,9 @@ def forget(
 
     if workspace == "":
         raise InvalidOptions("--workspace names no directory", "Name one, or leave --workspace out.")
-    what = "everything" if source is None and workspace is None else "what was learned"
-    what += f" from {source!r}" if source is not None else ""
-    what += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
+    scope = f" from {source!r}" if source is not None else ""
+    scope += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
+    what = f"what was learned{scope}" if scope else "everything"
     if not yes and not _confirm(f"Forget {what}? It cannot be undone."):
         output.note("Nothing was forgotten.")
         return ExitCode.ERROR
@@ -104,6 +104,8 @@ def forget(
     unit = "tables" if source is None else "n-grams"
     if as_json:
         output.json({"forgotten": forgotten, "unit": unit})
+    elif not forgotten:
+        output.write(output.printable(f"There is nothing to forget: nothing was learned{scope}.\n"))
     else:
         output.write(output.printable(f"Forgot {what}: {forgotten} {unit}.\n"))
     return ExitCode.OK
@@ -215,6 +217,8 @@ def export(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> i
     """
     from localspec.memory.archive import export_table
 
+    if not file.absolute().parent.is_dir():
+        raise InvalidOptions(f"there is no directory {file.parent}", "Name a file in one that exists.")
     tables = _files(_words(model))
     ngrams = 0
     with _private_file(file) as target:
@@ -252,7 +256,7 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
 
 
 def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
-    """Add the n-grams of an exported file.
+    """Add the n-grams of an exported file; of those that share a full bucket of a table some are lost.
 
     Parameters
     ----------
@@ -266,11 +270,13 @@ def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> 
     from localspec.memory.archive import import_tables
 
     words = _words(model)
-    ngrams = import_tables(_files(words), file, vocabulary_size=words.size)
+    read, kept = import_tables(_files(words), file, vocabulary_size=words.size)
     if as_json:
-        output.json({"file": str(file), "ngrams": ngrams})
+        output.json({"file": str(file), "ngrams": kept, "read": read})
+    elif kept == read:
+        output.write(f"Kept all {read} n-grams of {file}.\n")
     else:
-        output.write(f"Learned {ngrams} n-grams from {file}.\n")
+        output.write(f"Kept {kept} of the {read} n-grams in {file}: for the others there was no room.\n")
     return ExitCode.OK
 
 

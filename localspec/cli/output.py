@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +13,13 @@ import msgspec
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Stats, Token
 
+_line_is_open = False
+"""whether what was written to stdout last, text or a terminal's echo, did not end its line"""
+
 
 def write(text: str) -> None:
     """Model text to stdout, at once."""
+    global _line_is_open
     if sys.stdout is None:
         raise LocalspecError("there is no stdout to write to", "Leave it open, or redirect it to a file.")
     try:
@@ -26,6 +31,8 @@ def write(text: str) -> None:
         raise LocalspecError(
             f"stdout cannot be written: {error.strerror}", "Make room for the output."
         ) from None
+    if text:
+        _line_is_open = not text.endswith("\n")
 
 
 def json(value: Any) -> None:
@@ -34,10 +41,24 @@ def json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person, on stderr; nobody can be told where that is closed."""
+    """A line of its own for the person, on stderr; nobody can be told where that is closed."""
+    global _line_is_open
     with contextlib.suppress(OSError, AttributeError):
+        if _line_is_open and _are_seen_together():
+            # To stderr: a pipe or a file that holds stdout alone holds the model's text and nothing else.
+            text = "\n" + text
+            _line_is_open = False
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+
+def _are_seen_together() -> bool:
+    """Whether stderr may continue a line of stdout: on a terminal, or in the file or pipe they share."""
+    with contextlib.suppress(OSError, ValueError):
+        return sys.stderr.isatty() or os.path.samestat(
+            os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+        )
+    return False
 
 
 @contextlib.contextmanager
@@ -64,8 +85,15 @@ def is_terminal() -> bool:
 
 def end_line() -> None:
     """On a terminal: leave the line that was being written."""
-    if is_terminal():
+    if _line_is_open and is_terminal():
         write("\n")
+
+
+def interrupted() -> None:
+    """Ctrl-C: on a terminal, which shows it as ^C, leave that line."""
+    global _line_is_open
+    _line_is_open = True
+    end_line()
 
 
 def failure(error: LocalspecError, *, as_json: bool) -> None:
@@ -173,7 +201,8 @@ class Printer:
     def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
         self._progress = Progress()
-        self._ends_line = True
+        self.partial: Result | None = None
+        """what there was of the answer when it was interrupted"""
 
     def progress(self, what: str, fraction: float) -> None:
         self._progress.update(what, fraction)
@@ -186,7 +215,6 @@ class Printer:
             json({"event": "delta", "text": text, "tokens": tokens})
         elif not self._json and text:
             write(text)
-            self._ends_line = text.endswith("\n")
 
     def degraded(self, source: str, to: str, reason: str) -> None:
         if self._events:
@@ -201,17 +229,26 @@ class Printer:
             json({"event": "result", **msgspec.to_builtins(result)})
         elif self._json:
             json(result)
-        elif not self._ends_line and is_terminal():
-            write("\n")
+        else:
+            end_line()
         if result.finish_reason in ENDINGS:
             note(f"localspec: {ENDINGS[result.finish_reason]}")
+        elif result.finish_reason == "length" and not result.completion_tokens:
+            read = f"the prompt was read ({result.prompt_tokens} tokens)"
+            note(f"localspec: {read}, and nothing generated: max_tokens is 0.")
         elif not result.text:
             note("localspec: the model had nothing to say.")
         if self._stats:
-            if not self._ends_line and not is_terminal() and sys.stderr.isatty():
-                note("")
             note(stats_lines(result))
         return exit_code(result)
+
+    def interrupted(self) -> ExitCode:
+        """Ctrl-C instead of a result: the statistics of what came, if they were asked for."""
+        self._progress.stop()
+        interrupted()
+        if self._stats and self.partial is not None:
+            note(stats_lines(self.partial))
+        return ExitCode.INTERRUPTED
 
     def close(self) -> None:
         """No more output, whatever the reason."""

@@ -71,6 +71,8 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
         else:
             flags.check_daemon()
             result = answer.remote(lambda client: _ask(client, text, how, options, printer))
+    except KeyboardInterrupt:
+        return printer.interrupted()
     finally:
         printer.close()
     return printer.result(result)

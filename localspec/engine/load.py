@@ -16,7 +16,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model, model_name
 from localspec.models.fingerprint import gguf_tokens, vocab_fp
 from localspec.models.gguf import read_header
 from localspec.models.pairing import Tokens, check_pair
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 Progress = Callable[[str, float], None]
 """(what is loading, fraction 0 to 1)"""
+
+FITS = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
+"""what :func:`check_pair` finds, for people"""
 
 
 class Choice(NamedTuple):
@@ -103,7 +106,7 @@ def load_engine(
             sized = msgspec.structs.replace(config, parallel=parallel)
             draft = open_backend(choice.draft, backend, sized, part("draft"), measured=False)
             fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
-            reason = f"{reason}; vocabularies: {fit}"
+            reason = f"{reason}; {FITS[fit]}"
         learning = Learning(
             target,
             draft,
@@ -114,13 +117,24 @@ def load_engine(
         )
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
-        engine.reason = reason
+        engine.reason = reason + _beyond_training(choice.target, config)
         return engine
     except BaseException:
         target.free()
         if draft is not None:
             draft.free()
         raise
+
+
+def _beyond_training(model: Path, config: EngineConfig) -> str:
+    """Warns of an ``n_ctx`` larger than what the model was trained for; returns what to add to the reason."""
+    # Without a wish the context is never larger: nothing to read the file for.
+    trained = read_header(model).of_architecture("context_length") if config.n_ctx else None
+    if type(trained) is not int or config.n_ctx <= trained:
+        return ""
+    told = f"n_ctx is {config.n_ctx}, but {model_name(model)} was trained for {trained} tokens"
+    log.warning("%s: beyond them answers may make no sense", told)
+    return f"; {told}"
 
 
 def _unless_broken(place: Callable[[], T]) -> T | None:

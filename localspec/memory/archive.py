@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from localspec.errors import InvalidOptions, LocalspecError, TokenizerMismatch
+from localspec.errors import InvalidOptions, TokenizerMismatch
 from localspec.memory.files import TableFiles, name_of
+from localspec.memory.hashing import Words, salt_of
 from localspec.memory.sources import tag_of
-from localspec.memory.table import NgramTable
+from localspec.memory.table import ORDER_AT, NgramTable
 from localspec.protocol.memory import Place
 
 BATCH = 1024
@@ -40,6 +41,13 @@ class Gram(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: str
 
 
+class Imported(NamedTuple):
+    """What became of a file's n-grams; a table is a cache, and a full bucket has no room for all."""
+
+    read: int
+    kept: int
+
+
 def export_table(files: TableFiles, name: str) -> Iterator[bytes]:
     """A table's lines, newlines included; none if there is no such table. Raises :class:`StorageError`."""
     table = files.open(name)
@@ -55,11 +63,12 @@ def export_table(files: TableFiles, name: str) -> Iterator[bytes]:
         yield encode(Gram(hash=f"{value:016x}", n=n, token=token, score=score, source=source)) + b"\n"
 
 
-def import_tables(files: TableFiles, path: Path, *, vocabulary_size: int) -> int:
-    """Add what was exported to what is known; returns the number of n-grams.
+def import_tables(files: TableFiles, path: Path, *, vocabulary_size: int) -> Imported:
+    """Add what was exported to what is known.
 
-    Nothing is changed unless every line is sound. Raises :class:`InvalidOptions` for a line that is
-    none of an export, :class:`TokenizerMismatch` for another vocabulary, :class:`StorageError`.
+    Nothing is changed unless every line is sound. Raises :class:`InvalidOptions` for a file that cannot
+    be read and for a line that is none of an export, :class:`TokenizerMismatch` for another vocabulary,
+    :class:`StorageError`.
     """
     if path.exists() and not path.is_file():
         raise InvalidOptions(
@@ -67,16 +76,46 @@ def import_tables(files: TableFiles, path: Path, *, vocabulary_size: int) -> int
         )
     for _ in _read(path, files.vocab_fp, vocabulary_size):
         pass
-    learned, batch, head = 0, [], None
-    for record in _read(path, files.vocab_fp, vocabulary_size):
+    read: dict[str, list[Words]] = defaultdict(list)
+    for head, grams in _batches(_read(path, files.vocab_fp, vocabulary_size)):
+        _insert(files, head, grams)
+        columns = np.array([(int(gram.hash, 16), gram.token, gram.n) for gram in grams], np.uint64).T
+        read[name_of(head.workspace)].append(_marks(*columns))
+    marks = {name: np.concatenate(parts) for name, parts in read.items()}
+    kept = sum(_held(files, name, wanted) for name, wanted in marks.items())
+    return Imported(sum(map(len, marks.values())), kept)
+
+
+def _batches(records: Iterator[Head | Gram]) -> Iterator[tuple[Head, list[Gram]]]:
+    """At most :data:`BATCH` n-grams of one table each."""
+    head: Head | None = None
+    batch: list[Gram] = []
+    for record in records:
         if isinstance(record, Gram):
             batch.append(record)
         if head is not None and batch and (isinstance(record, Head) or len(batch) == BATCH):
-            learned += _insert(files, head, batch)
+            yield head, batch
             batch = []
         if isinstance(record, Head):
             head = record
-    return learned + (_insert(files, head, batch) if head is not None else 0)
+    if head is not None and batch:
+        yield head, batch
+
+
+def _marks(hashes: Words, tokens: Words, orders: Words) -> Words:
+    """What tells n-grams apart: a word each, made as a table makes those of its entries."""
+    marks: Words = hashes * np.uint64(salt_of(0)) ^ (tokens | orders << np.uint64(ORDER_AT))
+    return marks
+
+
+def _held(files: TableFiles, name: str, wanted: Words) -> int:
+    """How many of the n-grams with these marks a table holds."""
+    table = files.open(name)
+    if table is None:
+        return 0
+    entries = table.entries()
+    table.close()
+    return int(np.count_nonzero(np.isin(wanted, _marks(entries.hashes, entries.tokens, entries.orders))))
 
 
 def _read(path: Path, vocab_fp: str, vocabulary_size: int) -> Iterator[Head | Gram]:
@@ -93,7 +132,7 @@ def _read(path: Path, vocab_fp: str, vocabulary_size: int) -> Iterator[Head | Gr
                     raise msgspec.ValidationError("no table before it, or a token that there is not")
                 yield record
     except OSError as error:
-        raise LocalspecError(f"{path} cannot be read: {error.strerror}", "Give the path of a file.") from None
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give the path of a file.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidOptions(
             f"{path}, line {number}, is not of an export: {error}", "Make it with `localspec memory export`."
@@ -111,7 +150,7 @@ def _of_this_vocabulary(head: Head, vocab_fp: str) -> Head:
     return head
 
 
-def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> int:
+def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> None:
     name = name_of(head.workspace)
     groups: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     for gram in grams:
@@ -129,4 +168,3 @@ def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> int:
         table.close()
         table = grown
     table.close()
-    return len(grams)

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
 
 ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
 BackendName = Literal["auto", "llama_cpp", "mlx", "toy"]
+LONGEST_SHOWN = 60
+"""characters of a refused value that are repeated to whoever gave it"""
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -22,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     A request's options override its session's, those the config's. What nobody says is the
     model's own setting, else temperature 0.7 for chat and 0 for completion, and ``max_tokens``
-    is what the context leaves (256 for completion).
+    is what the context leaves (256 for completion); 0 reads the prompt and generates nothing.
     """
 
     model: str | None = None
@@ -48,9 +50,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     logprobs: bool | None = None
 
     def over(self, base: Options) -> Options:
-        """These options where they say something, ``base`` elsewhere."""
+        """These options where they say something, ``base`` elsewhere.
+
+        A draft model belongs to the model it was named beside: that of ``base`` is not taken over
+        by options that name another model, which get ``auto`` unless they name a draft of their own.
+        """
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
+        if base.draft not in (None, "auto", "none") and self._names_another_model(base):
+            said.setdefault("draft", "auto")
         return msgspec.structs.replace(base, **said)
+
+    def _names_another_model(self, base: Options) -> bool:
+        """Whether both name a model, and not the same: a file may be named with its path or without."""
+        if self.model is None or base.model is None:
+            return False
+        one, two = (name.rpartition("/")[2].removesuffix(".gguf") for name in (self.model, base.model))
+        return one != two
 
 
 def parse_options(values: Mapping[str, Any], *, strict: bool = True) -> Options:
@@ -66,6 +81,55 @@ def parse_options(values: Mapping[str, Any], *, strict: bool = True) -> Options:
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid option: {readable(error)}") from None
     return check_options(options)
+
+
+def check_value(struct: type[msgspec.Struct], field: str, value: object, *, said: str) -> None:
+    """Raises :class:`InvalidOptions` for what ``field`` of ``struct`` does not take, naming what it takes.
+
+    ``said`` is how the person named the field; texts are read as on the command line.
+    """
+    try:
+        msgspec.convert({field: value}, struct, strict=False)
+    except msgspec.ValidationError:
+        is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
+        instead = f", not {value!r}" if is_short else ""
+        message = f"{said} takes {allowed(struct, field)}{instead}"
+        raise InvalidOptions(message, "See `localspec run --help`.") from None
+
+
+def allowed(struct: type[msgspec.Struct], field: str) -> str:
+    """What a field takes, in words: ``a whole number from 1 to 20``."""
+    types = {each.name: each.type for each in msgspec.structs.fields(struct)}
+    kind = inspect.type_info(types[field])
+    if isinstance(kind, inspect.UnionType):
+        kind = kind.types[0]  # the other is None: not said
+    return _words(kind)
+
+
+def _words(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.LiteralType(values=(*others, last)):
+            return f"{', '.join(map(str, others))} or {last}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return f"a whole number {_range(kind)}"
+        case inspect.FloatType():
+            return f"a number {_range(kind)}"
+        case inspect.StrType(max_length=None):
+            return "text"
+        case inspect.StrType():
+            return f"text of {kind.min_length or 0} to {kind.max_length} characters"
+        case inspect.VarTupleType(item_type=item, max_length=most):
+            return f"{_words(item)}, at most {most} times"
+    return "something else"
+
+
+def _range(kind: inspect.IntType | inspect.FloatType) -> str:
+    if kind.ge is not None and kind.le is not None:
+        return f"from {kind.ge} to {kind.le}"
+    limits = {"above": kind.gt, "of at least": kind.ge, "at most": kind.le, "below": kind.lt}
+    return " and ".join(f"{word} {limit}" for word, limit in limits.items() if limit is not None)
 
 
 def check_options(options: Options) -> Options:

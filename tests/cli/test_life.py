@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 
+import pexpect
 import psutil
+import pytest
 
 from tests.cli.harness import LONG, Cli
 from tests.daemon.harness import gone
@@ -24,6 +27,28 @@ def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
     _, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130 and b"Traceback" not in stderr
     assert idle(cli)
+
+
+@pytest.mark.parametrize("where", [(), ("--no-daemon",)])
+def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
+    process = cli.begin(*LONG, "--stats", *where)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=DEADLINE_S)
+    *_, took, speculation = stderr.decode().splitlines()
+    assert process.returncode == 130 and "Traceback" not in stderr.decode()
+    assert " tokens (cancelled) · " in took and "tokens per round" in speculation
+
+
+def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
+    command, *arguments = (*cli.command, *LONG, "--stats")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal.expect("def ")
+    terminal.sendintr()
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130
+    *_, took, speculation = str(terminal.before).splitlines()
+    assert re.match(r"\d+ tokens \(cancelled\)", took) and re.match(r"[\d.]+ tokens per round", speculation)
 
 
 def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> None:

@@ -6,6 +6,7 @@ import errno
 import inspect
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -118,9 +119,13 @@ def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (before,) = tables(cli)
     cli("memory", "forget", "--yes")
-    assert cli.json("memory", "import", str(file))["ngrams"] == exported["ngrams"]
+    imported = cli.json("memory", "import", str(file))
     (after,) = tables(cli)
-    assert after["workspace"] == before["workspace"]
+    # What the table has no room for is not said to be there.
+    assert imported["read"] == exported["ngrams"] and imported["ngrams"] == after["entries"]
+    assert after["workspace"] == before["workspace"] and after["tokens"] == 0
+    text = cli("memory", "stats").stdout
+    assert f"  {after['entries']} of " in text and "no tokens learned here" in text
     # A file of two n-grams may lose both: which ones share a full bucket differs from table to table.
     sources: dict[str, set[str]] = {k: set(t["sources"]) for k, t in (("a", after), ("b", before))}  # type: ignore[call-overload]
     assert f"file:{repo / 'wrap.py'}" in sources["a"] <= sources["b"]
@@ -135,6 +140,28 @@ def test_another_vocabulary_and_a_foreign_file_are_refused(cli: Cli, tmp_path: P
     file.write_text("not an export\n")
     refused = cli("memory", "import", str(file), "--json")
     assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
+
+
+def test_an_import_tells_how_much_found_room(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    cli("memory", "prime", str(repo))
+    exported = cli.json("memory", "export", str(tmp_path / "out"))["ngrams"]
+    head, first, *_ = (tmp_path / "out").read_text().splitlines(keepends=True)
+    done = cli("memory", "import", str(tmp_path / "out"))
+    (table,) = tables(cli)
+    told = re.match(r"Kept (?:all )?(\d+) (?:of the (\d+) )?n-grams", done.stdout)
+    assert told is not None and int(told[1]) <= int(str(table["entries"]))
+    assert int(told[2] or told[1]) == exported
+    (tmp_path / "one").write_text(head + first)
+    assert cli("memory", "import", str(tmp_path / "one")).stdout.startswith("Kept all 1 n-grams of ")
+
+
+def test_where_nothing_was_learned_there_is_nothing_to_forget(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    cli("memory", "prime", str(repo))
+    done = cli("memory", "forget", "--workspace", str(tmp_path / "other"), "--yes")
+    assert done.returncode == 0 and "Forgot" not in done.stdout
+    assert done.stdout == f"There is nothing to forget: nothing was learned in {tmp_path / 'other'}.\n"
+    done = cli("memory", "forget", "--source", "chat:none", "--yes")
+    assert done.returncode == 0 and "nothing to forget" in done.stdout and len(tables(cli)) == 1
 
 
 @pytest.mark.parametrize(

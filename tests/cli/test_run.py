@@ -9,10 +9,12 @@ import subprocess
 import textwrap
 from pathlib import Path
 
+import pexpect
 import pytest
 
 import localspec
 from tests.cli.harness import LONG, Cli, texts
+from tests.waiting import DEADLINE_S
 
 GREEDY = ("--temperature", "0", "--max-tokens", "64")
 PROPOSERS = ("none", "prompt-lookup", "draft", "auto")
@@ -79,6 +81,40 @@ def test_piped_text_comes_first_then_the_argument(cli: Cli) -> None:
     assert joined["text"] == cli.json("run", "--raw", *GREEDY, CODE + "    return")["text"]
 
 
+def test_no_tokens_at_all_only_read_the_prompt(cli: Cli) -> None:
+    for where in ((), ("--no-daemon",)):
+        done = cli("run", "--raw", "--max-tokens", "0", *where, CODE)
+        assert done.returncode == 0 and not done.stdout
+        assert "prompt was read" in done.stderr and "nothing to say" not in done.stderr
+    result = cli.json("run", "--raw", "--max-tokens", "0", CODE)
+    assert (result["text"], result["finish_reason"]) == ("", "length") and result["prompt_tokens"] > 4
+
+
+def test_statistics_begin_on_a_line_of_their_own_where_both_streams_end_up(cli: Cli, tmp_path: Path) -> None:
+    arguments = ("run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
+    alone = cli(*arguments).stdout
+    assert alone and not alone.endswith("\n")
+    path = tmp_path / "both"
+    with path.open("w") as file:
+        subprocess.run((*cli.command, *arguments), stdout=file, stderr=file, env=cli.environment, check=True)
+    shared = path.read_text()
+    assert shared.startswith(f"{alone}\n3 tokens (length)"), shared
+    both = subprocess.run(
+        (*cli.command, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=cli.environment
+    )
+    assert both.stdout.decode().startswith(f"{alone}\n3 tokens (length)")
+
+
+def test_on_a_terminal_the_answer_ends_its_line_before_the_statistics(cli: Cli) -> None:
+    arguments = ["run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE]
+    alone = cli(*arguments).stdout
+    command, *rest = (*cli.command, *arguments)
+    terminal = pexpect.spawn(command, rest, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal.expect(pexpect.EOF)
+    answer = alone.replace("\n", "\r\n")
+    assert f"{answer}\r\n3 tokens (length)" in str(terminal.before)
+
+
 def test_events_a_line_each(cli: Cli) -> None:
     done = cli("run", "--stream-json", *GREEDY, "hello")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -124,7 +160,8 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "-m", "nonexistent", "x"), 1, "no model named 'nonexistent'"),
         (("run", "-m", "bundeld", "x"), 1, "did you mean 'bundled'"),
         (("run", "-m", "/nowhere/x.gguf", "x"), 1, "no file"),
-        (("run", "-k", "50", "x"), 2, "k: expected int <= 20"),
+        (("run", "-k", "50", "x"), 2, "-k takes a whole number from 1 to 20, not 50."),
+        (("run", "--opt", "k=50", "x"), 2, "--opt k takes a whole number from 1 to 20, not '50'."),
         (("run", "--opt", "temprature=1", "x"), 2, "did you mean 'temperature'"),
         (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
         (("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"), 2, "memory = true"),
@@ -135,6 +172,10 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "-c", "--no-daemon", "x"), 2, "daemon"),
         (("run", "x" * 9000), 1, "context"),
         (("complete", "--prefix-file", "/nowhere"), 2, "/nowhere"),
+        (("memory", "prime", "/nowhere"), 2, "/nowhere"),
+        (("memory", "import", "/nowhere"), 2, "/nowhere"),
+        (("memory", "export", "/nowhere/x"), 2, "/nowhere"),
+        (("memory", "prime", "-m", "nonexistent", "."), 1, "no model named"),
         (("run", "--session", "none-such", "x"), 1, "session"),
     ],
 )

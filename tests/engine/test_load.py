@@ -46,7 +46,7 @@ def test_a_draft_that_is_not_there() -> None:
 
 def test_the_public_entrance() -> None:
     with localspec.load(TARGET, draft=DRAFT, n_ctx=256, threads=1, temperature=0.0, max_tokens=5) as engine:
-        assert engine.reason == "this draft model was asked for; vocabularies: exact"
+        assert engine.reason == "this draft model was asked for; same vocabulary"
         assert engine.target.capabilities.n_ctx == 256
         one, two = engine.generate("def f(").finish(), engine.generate("def f(").finish()
         assert one.text == two.text and one.completion_tokens == 5

@@ -1,0 +1,129 @@
+"""What the flags become: what is refused and how it is said, and which draft goes with which model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.cli.flags import ModelFlags
+from localspec.config import EngineConfig
+from localspec.errors import ExitCode, InvalidOptions
+from localspec.models.catalogue import bundled_model
+from localspec.protocol.options import Options, allowed
+from tests.cli.harness import CONFIG, Cli
+
+SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"k": 50}, "-k takes a whole number from 1 to 20, not 50"),
+        ({"top_p": 0.0}, "--top-p takes a number above 0 and at most 1, not 0.0"),
+        ({"max_tokens": -1}, "--max-tokens takes a whole number from 0 to 10000000, not -1"),
+        ({"stop": ("",)}, "--stop takes text of 1 to 256 characters, at most 16 times"),
+        ({"opt": ("k=four",)}, "--opt k takes a whole number from 1 to 20, not 'four'"),
+        ({"opt": ("top-k=-1",)}, "--opt top-k takes a whole number from 0 to 1000000, not '-1'"),
+        (
+            {"opt": ("options.threshold=1",)},
+            "--opt options.threshold takes a number above 0 and below 1, not '1'",
+        ),
+        ({"opt": ("remember=maybe",)}, "--opt remember takes true or false, not 'maybe'"),
+        ({"opt": ("exactness=sloppy",)}, "--opt exactness takes fast or strict, not 'sloppy'"),
+        ({"opt": ("n_ctx=some",)}, "--opt n_ctx takes a whole number from 0 to 100000000, not 'some'"),
+        ({"opt": ("workspace=" + "x" * 5000,)}, "--opt workspace takes text of 0 to 4096 characters"),
+    ],
+)
+def test_a_refusal_names_the_option_as_it_was_typed_and_what_it_takes(
+    flags: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InvalidOptions) as caught:
+        ModelFlags(**flags).options()
+    assert caught.value.message == sentence and caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("struct", [Options, EngineConfig])
+def test_there_are_words_for_every_option(struct: type[Options] | type[EngineConfig]) -> None:
+    for name in struct.__struct_fields__:
+        told = allowed(struct, name)
+        assert told != "something else" and "None" not in told, name
+
+
+CONFIGURED = Options(model="~/models/big.gguf", draft="small")
+
+
+@pytest.mark.parametrize(
+    ("said", "base", "draft"),
+    [
+        (Options(model="other"), CONFIGURED, "auto"),
+        (Options(model="other", draft="mine"), CONFIGURED, "mine"),
+        (Options(model="/home/me/models/big.gguf"), CONFIGURED, "small"),
+        (Options(model="big"), CONFIGURED, "small"),
+        (Options(temperature=0.0), CONFIGURED, "small"),
+        (Options(model="other"), Options(model="big", draft="none"), "none"),
+        # A draft alone is for whatever model there will be: LOCALSPEC_DRAFT=small localspec run -m other.
+        (Options(model="other"), Options(draft="small"), "small"),
+        (Options(model="other").over(Options(temperature=0.0)), CONFIGURED, "auto"),
+    ],
+)
+def test_a_draft_goes_with_the_model_it_was_named_beside(said: Options, base: Options, draft: str) -> None:
+    merged = said.over(base)
+    assert (merged.model, merged.draft) == (said.model or base.model, draft)
+
+
+@pytest.fixture
+def configured(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
+    """A target and a draft of another vocabulary in config.toml."""
+    changed = ("Ġdef".encode(), "Ġdxf".encode(), 1)
+    for name in ("stdlib-6m", "stdlib-1m"):
+        (tmp_path / f"my-{name}.gguf").write_bytes(bundled_model(name).read_bytes().replace(*changed))
+    config = cli.home / "config" / "config.toml"
+    options = f'[options]\nmodel = "{tmp_path}/my-stdlib-6m.gguf"\ndraft = "{tmp_path}/my-stdlib-1m.gguf"\n'
+    config.write_text(CONFIG + options)
+    cli("daemon", "stop")
+    yield cli
+    config.write_text(CONFIG)
+    cli("daemon", "stop")
+
+
+@pytest.mark.parametrize("where", [(), ("--no-daemon",)], ids=["daemon", "alone"])
+def test_the_configured_draft_is_not_tried_on_another_model(configured: Cli, where: tuple[str, ...]) -> None:
+    result = configured.json(*SHORT, *where, "x")
+    assert (result["model"], result["draft"]) == ("my-stdlib-6m", "my-stdlib-1m")
+    for other in (("-m", "bundled"), ("--opt", "model=bundled")):
+        result = configured.json(*SHORT, *where, *other, "x")
+        assert (result["model"], result["draft"]) == ("stdlib-6m", "stdlib-1m")
+    result = configured.json(*SHORT, *where, "-m", "bundled", "--draft", "none", "x")
+    assert (result["model"], result["draft"]) == ("stdlib-6m", None)
+
+
+@pytest.fixture
+def stretched(cli: Cli) -> Iterator[Cli]:
+    """A context longer than the bundled model was trained for, in config.toml."""
+    config = cli.home / "config" / "config.toml"
+    config.write_text("[engine]\nthreads = 1\nn_ctx = 4096\n[daemon]\nport = 0\n")
+    cli("daemon", "stop")
+    yield cli
+    config.write_text(CONFIG)
+    cli("daemon", "stop")
+
+
+def test_a_context_beyond_the_training_is_warned_of_once(stretched: Cli) -> None:
+    told = "n_ctx is 4096, but stdlib-6m was trained for 2048 tokens"
+    alone = stretched("run", "--no-daemon", "--max-tokens", "4", "x")
+    assert alone.returncode == 0 and alone.stderr.count(told) == 1
+    for _ in range(2):
+        done = stretched("run", "--stats", "--max-tokens", "4", "x")
+        session = done.stderr.splitlines()[-3]
+        assert session.startswith("session ") and session.endswith(
+            f"the bundled pair; same vocabulary; {told}"
+        )
+    assert stretched("daemon", "logs").stdout.count(f"{told}: ") == 1
+
+
+def test_a_context_within_the_training_is_not(cli: Cli) -> None:
+    done = cli("run", "--no-daemon", "--opt", "n_ctx=2048", "--max-tokens", "4", "x")
+    assert done.returncode == 0 and "trained" not in done.stderr
