@@ -13,7 +13,7 @@ import msgspec
 
 from localspec import home
 from localspec.bench.cheap import cheap_makers
-from localspec.bench.contestant import chosen, own_contestants, sweep_contestants
+from localspec.bench.contestant import attempt, chosen, own_contestants, sentence_of, sweep_contestants
 from localspec.bench.curve import CONTEXT, CostLine, measure_curve
 from localspec.bench.figures import figures_of
 from localspec.bench.goals import goals_of
@@ -27,7 +27,7 @@ from localspec.bench.inflate import (
 )
 from localspec.bench.log import Log
 from localspec.bench.machine import machine_facts, peak_memory
-from localspec.bench.measure import Clock, Plan, Script, measure, play_script, record
+from localspec.bench.measure import Clock, Plan, Script, in_time, measure, play_script, record
 from localspec.bench.oracle import (
     least_seconds,
     model_offers,
@@ -35,7 +35,7 @@ from localspec.bench.oracle import (
     plain_seconds,
     true_offers,
 )
-from localspec.bench.restart import measure_restart
+from localspec.bench.restart import MEMORY, measure_restart
 from localspec.bench.results import (
     CONTROL,
     PLAIN,
@@ -60,6 +60,7 @@ from localspec.protocol.options import unknown_key
 RESTART, TWO_UP, SWEEP = "warm-restart", "two-up", "sweep"
 QUICK_WORKLOADS = ("edit-short", "chat")
 QUICK_BUDGET_S = 50.0
+RUNS = 5
 PARALLEL = 2
 OVERHEAD_CASES = 2
 
@@ -76,7 +77,7 @@ class Order(NamedTuple):
     config: EngineConfig = EngineConfig()
     workloads: tuple[str, ...] = ()
     contestants: tuple[str, ...] = ()
-    runs: int = 5
+    runs: int = RUNS
     cases: int | None = None
     quick: bool = False
     llama_server: Path | None = None
@@ -129,12 +130,15 @@ class Bench:
         return [step.log for script in self._scripts for step in script.steps]
 
     def run(self) -> Results:
-        """Measure everything; an interruption leaves :attr:`results` with what was measured until then."""
+        """Measure everything; whatever ends it leaves :attr:`results` with what was measured until then."""
         try:
             with self._stand() as stand:
                 self._measure(stand)
         except KeyboardInterrupt:
             self.results.stopped = "interrupted"
+            raise
+        except Exception as error:  # a full disk, a lost device: the document says what ended it
+            self.results.stopped = f"ended by an error ({sentence_of(error)})"
             raise
         finally:
             self._conclude()
@@ -143,7 +147,7 @@ class Bench:
     def record(self) -> list[Log]:
         """Plain answers only; nothing is measured."""
         with self._stand() as stand:
-            self._record(stand)
+            self._record(stand, Clock(None))
         return self.logs
 
     @contextmanager
@@ -159,11 +163,12 @@ class Bench:
     def _measure(self, stand: Stand) -> None:
         results = self.results
         clock = Clock(self._budget_s)
-        self._record(stand)
+        self._record(stand, clock)
         self._curves(stand)
         self._ceilings(stand)
         for run in self._runs(stand, clock):
             results.runs.append(run)
+        results.left_out = self._left_out()
         self._tell("propose and observe", 0.0)
         with cheap_makers() as makers:
             results.propose_costs = propose_costs(makers.items())
@@ -174,12 +179,25 @@ class Bench:
         if not self._order.quick:
             self._large_vocabulary()
 
-    def _record(self, stand: Stand) -> None:
+    def _record(self, stand: Stand, clock: Clock) -> None:
         """Play the cases of the ordinary workloads, and those that special ones need, once."""
-        for number, workload in enumerate(self._workloads):
-            self._tell(f"recording {workload}", number / len(self._workloads))
-            if workload != TWO_UP:
-                self._scripts += record(stand, self._cases(workload))
+        cases = self._recorded
+        for number, case in enumerate(in_time(cases, clock)):
+            self._tell(f"recording {case.workload}", number / len(cases))
+            self._scripts += record(stand, [case])
+        # A log tells a workload's cases one after the other: the simulator's memory is taught by them.
+        self._scripts.sort(key=lambda script: self._workloads.index(script.workload))
+
+    @property
+    def _recorded(self) -> list[Case]:
+        return [case for workload in self._workloads if workload != TWO_UP for case in self._cases(workload)]
+
+    def _left_out(self) -> list[str]:
+        """The cases that there was no time to record, or to measure then."""
+        measured = {(run.workload, run.case) for run in self.results.runs}
+        measured |= {(s.workload, s.case) for s in self._scripts if s.workload == RESTART}
+        asked = [(case.workload, case.name) for case in self._recorded]
+        return [f"{workload} / {name}" for workload, name in asked if (workload, name) not in measured]
 
     def _cases(self, workload: str) -> Sequence[Case]:
         cases = load_workload(workload)
@@ -208,10 +226,11 @@ class Bench:
 
     def _runs(self, stand: Stand, clock: Clock) -> Iterator[Run]:
         scripts = [s for s in self._scripts if s.workload != RESTART]
-        plan = Plan(scripts, self._taking_part, self._order.runs, clock)
+        failures = self.results.failures
+        plan = Plan(scripts, self._taking_part, self._order.runs, clock, failures)
         n_ctx = stand.target.capabilities.n_ctx
         self._tell("starting the references", 0.0)
-        with opened(self._rivals, stand.target.vocabulary, n_ctx) as guests:
+        with opened(self._rivals, stand.target.vocabulary, n_ctx, failures) as guests:
             yield from measure(stand, plan, guests, self._tell)
 
     def _taking_part(self, workload: str, repeat: int) -> list[Contestant]:
@@ -219,19 +238,23 @@ class Bench:
         if workload == SWEEP:
             return self._sweep
         mine = [run for run in self.results.runs if run.workload == workload]
-        rivals = worth_repeating(self._rivals, mine) if repeat else self._rivals
+        # A setting that failed is not the best one, however fast it was until then.
+        rivals = [r for r in self._rivals if r.contestant.name not in self.results.failures]
+        rivals = worth_repeating(rivals, mine) if repeat else rivals
         return [*self._contestants, *(rival.contestant for rival in rivals)]
 
     def _special(self, stand: Stand) -> None:
         results = self.results
-        if TWO_UP in self._workloads:
-            for contestant in self._contestants:
-                if contestant.name in (PLAIN, "auto"):
-                    results.two_up.append(measure_two_up(stand, self._cases(TWO_UP), contestant, self._tell))
-        if RESTART in self._workloads:
+        two = [c for c in self._contestants if c.name in (PLAIN, "auto") and c.name not in results.failures]
+        for contestant in two if TWO_UP in self._workloads else ():
+            with attempt(contestant, results.failures):
+                results.two_up.append(measure_two_up(stand, self._cases(TWO_UP), contestant, self._tell))
+        if RESTART in self._workloads and MEMORY.name not in results.failures:
             scripts = [s for s in self._scripts if s.workload == RESTART]
-            for restart in measure_restart(stand, scripts, self._order.runs, self._tell):
-                results.restarts.append(restart)
+            runs = 1 if self._order.quick else self._order.runs
+            with attempt(MEMORY, results.failures):
+                for restart in measure_restart(stand, scripts, runs, self._tell):
+                    results.restarts.append(restart)
 
     def _large_vocabulary(self) -> None:
         """Our overhead where a row of logits is long: a few requests on a model of random weights."""

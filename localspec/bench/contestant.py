@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from localspec.bench.results import CONTROL, PLAIN, Contestant
-from localspec.errors import InvalidOptions
+from localspec.errors import InvalidOptions, LocalspecError
 
 SWEEP_LENGTHS = (2, 4, 6, 8)
 SWEEP_NGRAM = 3
+TOLD = 300
+"""characters of an error that a document keeps"""
 
 
 def own_contestants(drafts: Sequence[str]) -> list[Contestant]:
@@ -53,3 +57,23 @@ def chosen(contestants: Sequence[Contestant], names: Iterable[str]) -> list[Cont
     if not wanted:
         return list(contestants)
     return [c for c in contestants if c.name in wanted | {PLAIN, CONTROL}]
+
+
+@contextmanager
+def attempt(contestant: Contestant, failures: dict[str, str]) -> Iterator[None]:
+    """Inside, an error of the contestant's is written down in ``failures``, and the others go on.
+
+    Plain decoding's is raised: without it nothing can be compared.
+    """
+    try:
+        yield
+    except Exception as error:  # a reference is somebody else's code, and may raise anything
+        if contestant.name == PLAIN:
+            raise
+        failures[contestant.name] = sentence_of(error)
+
+
+def sentence_of(error: BaseException) -> str:
+    """What happened, on one line."""
+    what = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+    return textwrap.shorten(what, TOLD, placeholder=" …")

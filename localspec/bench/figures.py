@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from localspec.bench.results import CONTROL, PLAIN, Ceiling, Figure, Results, Run
@@ -18,15 +18,15 @@ QUIET = 0.05
 
 
 def figures_of(results: Results) -> list[Figure]:
-    """Every contestant on every workload, against plain decoding of the same repeat."""
+    """Every contestant on every workload, against plain decoding of the same requests and repeats."""
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in results.runs:
         cells[run.workload, run.contestant].append(run)
     labels = {contestant.name: contestant.draft for contestant in results.contestants}
     found = []
     for (workload, contestant), runs in cells.items():
-        plain = cells.get((workload, PLAIN))
-        if plain is not None:
+        plain = cells.get((workload, PLAIN), [])
+        if paired(runs, plain):
             ceilings = ceilings_for(results, workload, labels.get(contestant))
             found.append(_figure(contestant, runs, plain, ceilings))
     return found
@@ -46,6 +46,18 @@ def warning_of(results: Results) -> str:
     return f"The machine was busy: plain decoding differed from itself by {noise:.0%}; judge nothing by this."
 
 
+def notices_of(results: Results) -> list[str]:
+    """What is missing, and why; a sentence each."""
+    found = []
+    if results.stopped:
+        found.append(f"This run was {results.stopped}; what is missing was not measured.")
+    for name, why in results.failures.items():
+        found.append(f"{name} failed, and took no further part: {why}")
+    if results.left_out:
+        found.append(f"There was no time for {', '.join(results.left_out)}.")
+    return found
+
+
 def ceilings_for(results: Results, workload: str, draft: str | None = None) -> list[Ceiling]:
     """The oracles that have the draft model labelled ``draft``; None: the first one, or none at all."""
     mine = [ceiling for ceiling in results.ceilings if ceiling.workload == workload]
@@ -55,7 +67,8 @@ def ceilings_for(results: Results, workload: str, draft: str | None = None) -> l
 
 
 def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[Ceiling]) -> Figure:
-    repeats = _speeds(runs, plain, lambda run: run.repeat)
+    together = paired(runs, plain)
+    repeats = _speeds(together, paired(plain, runs), lambda run: run.repeat)
     speed = statistics.median(repeats.values()) if repeats else 1.0
     long = request_speeds(runs, plain)
     drafted = sum(run.drafted or 0 for run in runs)
@@ -72,13 +85,21 @@ def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[C
         repeats=list(repeats.values()),
         acceptance=sum(run.accepted or 0 for run in runs) / drafted if drafted else None,
         tokens_per_round=_tokens_per_round(runs),
-        router_share=_share(speed, ceilings, lambda c: c.router_s),
-        truth_share=_share(speed, ceilings, lambda c: c.truth_s),
+        router_share=_share(together, repeats, ceilings, lambda c: c.router_s),
+        truth_share=_share(together, repeats, ceilings, lambda c: c.truth_s),
         ttft_s=_median(run.ttft_s for run in runs),
         cpu_s_per_token=sum(cpu) / tokens if cpu and tokens else None,
         time_saved_s=sum(saved) / len({run.repeat for run in runs}) if saved else None,
         diverged=_diverged(runs, plain),
     )
+
+
+def paired(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:
+    """Those whose request is among ``others`` in the same repeat: who failed, or was interrupted, has
+    played less than others have.
+    """
+    asked = {(run.request, run.repeat) for run in others}
+    return [run for run in runs if (run.request, run.repeat) in asked]
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -126,10 +147,19 @@ def request_speeds(
     return {request: statistics.median(found) for request, found in speeds.items()}
 
 
-def _share(speed: float, ceilings: Sequence[Ceiling], seconds: Callable[[Ceiling], float]) -> float | None:
-    """``speed`` as a share of an oracle's."""
-    best = oracle_speed(ceilings, seconds)
-    return speed / best if best else None
+def _share(
+    runs: Sequence[Run],
+    repeats: Mapping[int, float],
+    ceilings: Sequence[Ceiling],
+    seconds: Callable[[Ceiling], float],
+) -> float | None:
+    """The speeds of ``repeats`` as shares of an oracle's on each repeat's own requests; their median."""
+    shares = []
+    for repeat, speed in repeats.items():
+        asked = {run.request for run in runs if run.repeat == repeat}
+        best = oracle_speed([ceiling for ceiling in ceilings if ceiling.request in asked], seconds)
+        shares += [speed / best] if best else []
+    return statistics.median(shares) if shares else None
 
 
 def oracle_speed(ceilings: Sequence[Ceiling], seconds: Callable[[Ceiling], float]) -> float | None:

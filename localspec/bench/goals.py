@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from localspec.bench.figures import LONG, ceilings_for, oracle_speed, request_speeds
+import msgspec
+
+from localspec.bench.figures import LONG, request_speeds
 from localspec.bench.results import CONTROL, PLAIN, Figure, Goal, Results, Run, TwoUp
 
-AUTO = "auto"
+AUTO, MEMORY = "auto", "memory"
 EDITS, PROSE = ("edit-short", "edit-long"), ("chat", "story")
 OVER_REFERENCE, OF_ROUTER = 1.2, 0.85
 NOISE_ROOM = 0.02
@@ -22,14 +24,31 @@ NOT_MEASURED = "not measured in this run"
 
 
 def goals_of(results: Results) -> list[Goal]:
-    """Every goal; those whose figures are missing have ``met`` None. Needs ``results.figures``."""
-    goals = [_edit(results, workload) for workload in EDITS]
-    goals.append(_worst(results))
-    goals += [_prose(results, workload) for workload in PROSE]
-    goals += _two_up(results)
-    goals += [_overhead(results), _propose(results), _exact(results)]
-    goals += _restart(results)
-    return goals
+    """Every goal; ``met`` is None where figures are missing, and where one of those failed that it is about.
+
+    Needs ``results.figures``.
+    """
+    ours = [contestant.name for contestant in results.contestants if not contestant.reference]
+    of_auto = [_edit(results, workload) for workload in EDITS]
+    of_auto.append(_worst(results))
+    of_auto += [_prose(results, workload) for workload in PROSE]
+    of_auto += _two_up(results)
+    exact = _exact(results)
+    return [
+        *_unless_failed(results, of_auto, [AUTO]),
+        *_unless_failed(results, [_overhead(results)], ours),
+        _propose(results),
+        # A divergence is one, whoever failed besides.
+        *_unless_failed(results, [exact], ours if exact.met else []),
+        *_unless_failed(results, _restart(results), [MEMORY]),
+    ]
+
+
+def _unless_failed(results: Results, goals: Iterable[Goal], names: Iterable[str]) -> Iterator[Goal]:
+    """What was measured of contestants that failed tells nothing of what was not."""
+    failed = ", ".join(name for name in names if name in results.failures)
+    for goal in goals:
+        yield msgspec.structs.replace(goal, met=None, note=f"{failed} failed") if failed else goal
 
 
 def _judge(name: str, figure: str, goal: str, met: bool, note: str) -> Goal:
@@ -49,20 +68,22 @@ def _edit(results: Results, workload: str) -> Goal:
     name = f"{workload}: auto against the best reference and the router oracle"
     wanted = f"≥ min({OVER_REFERENCE} × reference, {OF_ROUTER} × router)"
     auto = _figure(results, workload, AUTO)
-    router = oracle_speed(ceilings_for(results, workload), lambda c: c.router_s)
-    names = {contestant.name for contestant in results.contestants if contestant.reference}
+    if auto is None or not auto.router_share:
+        return _missing(name, wanted)
+    names = [contestant.name for contestant in results.contestants if contestant.reference]
     others = [f for f in results.figures if f.workload == workload and f.contestant in names]
     best = max(others, key=lambda f: f.speed, default=None)
-    if auto is None or router is None:
-        return _missing(name, wanted)
-    ceiling = OF_ROUTER * router
-    if best is None:
-        figure = f"{auto.speed:.2f}x; router {router:.2f}x; no reference ran"
-        if auto.speed >= ceiling:
-            return Goal(name, figure, wanted, True)
-        return Goal(name, figure, wanted, None, f"{auto.speed / router:.0%} of the router, no reference ran")
-    figure = f"{auto.speed:.2f}x; {best.contestant} {best.speed:.2f}x; router {router:.2f}x"
-    bar = min(OVER_REFERENCE * best.speed, ceiling)
+    router = auto.speed / auto.router_share
+    beside = f"{best.contestant} {best.speed:.2f}x" if best else "no reference ran"
+    figure = f"{auto.speed:.2f}x; {beside}; router {router:.2f}x"
+    unfinished = [n for n in names if n in results.failures]
+    unfinished += [f.contestant for f in others if f.requests < auto.requests]
+    if auto.router_share >= OF_ROUTER:
+        return Goal(name, figure, wanted, True)
+    if best is None or unfinished:
+        why = f"{', '.join(dict.fromkeys(unfinished))} did not finish" if unfinished else "no reference ran"
+        return Goal(name, figure, wanted, None, f"{auto.router_share:.0%} of the router, {why}")
+    bar = min(OVER_REFERENCE * best.speed, OF_ROUTER * router)
     return _judge(name, figure, wanted, auto.speed >= bar, f"{auto.speed:.2f}x is under {bar:.2f}x")
 
 

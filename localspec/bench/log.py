@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from localspec.bench.results import write_whole
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import InvalidOptions
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -29,13 +29,13 @@ def write_logs(path: Path, logs: Iterable[Log]) -> None:
 def read_logs(path: Path) -> list[Log]:
     """Read a log file.
 
-    Raises :class:`LocalspecError` for a file that cannot be read, :class:`InvalidOptions` naming the
-    first line that is no log.
+    Raises :class:`InvalidOptions` for a file that cannot be read, or naming the first line that is no
+    log.
     """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise LocalspecError(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
     logs = []
     for number, line in enumerate(lines, 1):
         try:

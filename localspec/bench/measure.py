@@ -4,7 +4,8 @@ First every case is played once, plainly; that warms the machine up and fixes th
 that the others are compared with: their turns follow the plain answers, so that all are asked the same.
 Then, repeat by repeat and case by case, each contestant plays all turns of the case in an engine of its
 own that knows nothing: no cached prefix, an empty memory, nothing learned from earlier repeats. Within
-a case, caches and memory work as they would. Who begins moves on by one with every repeat.
+a case, caches and memory work as they would. Who begins moves on by one with every repeat. Workloads
+take turns, case by case, so that whenever the time is up each of them has had its share.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
+from localspec.bench.contestant import attempt
 from localspec.bench.log import Log
 from localspec.bench.results import PLAIN, Contestant, Run
 from localspec.bench.scratch import scratch_memory
@@ -52,11 +55,59 @@ class Clock:
     """Whether there is time for more; None: always."""
 
     def __init__(self, budget_s: float | None) -> None:
-        self._end = None if budget_s is None else time.monotonic() + budget_s
+        self._budget_s, self._began = budget_s, time.monotonic()
 
     @property
     def is_up(self) -> bool:
-        return self._end is not None and time.monotonic() > self._end
+        return self.spent >= 1
+
+    @property
+    def spent(self) -> float:
+        """The share of the time that is gone; more than 1 when it is up."""
+        if self._budget_s is None:
+            return 0.0
+        gone = time.monotonic() - self._began
+        return gone / self._budget_s if self._budget_s else 1.0
+
+
+class TimeLeft:
+    """What a stage will still take if it goes on as it went; a fraction that does not grow begins another."""
+
+    def __init__(self) -> None:
+        self._began, self._first, self._last = 0.0, 0.0, 1.0
+
+    def __call__(self, fraction: float, now: float) -> float | None:
+        """Seconds; None: not known yet. ``now`` is in seconds of any clock."""
+        if fraction <= self._last:
+            self._began, self._first = now, fraction
+        self._last = fraction
+        done = fraction - self._first
+        return (now - self._began) * (1 - fraction) / done if done else None
+
+
+class OfWorkload(Protocol):
+    """A case, or what was made of one."""
+
+    @property
+    def workload(self) -> str: ...
+
+
+W = TypeVar("W", bound=OfWorkload)
+
+
+def in_time(cases: Iterable[W], clock: Clock, *, at_least_one: bool = True) -> Iterator[W]:
+    """As many as there is time for, the workloads in turns; where ``at_least_one``, the first of each
+    workload however late it is: a table without them compares nothing.
+    """
+    by_workload: dict[str, list[W]] = {}
+    for case in cases:
+        by_workload.setdefault(case.workload, []).append(case)
+    needed = len(by_workload) if at_least_one else 0
+    in_turns = chain.from_iterable(zip_longest(*by_workload.values()))
+    for number, each in enumerate(case for case in in_turns if case is not None):
+        if number >= needed and clock.is_up:
+            return
+        yield each
 
 
 def record(stand: Stand, cases: Iterable[Case]) -> list[Script]:
@@ -84,29 +135,35 @@ class Plan(NamedTuple):
     """by workload and repeat; those of a repeat are asked for when it begins"""
     runs: int
     clock: Clock
+    failures: dict[str, str]
+    """by contestant: who is in it takes no further part, and who fails comes into it"""
+
+    def fraction(self, done: float) -> float:
+        """How far it is when so many cases were played by everybody, 0 to 1."""
+        needed = len({script.workload for script in self.scripts})
+        return max(done / (self.runs * len(self.scripts)), min(done / needed, self.clock.spent, 1.0))
 
 
 def measure(stand: Stand, plan: Plan, guests: Mapping[str, Guest], tell: Tell) -> Iterator[Run]:
-    """Every run as it is measured; ends early, between two cases, when the time is up, but not before
-    every case was played once: half a table compares nothing.
+    """Every run as it is measured; ends early, between two cases, when the time is up: see :func:`in_time`.
 
     ``guests`` are the references among the contestants, by name.
     """
-    blocks = plan.runs * len(plan.scripts)
     for repeat in range(plan.runs):
-        for number, script in enumerate(plan.scripts):
-            done = repeat * len(plan.scripts) + number
-            if repeat and plan.clock.is_up:
-                return
-            contestants = plan.contestants(script.workload, repeat)
+        scripts = in_time(plan.scripts, plan.clock, at_least_one=repeat == 0)
+        for done, script in enumerate(scripts, repeat * len(plan.scripts)):
+            contestants = [
+                c for c in plan.contestants(script.workload, repeat) if c.name not in plan.failures
+            ]
             first = repeat % len(contestants)
             for i, contestant in enumerate((*contestants[first:], *contestants[:first])):
-                tell(f"{script.workload}: {contestant.name}", (done + i / len(contestants)) / blocks)
+                tell(f"{script.workload}: {contestant.name}", plan.fraction(done + i / len(contestants)))
                 guest = guests.get(contestant.name)
                 played = guest.play(script.steps) if guest else play_script(stand, script, contestant)
-                for run in played:
-                    run.contestant, run.repeat = contestant.name, repeat
-                    yield run
+                with attempt(contestant, plan.failures):
+                    for run in played:
+                        run.contestant, run.repeat = contestant.name, repeat
+                        yield run
 
 
 def play_script(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations
 from typing import TypeVar
 
 import msgspec
@@ -21,13 +22,16 @@ def merged(documents: Sequence[Results]) -> Results:
 
     A workload that was measured in several goes on counting its repeats, so that still only what ran
     side by side is compared. What is measured once per document, such as curves, is the first one's
-    that has it. Raises :class:`InvalidOptions` where machine, versions, models or context differ.
+    that has it. Raises :class:`InvalidOptions` where machine, versions, models or context differ, or the
+    cases of a workload that several have.
     """
     first, *others = documents
     if not others:
         return first
     for other in others:
         _check_alike(first, other)
+    for one, other in combinations(documents, 2):
+        _check_same_cases(one, other)
     whole = msgspec.structs.replace(
         first,
         duration_s=sum(d.duration_s for d in documents),
@@ -52,6 +56,8 @@ def merged(documents: Sequence[Results]) -> Results:
         overheads=_once((o for d in documents for o in d.overheads), lambda o: (o.model, o.contestant)),
         two_up=[two_up for d in documents for two_up in d.two_up],
         restarts=[restart for d in documents for restart in d.restarts],
+        failures={name: why for d in documents for name, why in d.failures.items()},
+        left_out=_once(case for d in documents for case in d.left_out),
     )
     whole.figures = figures_of(whole)
     whole.goals = goals_of(whole)
@@ -69,6 +75,20 @@ def _check_alike(one: Results, other: Results) -> None:
                 f"the results of {one.started} and {other.started} are of different {what}",
                 "Give --from files of one installation, machine and pair of models.",
             )
+
+
+def _check_same_cases(one: Results, other: Results) -> None:
+    """Speeds and shares of different requests have no common median."""
+    both = [w for w in one.setting.workloads if w in other.setting.workloads]
+    if both and _cases(one) != _cases(other):
+        raise InvalidOptions(
+            f"the results of {one.started} and {other.started} are of different cases of {both[0]}",
+            "Measure a workload with the same --cases, and --quick always or never, to put it together.",
+        )
+
+
+def _cases(document: Results) -> tuple[int | None, bool]:
+    return document.setting.cases, document.setting.quick
 
 
 def _roles(document: Results) -> set[tuple[str, str]]:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from localspec.bench.contestant import SWEEP_LENGTHS
-from localspec.bench.figures import warning_of
+from localspec.bench.figures import notices_of, warning_of
 from localspec.bench.plots import Plot, plots_of
 from localspec.bench.published import RESTART_PUBLISHED, SWEEP_PUBLISHED, TURNS_PUBLISHED
 from localspec.bench.results import Figure, Results
@@ -42,6 +42,7 @@ def report_of(results: Results) -> str:
         minutes=f"{results.duration_s / 60:.0f}",
         headline=_headline(results),
         warning=warning_of(results),
+        notices=notices_of(results),
         marks={True: "met", False: "missed", None: "open"},
         plots=plots,
         drawn={plot.id: _drawing(plot) for plot in plots if plot.data},

@@ -43,7 +43,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """How it was run. ``budget_s``: no new repeat was begun after this many seconds.
+    """How it was run. ``budget_s``: after this many seconds no case was begun but each workload's first.
 
     ``cases``: of each workload only so many; None: all.
     """
@@ -131,6 +131,11 @@ class Ceiling(msgspec.Struct, frozen=True):
     router_s: float
     truth_s: float
 
+    @property
+    def request(self) -> tuple[str, str, int]:
+        """As :attr:`Run.request`."""
+        return self.workload, self.case, self.turn
+
 
 class Curve(msgspec.Struct, frozen=True):
     """Seconds of a forward by its width in tokens, behind ``context`` tokens; medians."""
@@ -216,7 +221,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """A figure against what it should be; ``met`` None: not measured. ``note`` says why not met."""
+    """A figure against what it should be; ``met`` None: unknown. ``note`` says why not met."""
 
     name: str
     figure: str
@@ -226,7 +231,12 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """The document. ``stopped`` says why something is missing; None: all was measured."""
+    """The document. ``stopped`` says why something is missing; None: it came to its end.
+
+    ``failures`` is what was wrong with contestants that took no further part, by name; ``left_out`` the
+    cases that a quick run had no time for. ``peak_memory``: the most bytes that the benchmark's own
+    process held, with all its models; llama-server, a process of its own, is not in it.
+    """
 
     schema: int = SCHEMA
     started: str
@@ -246,6 +256,8 @@ class Results(msgspec.Struct, kw_only=True):
     goals: list[Goal] = []
     peak_memory: int = 0
     stopped: str | None = None
+    failures: dict[str, str] = {}
+    left_out: list[str] = []
 
     @property
     def has_something(self) -> bool:
@@ -261,13 +273,13 @@ def encode(results: Results) -> bytes:
 def read_results(path: Path) -> Results:
     """A document from a file.
 
-    Raises :class:`LocalspecError` for a file that cannot be read, :class:`InvalidOptions` for one
-    that is no such document or has another schema.
+    Raises :class:`InvalidOptions` for a file that cannot be read, is no such document or has another
+    schema.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise LocalspecError(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
     remedy = "Give a file that `localspec bench --json` of this version wrote."
     try:
         schema = msgspec.json.decode(raw, type=_Schema).schema

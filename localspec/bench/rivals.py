@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from localspec.backends.base import Vocabulary
+from localspec.bench.contestant import attempt
 from localspec.bench.measure import Step, text_hash
 from localspec.bench.references import (
     SETTINGS,
@@ -141,12 +142,15 @@ class Player:
 
 
 @contextmanager
-def opened(rivals: Iterable[Rival], vocabulary: Vocabulary, n_ctx: int) -> Iterator[Mapping[str, Player]]:
-    """Players by contestant's name; all are closed at the end."""
+def opened(
+    rivals: Iterable[Rival], vocabulary: Vocabulary, n_ctx: int, failures: dict[str, str]
+) -> Iterator[Mapping[str, Player]]:
+    """Players by contestant's name; all are closed at the end. Who cannot be opened is in ``failures``."""
     with ExitStack() as stack:
         players = {}
         for rival in rivals:
-            reference = rival.open()
-            stack.callback(reference.close)
-            players[rival.contestant.name] = Player(reference, vocabulary, n_ctx)
+            with attempt(rival.contestant, failures):
+                reference = rival.open()
+                stack.callback(reference.close)
+                players[rival.contestant.name] = Player(reference, vocabulary, n_ctx)
         yield players

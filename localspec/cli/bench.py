@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from cyclopts.types import PositiveInt
 
 from localspec.cli import output
 from localspec.config import load_config
-from localspec.errors import ExitCode, InvalidOptions
+from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FIXED_K = 4
 WIDE = 120
+MINUTES_FROM_S = 90
 NEARLY = 0.999
 """a bar that has once been full stops its clock"""
 
@@ -37,7 +39,7 @@ class BenchFlags:
     """What to measure, and what becomes of it."""
 
     quick: bool = False
-    "A rough table in a minute and a half."
+    "A rough table in a minute and a half; on a busy machine it has fewer cases, and takes longer."
     json: bool = False
     "Print one JSON object: everything, raw runs included."
     report: Path | None = None
@@ -50,42 +52,43 @@ class BenchFlags:
     "Only this workload; may be repeated."
     contestant: tuple[str, ...] = ()
     "Only this contestant, beside plain decoding; may be repeated."
-    runs: PositiveInt = 5
-    "How often everything is measured."
+    runs: PositiveInt | None = None
+    "How often everything is measured; otherwise 5 times."
     cases: PositiveInt | None = None
     "Only so many cases of each workload."
     llama_server: Path | None = None
     "llama.cpp's server, to compare with; otherwise the one on PATH."
     model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None
     "Model to measure; otherwise the bundled pair, inflated to the cost of 0.5 billion parameters."
-    draft: str = "auto"
-    "Its draft model: a name, a path, `none` or `auto`."
+    draft: str | None = None
+    "Its draft model: a name, a path, `none` or, otherwise, `auto`."
 
 
 NO_FLAGS = BenchFlags()
+OF_FROM = {"from_", "json", "report"}
+OF_RECORD = {"record", "quick", "workload", "cases", "model", "draft"}
+"""the options that have a meaning beside --from, and beside --record"""
 
 
 @app.default
 def bench(*, flags: BenchFlags = NO_FLAGS) -> int:
     """Measure, and print a table; returns the exit code."""
     from localspec.bench.merge import merged
-    from localspec.bench.report import report_of
-    from localspec.bench.results import read_results, write_whole
+    from localspec.bench.results import read_results
 
     _check(flags)
     if flags.record is not None:
         return _record(flags, flags.record)
-    results = merged([read_results(path) for path in flags.from_]) if flags.from_ else _measure(flags)
-    if flags.report is not None:
-        write_whole(flags.report, report_of(results))
-    if flags.json:
-        output.json(results)
-    else:
-        _show(_tables(results))
-    if results.stopped and not flags.from_:
-        output.note(f"localspec: stopped after {len(results.runs)} runs; this is what they showed.")
-        raise KeyboardInterrupt
-    return ExitCode.OK
+    if flags.from_:
+        return _give_out(flags, merged([read_results(path) for path in flags.from_]))
+    results, end = _measure(flags)
+    code = _give_out(flags, results)
+    if end is None:
+        return code
+    output.note(f"localspec: stopped after {len(results.runs)} runs; this is what they showed.")
+    if isinstance(end, KeyboardInterrupt):
+        raise end
+    return _tell(end)
 
 
 @app.command
@@ -136,27 +139,65 @@ def simulate(
 
 
 def _check(flags: BenchFlags) -> None:
-    whats = (flags.record, flags.quick, flags.workload, flags.contestant, flags.cases)
-    if flags.from_ and any(whats):
-        raise InvalidOptions("--from measures nothing", "Drop what says what to measure, or --from.")
-    if flags.record is not None and (flags.report or flags.json):
-        raise InvalidOptions("--record measures nothing", "Drop --report and --json, or --record.")
+    if flags.from_:
+        _refuse_beside("--from", flags, OF_FROM)
+    if flags.record is not None:
+        _refuse_beside("--record", flags, OF_RECORD)
+    if flags.draft is not None and flags.model is None:
+        raise InvalidOptions("--draft without --model says nothing", "Give --model, or drop --draft.")
     for path in (flags.report, flags.record):
         if path is not None and not path.expanduser().absolute().parent.is_dir():
             raise InvalidOptions(f"there is no directory {path.parent}", "Name a file in one that exists.")
 
 
-def _measure(flags: BenchFlags) -> Results:
+def _refuse_beside(option: str, flags: BenchFlags, allowed: Collection[str]) -> None:
+    given = (f.name for f in fields(flags) if getattr(flags, f.name) != getattr(NO_FLAGS, f.name))
+    others = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given if name not in allowed)
+    if others:
+        raise InvalidOptions(
+            f"{option} measures nothing: {others} would be ignored", "Drop one or the other."
+        )
+
+
+def _measure(flags: BenchFlags) -> tuple[Results, BaseException | None]:
+    """The results, and what ended the measuring early; raised where nothing was measured until then."""
     with _Progress() as progress:
         bench = _bench(flags, progress)
         try:
-            return bench.run()
-        except KeyboardInterrupt:
+            return bench.run(), None
+        except (KeyboardInterrupt, Exception) as end:
+            # Told after what was measured until then, whatever it is.
             if bench.results.has_something:
-                return bench.results
-            progress.stop()
-            output.note("localspec: stopped before anything was measured; nothing was written.")
+                return bench.results, end
+            if isinstance(end, KeyboardInterrupt):
+                progress.stop()
+                output.note("localspec: stopped before anything was measured; nothing was written.")
             raise
+
+
+def _give_out(flags: BenchFlags, results: Results) -> int:
+    """Page, and table or JSON: a page that cannot be written takes nothing else along."""
+    from localspec.bench.report import report_of
+    from localspec.bench.results import write_whole
+
+    problem: Exception | None = None
+    try:
+        if flags.report is not None:
+            write_whole(flags.report, report_of(results))
+    except Exception as error:  # told after the results
+        problem = error
+    if flags.json:
+        output.json(results)
+    else:
+        _show(_tables(results))
+    return ExitCode.OK if problem is None else _tell(problem)
+
+
+def _tell(error: BaseException) -> int:
+    """To stderr, even with --json: the results are the one object on stdout. Returns the exit code."""
+    known = error if isinstance(error, LocalspecError) else LocalspecError(f"{type(error).__name__}: {error}")
+    output.failure(known, as_json=False)
+    return known.exit_code
 
 
 def _record(flags: BenchFlags, path: Path) -> int:
@@ -170,11 +211,11 @@ def _record(flags: BenchFlags, path: Path) -> int:
 
 
 def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
-    from localspec.bench.bench import Bench, Order
+    from localspec.bench.bench import RUNS, Bench, Order
     from localspec.engine.load import choose
 
     config = load_config()
-    choice = None if flags.model is None else choose(flags.model, flags.draft, config.model_dirs)
+    choice = None if flags.model is None else choose(flags.model, flags.draft or "auto", config.model_dirs)
     order = Order(
         target=choice and choice.target,
         draft=choice and choice.draft,
@@ -182,7 +223,7 @@ def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
         config=config.engine,
         workloads=flags.workload,
         contestants=flags.contestant,
-        runs=flags.runs,
+        runs=flags.runs or RUNS,
         cases=flags.cases,
         quick=flags.quick,
         llama_server=flags.llama_server,
@@ -197,10 +238,14 @@ class _Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+        from localspec.bench.measure import TimeLeft
+
         console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        texts = TextColumn("{task.description}"), TextColumn("{task.fields[left]}")
+        columns = (texts[0], BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), texts[1])
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("starting", total=1.0)
+        self._task = self._bar.add_task("starting", total=1.0, left="")
+        self._left = TimeLeft()
         self._interrupted = False
 
     def __enter__(self) -> _Progress:
@@ -222,10 +267,16 @@ class _Progress:
         if self._interrupted:
             # The first exception was raised where Python drops it: in a destructor.
             raise KeyboardInterrupt
-        self._bar.update(self._task, description=what, completed=min(fraction, NEARLY))
+        seconds = self._left(fraction, time.monotonic())
+        left = "" if seconds is None else f"about {_round(seconds)} left of this"
+        self._bar.update(self._task, description=what, completed=min(fraction, NEARLY), left=left)
 
     def stop(self) -> None:
         self._bar.stop()
+
+
+def _round(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds > MINUTES_FROM_S else f"{seconds:.0f} s"
 
 
 def _show(tables: Sequence[RenderableType]) -> None:
@@ -288,13 +339,14 @@ def _or_dash(form: str, value: float | None) -> str:
 def _goal_lines(results: Results) -> RenderableType:
     from rich.text import Text
 
-    from localspec.bench.figures import warning_of
+    from localspec.bench.figures import notices_of, warning_of
     from localspec.bench.goals import NOT_MEASURED
 
     marks = {True: ("✓ ", "green"), False: ("✗ ", "red"), None: ("· ", "")}
     lines = Text()
-    if warning := warning_of(results):
-        lines.append(f"{warning}\n", "yellow")
+    warning = warning_of(results)
+    for sentence in filter(None, [warning, *notices_of(results)]):
+        lines.append(f"{sentence}\n", "yellow")
     for goal in results.goals:
         if goal.note != NOT_MEASURED:
             # Of a busy machine nothing is claimed, be it good or bad.

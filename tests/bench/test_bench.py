@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from localspec.errors import BackendUnavailable, InvalidOptions
 from localspec.models.catalogue import bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import TextPrompt
+from tests.bench import stand_in
 from tests.bench.documents import run
 from tests.toys import small_markov
 
@@ -85,6 +87,36 @@ def test_an_interrupted_run_keeps_what_was_measured(home: Path) -> None:
     assert seen[-1] == "chat: memory"
 
 
+def test_a_run_that_an_error_ends_keeps_what_was_measured(home: Path) -> None:
+    def failing(what: str, fraction: float) -> None:
+        if what == "propose and observe":
+            raise BackendUnavailable("the disk is full")
+
+    bench = Bench(order(contestants=("memory",)), failing)
+    with pytest.raises(BackendUnavailable):
+        bench.run()
+    assert bench.results.stopped == "ended by an error (the disk is full)"
+    assert {f.contestant for f in bench.results.figures} == {"none", "none (again)", "memory"}
+
+
+def test_a_quick_run_that_is_late_leaves_cases_out_and_says_which(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.bench.bench.QUICK_BUDGET_S", 0.0)
+    results = Bench(order(contestants=("auto",), runs=5), silent).run()
+    assert len(results.runs) == 3
+    (first,) = {run.case for run in results.runs}
+    (left_out,) = results.left_out
+    assert left_out.startswith("chat / ") and first not in left_out
+    assert len(results.ceilings) == 1
+
+
+def test_logs_of_a_workload_stand_together(home: Path) -> None:
+    """Cases are recorded in turns; who plays them again is taught by one workload after the other."""
+    bench = Bench(order(workloads=("edit-short", "chat")), silent)
+    assert [log.workload for log in bench.record()] == ["edit-short"] * 2 + ["chat"] * 2
+
+
 def test_recording_measures_nothing(home: Path) -> None:
     bench = Bench(order(), silent)
     logs = bench.record()
@@ -109,6 +141,25 @@ def test_the_sweep_is_of_those_who_take_part() -> None:
     own = own_contestants(["draft"])
     names = {c.name for c in chosen_for_sweep(["draft"], [own[0], own[4]])}
     assert names == {PLAIN, "memory k=2", "memory k=4", "memory k=6", "memory k=8"}
+
+
+# Whoever fails.
+
+
+def test_a_server_that_dies_leaves_the_others_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = home / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{stand_in.__file__}" dies "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(Bench, "_large_vocabulary", lambda bench: None)
+    who = ("auto", "llama.cpp", "llama-server plain")
+    asked = order(workloads=("edit-short",), contestants=who, quick=False, cases=1, llama_server=program)
+    results = Bench(asked, silent).run()
+    assert {r.contestant for r in results.runs} == {"none", "none (again)", "auto", "llama.cpp"}
+    assert results.stopped is None
+    assert list(results.failures) == ["llama-server plain"]
+    assert "out of memory, they say" in results.failures["llama-server plain"]
+    (goal,) = (g for g in results.goals if g.name.startswith("edit-short"))
+    assert goal.met or (goal.met is None and "llama-server plain did not finish" in goal.note)
 
 
 # Parts.
@@ -163,7 +214,7 @@ def stand() -> Iterator[Stand]:
 def test_a_reference_answers_what_we_answer(stand: Stand) -> None:
     scripts = record(stand, quick(load_workload("edit-short")))
     rival = Rival(Contestant("llama.cpp", "raw", reference=True), lambda: RawLoop(TARGET, SMALL))
-    with opened([rival], stand.target.vocabulary, stand.target.capabilities.n_ctx) as players:
+    with opened([rival], stand.target.vocabulary, stand.target.capabilities.n_ctx, {}) as players:
         runs = list(players["llama.cpp"].play(scripts[0].steps))
     logs = [step.log for step in scripts[0].steps]
     assert [r.completion_tokens for r in runs] == [len(log.output) for log in logs]
@@ -198,7 +249,7 @@ def steps(stand: Stand) -> list[Step]:
 def test_a_reference_begins_each_case_anew_and_is_closed(stand: Stand) -> None:
     counting = Counting()
     rival = Rival(Contestant("counting", "counting", reference=True), lambda: counting)
-    with opened([rival], stand.target.vocabulary, 512) as players:
+    with opened([rival], stand.target.vocabulary, 512, {}) as players:
         asked = steps(stand)
         for _ in range(2):
             assert len(list(players["counting"].play(asked))) == 2

@@ -83,6 +83,53 @@ def test_the_best_reference_is_the_bar() -> None:
     assert found.note == "1.50x is under 1.68x"
 
 
+def test_a_reference_that_did_not_finish_leaves_edits_open() -> None:
+    """Unless they are near enough to the router, whatever it would have done."""
+    results = edits(1.5, router=4.0, reference=1.0)
+    assert goal(results, "edit-short").met
+    results.failures["llama-server ngram-mod"] = "it does not answer"
+    found = goal(results, "edit-short")
+    assert (found.met, found.note) == (None, "38% of the router, llama-server ngram-mod did not finish")
+    near = edits(1.5, router=1.6, reference=9.0)
+    near.failures = results.failures
+    assert goal(near, "edit-short").met
+
+
+def test_a_reference_that_was_asked_less_is_no_bar() -> None:
+    results = edits(1.5, router=4.0, reference=1.0)
+    results.runs += pair("edit-short", 1.5, case="another")
+    results.ceilings.append(Ceiling("edit-short", "another", 0, None, 101, 4.0, 1.0, 0.5))
+    assert goal(results, "edit-short").met is None
+
+
+@pytest.mark.parametrize(
+    ("who", "unknown"),
+    [
+        ("auto", {"chat", "edit-short", "greedy text", "our overhead", "two-up", "worst request"}),
+        ("memory", {"greedy text", "our overhead", "warm-restart"}),
+        (SERVER.name, set()),
+    ],
+)
+def test_a_goal_is_unknown_where_somebody_failed_whom_it_is_about(who: str, unknown: set[str]) -> None:
+    results = edits(1.9, router=2.0, reference=1.0)
+    results.runs += pair("chat", 1.0)
+    results.overheads = [Overhead("small", 8192, "prompt-lookup", 100, 0.01)]
+    results.two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3)]
+    results.restarts = restarts(0.0, 0.5, 1.5).restarts
+    before = [g for g in concluded(results).goals if g.met]
+    assert {g.name for g in results.goals if not g.met and g.note != NOT_MEASURED} == set()
+    results.failures = {who: "device lost"}
+    after = {g.name: g for g in concluded(results).goals}
+    open_now = [after[g.name] for g in before if after[g.name].met is None]
+    assert {next(u for u in unknown if g.name.startswith(u)) for g in open_now} == unknown
+    assert all(g.note == f"{who} failed" for g in open_now)
+
+
+def test_a_divergence_is_one_whoever_failed_besides() -> None:
+    results = document([run(PLAIN), run("auto", text_hash="other")], failures={"auto": "device lost"})
+    assert goal(results, "greedy text").met is False
+
+
 def worst(ours: float, control: float) -> Results:
     runs = pair("fim", 1.5, case="good") + pair("fim", ours, case="bad")
     runs.append(run(CONTROL, workload="fim", case="worse", decode_s=1 / control))

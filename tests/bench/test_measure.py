@@ -16,6 +16,8 @@ from localspec.bench.measure import (
     Plan,
     Script,
     Step,
+    TimeLeft,
+    in_time,
     measure,
     play_script,
     record,
@@ -29,7 +31,7 @@ from localspec.bench.two_up import Arrivals, measure_two_up, play_together
 from localspec.bench.workload import Case, Turn
 from localspec.config import EngineConfig
 from localspec.engine.events import RoundPlayed
-from localspec.errors import ModelNotFound, TokenizerMismatch
+from localspec.errors import EngineCrashed, ModelNotFound, TokenizerMismatch
 from localspec.models.catalogue import bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt
@@ -72,7 +74,7 @@ def runs_of(stand: Stand, plan: Plan) -> list[Run]:
 
 
 def plan_of(stand: Stand, *, runs: int = 2, contestants: list[Contestant] = ALL) -> Plan:
-    return Plan(record(stand, CASES), lambda workload, repeat: contestants, runs, Clock(None))
+    return Plan(record(stand, CASES), lambda workload, repeat: contestants, runs, Clock(None), {})
 
 
 def test_everybody_answers_every_turn_in_every_repeat(stand: Stand) -> None:
@@ -146,10 +148,38 @@ def test_a_run_has_all_its_figures(stand: Stand) -> None:
     assert 0 < played.forward_s < played.round_s
 
 
-def test_time_that_is_up_ends_it_when_all_cases_were_played_once(stand: Stand) -> None:
-    plan = plan_of(stand, runs=3)._replace(clock=Clock(0.0))
-    runs = list(measure(stand, plan, {}, silent))
-    assert {run.case for run in runs} == {case.name for case in CASES} and {run.repeat for run in runs} == {0}
+def test_time_that_is_up_ends_it_when_every_workload_had_its_first_case(stand: Stand) -> None:
+    cases = [*CASES, case("talk", "abc", workload="chat"), case("more", "fed", workload="chat")]
+    late = Plan(record(stand, cases), lambda workload, repeat: ALL[:2], 3, Clock(0.0), {})
+    told: list[float] = []
+    runs = list(measure(stand, late, {}, lambda what, fraction: told.append(fraction)))
+    assert {(run.workload, run.case) for run in runs} == {("edit-short", "one"), ("chat", "talk")}
+    assert {run.repeat for run in runs} == {0}
+    assert told == [0.0, 0.25, 0.5, 0.75]
+
+
+def test_workloads_take_turns_and_nothing_is_left_out_while_there_is_time() -> None:
+    cases = [case(name, "abc", workload=workload) for workload in ("fim", "chat") for name in "123"]
+    cases.append(case("1", "abc", workload="story"))
+    found = [(each.workload, each.name) for each in in_time(cases, Clock(None))]
+    assert found[:4] == [("fim", "1"), ("chat", "1"), ("story", "1"), ("fim", "2")]
+    assert len(found) == len(cases)
+    assert list(in_time(cases, Clock(0.0), at_least_one=False)) == []
+
+
+def test_a_run_with_all_the_time_is_as_far_as_its_cases_are(stand: Stand) -> None:
+    told: list[float] = []
+    plan = plan_of(stand, contestants=ALL[:2])
+    assert list(measure(stand, plan, {}, lambda what, fraction: told.append(fraction)))
+    assert told == [i / 8 for i in range(8)]
+
+
+def test_the_time_that_is_left_is_known_from_the_stage_itself() -> None:
+    left = TimeLeft()
+    assert left(0.5, now=100.0) is None
+    assert left(0.75, now=160.0) == pytest.approx(60.0)
+    assert left(0.0, now=161.0) is None  # another stage
+    assert left(0.1, now=162.0) == pytest.approx(9.0)
 
 
 class Parrot:
@@ -168,11 +198,46 @@ def test_guests_take_their_turns_like_everybody(stand: Stand) -> None:
 
 def test_who_goes_on_is_asked_when_a_repeat_begins(stand: Stand) -> None:
     scripts = record(stand, CASES[1:])
-    plan = Plan(scripts, lambda workload, repeat: ALL[: 3 - repeat], 2, Clock(None))
+    plan = Plan(scripts, lambda workload, repeat: ALL[: 3 - repeat], 2, Clock(None), {})
     assert [r.contestant for r in runs_of(stand, plan)] == ["none", "none (again)", "auto"] + [
         "none (again)",
         "none",
     ]
+
+
+# Contestants that fail.
+
+
+class Mortal:
+    """A guest that answers one turn, and dies."""
+
+    def play(self, steps: Sequence[Step]) -> Iterator[Run]:
+        yield run("anybody", case=steps[0].log.case, decode_s=0.001)
+        raise EngineCrashed("llama-server does not answer: ended with code 3;\nout of memory")
+
+
+def test_who_fails_takes_no_further_part_and_the_others_go_on(stand: Stand) -> None:
+    server = Contestant("server", "ngram-simple", reference=True)
+    plan = plan_of(stand, contestants=[ALL[0], server, LOOKUP])
+    runs = list(measure(stand, plan, {"server": Mortal()}, silent))
+    assert [(r.case, r.repeat) for r in runs if r.contestant == "server"] == [("one", 0)]
+    assert {(r.case, r.repeat) for r in runs if r.contestant == "prompt-lookup"} == {
+        (name, repeat) for name in ("one", "two") for repeat in (0, 1)
+    }
+    assert plan.failures == {
+        "server": "llama-server does not answer: ended with code 3; out of memory",
+    }
+
+
+def test_one_of_ours_may_fail_too_but_not_plain_decoding(stand: Stand) -> None:
+    """Its draft model is not there."""
+    plan = plan_of(stand, contestants=[ALL[0], Contestant("draft", "draft", draft="nobody")])
+    runs = list(measure(stand, plan, {}, silent))
+    assert {r.contestant for r in runs} == {PLAIN}
+    assert plan.failures == {"draft": "KeyError: 'nobody'"}
+    alone = plan_of(stand, contestants=[Contestant(PLAIN, draft="nobody")])
+    with pytest.raises(KeyError):
+        list(measure(stand, alone, {}, silent))
 
 
 # What happened in the rounds.

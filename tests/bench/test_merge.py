@@ -76,6 +76,24 @@ def test_special_workloads_of_all_parts_are_kept() -> None:
     assert greedy.met is False and greedy.figure.startswith("7 in ")
 
 
+def test_what_failed_in_one_part_failed() -> None:
+    one, other = part(failures={"auto": "device lost"}), part("chat", left_out=["chat / a"])
+    whole = merged([one, other])
+    assert (whole.failures, whole.left_out) == ({"auto": "device lost"}, ["chat / a"])
+    assert {goal.met for goal in whole.goals if goal.name.startswith("chat")} == {None}
+
+
+def cases_of(workload: str, cases: int | None, *, quick: bool = False) -> Results:
+    return part(workload, setting=Setting(5, quick, (workload,), 2048, cases=cases))
+
+
+def test_a_workload_comes_together_only_if_its_cases_are_the_same() -> None:
+    merged([cases_of("edit-short", 2), cases_of("chat", 4), cases_of("chat", 4)])
+    for other in (cases_of("chat", None), cases_of("chat", 2), cases_of("chat", 4, quick=True)):
+        with pytest.raises(InvalidOptions, match="different cases of chat"):
+            merged([cases_of("edit-short", 2), cases_of("chat", 4), other])
+
+
 def test_parts_are_left_as_they_are() -> None:
     one, other = part(), part()
     before = msgspec.json.encode(other)

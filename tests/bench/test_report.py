@@ -143,7 +143,15 @@ def test_names_from_outside_are_text() -> None:
 def test_an_interrupted_run_says_so() -> None:
     results = full_document()
     results.stopped = "interrupted"
-    assert "This run was interrupted" in " ".join(Page(report_of(results)).text)
+    results.failures = {"llama-server plain": "it does not answer"}
+    text = " ".join(Page(report_of(results)).text)
+    assert "This run was interrupted" in text
+    assert "llama-server plain failed" in text
+
+
+def test_memory_is_told_of_whose_it_is(html: str) -> None:
+    """All contestants run in one process: there is no peak of each."""
+    assert "Peak memory of the benchmark's own process" in " ".join(Page(html).text)
 
 
 def test_the_noise_band_is_plain_against_plain() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from localspec.bench.contestant import chosen, own_contestants, sweep_contestants
-from localspec.bench.figures import figures_of, noise_of, request_speeds, warning_of
+from localspec.bench.figures import figures_of, noise_of, notices_of, request_speeds, warning_of
 from localspec.bench.machine import machine_facts, peak_memory
 from localspec.bench.results import (
     CONTROL,
@@ -148,6 +148,42 @@ def test_a_share_of_an_oracle_is_a_share_of_its_speed() -> None:
     results = document([run(PLAIN, decode_s=1.0), run("auto", decode_s=0.5)], ceilings=[ceiling])
     found = figure(results, "auto")
     assert (found.router_share, found.truth_share) == (0.5, 0.25)
+
+
+def test_requests_are_compared_with_the_same_ones_only() -> None:
+    """The slow one of two was not played by everybody: who failed, and in which repeat, does not matter."""
+    runs = [run(PLAIN, case=case, decode_s=s) for case, s in (("fast", 1.0), ("slow", 10.0))]
+    runs += [run(PLAIN, repeat=1, case="slow", decode_s=10.0)]
+    runs += [run("auto", case="fast", decode_s=0.5), run("auto", repeat=1, case="fast", decode_s=0.1)]
+    found = figure(document(runs), "auto")
+    assert (found.speed, found.repeats) == (2.0, [2.0])
+    assert not [f for f in figures_of(document([*runs, run("late", repeat=7)])) if f.contestant == "late"]
+
+
+def test_an_oracle_is_asked_what_the_repeat_was_asked() -> None:
+    ceilings = [
+        Ceiling("edit-short", case, 0, None, 101, plain_s=4.0, router_s=seconds, truth_s=seconds / 2)
+        for case, seconds in (("easy", 1.0), ("hard", 4.0))
+    ]
+    runs = []
+    for repeat, cases in enumerate((["easy"], ["easy", "hard"])):
+        runs += [run(PLAIN, case=case, repeat=repeat) for case in cases]
+        runs += [run("auto", case=case, repeat=repeat, decode_s=0.5) for case in cases]
+    found = figure(document(runs, ceilings=ceilings), "auto")
+    # Twice as fast, where the router is 4 times and then 8 s : 5 s as fast.
+    assert found.router_share == pytest.approx((2 / 4 + 2 / 1.6) / 2)
+    assert found.truth_share == pytest.approx((2 / 8 + 2 / 3.2) / 2)
+
+
+def test_what_is_missing_is_told() -> None:
+    assert notices_of(document([])) == []
+    results = document([], stopped="ended by an error (no space left)", left_out=["chat / a", "chat / b"])
+    results.failures["llama-server plain"] = "it does not answer"
+    assert notices_of(results) == [
+        "This run was ended by an error (no space left); what is missing was not measured.",
+        "llama-server plain failed, and took no further part: it does not answer",
+        "There was no time for chat / a, chat / b.",
+    ]
 
 
 def test_the_router_may_use_the_contestants_own_draft_model() -> None:

@@ -130,14 +130,20 @@ def test_all_are_closed_whatever_happens() -> None:
     one, two = Told(), Told()
     with (
         pytest.raises(KeyError),
-        opened([rival("1", one), rival("2", two)], ToyVocabulary(), N_CTX) as players,
+        opened([rival("1", one), rival("2", two)], ToyVocabulary(), N_CTX, {}) as players,
     ):
         assert list(players) == ["1", "2"] and one.closed == two.closed == 0
         players["3"]
     assert one.closed == two.closed == 1
-    with pytest.raises(EngineError), opened([rival("1", one), rival("2", None)], ToyVocabulary(), N_CTX):
-        raise AssertionError
-    assert one.closed == 2
+
+
+def test_who_does_not_start_is_left_out() -> None:
+    one, three, failures = Told(), Told(), dict[str, str]()
+    rivals = [rival("1", one), rival("2", None), rival("3", three)]
+    with opened(rivals, ToyVocabulary(), N_CTX, failures) as players:
+        assert list(players) == ["1", "3"]
+    assert failures == {"2": "it does not start"}
+    assert one.closed == three.closed == 1
 
 
 def kept(rivals: list[Rival], runs: list[Run]) -> list[str]:

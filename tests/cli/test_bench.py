@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from localspec.cli import main
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -94,7 +96,7 @@ def test_users_files_are_left_alone(cli: Cli, document: Path) -> None:
 
 def test_logs_are_recorded_and_played(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    done = cli("bench", *SMALL, "--record", str(log))
+    done = cli("bench", "-m", "bundled", "--quick", "--workload", "chat", "--record", str(log))
     assert done.returncode == 0, done.stderr
     assert "2 answers recorded" in done.stderr
     played = cli.json("bench", "simulate", str(log), "--proposer", "auto")
@@ -124,8 +126,15 @@ def test_a_cost_of_ones_own(cli: Cli) -> None:
         (("--workload", "edit-shrt"), "did you mean 'edit-short'"),
         (("--contestant", "memroy", "-m", "bundled"), "did you mean 'memory'"),
         (("--runs", "0"), "--runs"),
-        (("--from", "x.json", "--quick"), "--from measures nothing"),
-        (("--record", "x.jsonl", "--json"), "--record measures nothing"),
+        (("--from", "x.json", "--quick"), "--from measures nothing: --quick would"),
+        (("--from", "x.json", "--record", "x.jsonl"), "--from measures nothing: --record would"),
+        (("--from", "x.json", "--workload", "chat", "--cases", "2"), ": --workload, --cases would"),
+        (("--from", "x.json", "--contestant", "auto", "--runs", "5"), ": --contestant, --runs would"),
+        (("--from", "x.json", "-m", "bundled", "--draft", "auto"), ": --model, --draft would"),
+        (("--from", "x.json", "--llama-server", "x", "--json"), ": --llama-server would"),
+        (("--record", "x.jsonl", "--json"), "--record measures nothing: --json would"),
+        (("--record", "x.jsonl", "--runs", "2"), "--record measures nothing: --runs would"),
+        (("--draft", "none"), "--draft without --model"),
         (("--report", "/no/such/folder/x.html"), "there is no directory"),
         (("simulate", str(ANSWERS), "-k", "21"), "-k 21 is not within 1 to 20"),
         (("simulate", str(ANSWERS), "--cost", "2=1"), "--cost"),
@@ -149,6 +158,45 @@ def test_a_llama_server_that_is_not_there(cli: Cli) -> None:
     done = cli("bench", "-m", "bundled", "--workload", "chat", "--llama-server", "/no/such/llama-server")
     assert done.returncode == 69
     assert "llama-server is not there" in done.stderr
+
+
+# What goes wrong on the way.
+
+
+def test_a_page_that_cannot_be_written_takes_nothing_along(cli: Cli, document: Path, tmp_path: Path) -> None:
+    done = cli("bench", "--from", str(document), "--json", "--report", str(tmp_path))
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == json.loads(document.read_text())
+    assert "cannot be written" in done.stderr
+
+
+def test_what_was_measured_before_an_error_is_given_out(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full_disk(makers: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name, value in cli.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("localspec.bench.bench.propose_costs", full_disk)
+    page = tmp_path / "report.html"
+    code = main.run(["bench", *SMALL, "--contestant", "auto", "--json", "--report", str(page)])
+    told = capsys.readouterr()
+    results = json.loads(told.out)
+    assert code == 1
+    assert contestants(results) == {"none", "none (again)", "auto"}
+    assert len(results["figures"]) == 3
+    assert "No space left" in results["stopped"]
+    assert "No space left" in told.err
+    assert "This run was ended by an error" in page.read_text()
+
+
+def test_a_table_says_what_is_missing(cli: Cli, results: Any, tmp_path: Path) -> None:
+    missing = {"failures": {"auto": "device lost"}, "left_out": ["chat / ask-1"]}
+    (tmp_path / "results.json").write_text(json.dumps(results | missing))
+    table = cli("bench", "--from", str(tmp_path / "results.json")).stdout
+    assert "auto failed, and took no further part: device lost" in table
+    assert "There was no time for chat / ask-1." in table
 
 
 # Ctrl-C.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from localspec.backends.base import Vocabulary
@@ -86,6 +87,31 @@ def question_of(request: Request, vocabulary: Vocabulary, n_ctx: int) -> Questio
         )
     return Question(
         tuple(encoded.tokens), max_tokens, options.temperature or 0.0, options.seed or 0, encoded.end_tokens
+    )
+
+
+def timed(tokens: Iterable[int], question: Question, vocabulary: Vocabulary) -> Answer:
+    """Take as many of an endless stream of tokens as answer the question.
+
+    The first token is taken to cost the prompt's computation; the one that ends the answer is not timed.
+    """
+    started = time.perf_counter()
+    output: list[int] = []
+    moments: list[float] = []
+    for token in tokens:
+        moments.append(time.perf_counter())
+        if token in question.end_tokens:
+            break
+        output.append(token)
+        if len(output) == question.max_tokens:
+            break
+    decoded = max(len(output) - 1, 0)
+    return Answer(
+        text=text_of(output, vocabulary),
+        tokens=tuple(output),
+        ttft_s=moments[0] - started,
+        decode_s=moments[decoded] - moments[0],
+        decoded=decoded,
     )
 
 

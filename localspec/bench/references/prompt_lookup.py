@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Self
 
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.bench.references.answer import Answer, Question, text_of
+from localspec.bench.references.answer import Answer, Question, timed
 from localspec.bench.references.sizes import Sizes, sizes_of
 from localspec.config import EngineConfig
 
@@ -53,30 +52,12 @@ class LlamaPromptLookup:
         self._llama.reset()
         self._llama.set_seed(question.seed % 2**32)
         self._drafter.rounds = self._drafter.drafted = 0
-        started = time.perf_counter()
-        output: list[int] = []
-        first = last = started
-        emitted = 0
-        for token in self._tokens(question):
-            emitted += 1
-            if emitted == 1:
-                first = last = time.perf_counter()
-            if token in question.end_tokens:
-                break
-            output.append(token)
-            last = time.perf_counter()
-            if len(output) == question.max_tokens:
-                break
-        return Answer(
-            text=text_of(output, self._vocabulary),
-            tokens=tuple(output),
-            ttft_s=first - started,
-            decode_s=last - first,
-            decoded=max(len(output) - 1, 0),
-            drafted=self._drafter.drafted,
-            # The first token is the prompt's, and every round gives one that no draft held.
-            accepted=max(emitted - 1 - self._drafter.rounds, 0),
-        )
+        answer = timed(self._tokens(question), question, self._vocabulary)
+        # A shorter answer than it might be was ended by a token, which somebody guessed as well.
+        emitted = len(answer.tokens) + (len(answer.tokens) < question.max_tokens)
+        # The first token is the prompt's, and every round gives one that no draft held.
+        accepted = max(emitted - 1 - self._drafter.rounds, 0)
+        return answer._replace(drafted=self._drafter.drafted, accepted=accepted)
 
     def _tokens(self, question: Question) -> Any:
         """The library's endless stream of tokens, from the whole distribution."""

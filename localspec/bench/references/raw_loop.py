@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.bench.references.answer import Answer, Question, text_of
+from localspec.bench.references.answer import Answer, Question, timed
 from localspec.config import EngineConfig
 from localspec.errors import EngineError
 from localspec.models.gguf import read_header
@@ -55,34 +55,21 @@ class RawLoop:
     def answer(self, question: Question) -> Answer:
         chain = _sampler(question)
         try:
-            return self._answer(question, chain)
+            return timed(self._tokens(question, chain), question, self._vocabulary)
         finally:
             if chain is not None:
                 lib.llama_sampler_free(chain)
 
-    def _answer(self, question: Question, chain: Any) -> Answer:
-        started = time.perf_counter()
+    def _tokens(self, question: Question, chain: Any) -> Iterator[int]:
+        """What the model says, without an end."""
         lib.llama_memory_seq_rm(self._memory, 0, 0, -1)
         length = len(question.tokens)
         for start in range(0, length, self._chunk):
             self._forward(question.tokens[start : start + self._chunk], start)
-        output: list[int] = []
-        token = self._choose(chain)
-        first = last = time.perf_counter()
-        while token not in question.end_tokens:
-            output.append(token)
-            last = time.perf_counter()
-            if len(output) == question.max_tokens:
-                break
-            self._forward((token,), length + len(output) - 1)
+        for position in itertools.count(length):
             token = self._choose(chain)
-        return Answer(
-            text=text_of(output, self._vocabulary),
-            tokens=tuple(output),
-            ttft_s=first - started,
-            decode_s=last - first,
-            decoded=max(len(output) - 1, 0),
-        )
+            yield token
+            self._forward((token,), position)
 
     def _forward(self, tokens: Sequence[int], position: int) -> None:
         """Append ``tokens``; the last one's logits can be read after this."""
