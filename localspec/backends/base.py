@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from localspec.protocol.options import Options
 
+ANY_WIDTH = 1 << 30
+"""more tokens than any forward has"""
+
 Rows = NDArray[np.float32]
 
 
@@ -34,6 +37,8 @@ class Capabilities:
     """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
     drift_bound: float = 0.0
     """the same for a 1-wide forward over cells that a round's wide forward wrote"""
+    exact_width: int = ANY_WIDTH
+    """rounds of up to so many tokens give the rows of 1-wide forwards, to the bit"""
     exact_pieces: bool = True
     """whether cells are the same in whatever pieces their tokens were fed"""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from localspec.backends.base import Backend, Rows, Span
+from localspec.backends.base import ANY_WIDTH, Backend, Rows, Span
 
 CONTEXTS = (48, 320)
 """lengths of the prompts that are probed, in tokens: attention sums differently over short and long ones"""
 ENOUGH_S = 1.0
 """a model that takes longer is not probed while somebody waits for it to be loaded"""
-WIDTHS = 2, 5, 8
+WIDTHS = 2, 3, 4, 5, 8
 """of the wide forwards that are probed: kernels change with the number of rows"""
 STEPS, AFTER, PIECE = sum(WIDTHS), 9, 37
 LONG = 256
@@ -32,10 +32,11 @@ class Rounding(NamedTuple):
 
     margin_bound: float
     drift_bound: float
+    exact_width: int
     exact_pieces: bool
 
 
-PRESUMED = Rounding(0.5, 0.5, exact_pieces=False)
+PRESUMED = Rounding(0.5, 0.5, exact_width=1, exact_pieces=False)
 """until a model has been probed to the end: more than any kernel was seen to move a row of a round"""
 
 
@@ -70,19 +71,39 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     limits = backend.capabilities
     longest = min(limits.n_ctx - STEPS - AFTER, limits.max_batch)
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    margin = drift = pieces = 0.0
+    wide: tuple[float, ...] = (0.0,) * len(WIDTHS)
+    drift = pieces = 0.0
     for n in sorted({min(n, longest) for n in CONTEXTS}):
         found = yield from _probe(backend, text[: n + STEPS + AFTER], n)
-        margin, drift, pieces = (max(pair) for pair in zip((margin, drift, pieces), found, strict=True))
-    exact = pieces == drift == 0.0 and longest >= LONG
-    return Rounding(SAFETY * margin, SAFETY * drift, exact_pieces=exact)
+        wide = tuple(max(pair) for pair in zip(wide, found.wide, strict=True))
+        drift, pieces = max(drift, found.drift), max(pieces, found.pieces)
+    return Rounding(
+        SAFETY * max(wide),
+        SAFETY * drift,
+        exact_width=_exact_width(wide, drift),
+        exact_pieces=pieces == drift == 0.0 and longest >= LONG,
+    )
 
 
-Changes = tuple[float, float, float]
-"""in wide rows, over cells of wide rows, over a prompt in pieces"""
+class _Changes(NamedTuple):
+    """In the rows of forwards of each of the ``WIDTHS``, over the cells that these wrote, and over a
+    prompt in pieces."""
+
+    wide: tuple[float, ...]
+    drift: float
+    pieces: float
 
 
-def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None, Changes]:
+def _exact_width(wide: Sequence[float], drift: float) -> int:
+    """The widest forward up to which nothing changed: one that changes no row changes no cell, because
+    every row looks at its own cells."""
+    if not any(wide):
+        return 1 if drift else ANY_WIDTH
+    exact = [width for width, _ in takewhile(lambda pair: not pair[1], zip(WIDTHS, wide, strict=True))]
+    return exact[-1] if exact else 1
+
+
+def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None, _Changes]:
     """The changes behind ``n`` tokens."""
     steps, after = tokens[n : n + STEPS], tokens[n + STEPS :]
     sequence = backend.open()
@@ -98,8 +119,13 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
         pieces = yield from _feed(backend, sequence, steps[:AFTER], [1] * AFTER)
     finally:
         backend.close(sequence)
-    changes = (wide, reference), (drifted, reference_after), (pieces, reference[:AFTER])
-    return _change(*changes[0]), _change(*changes[1]), _change(*changes[2])
+    borders = list(accumulate(WIDTHS))[:-1]
+    by_width = zip(np.split(wide, borders), np.split(reference, borders), strict=True)
+    return _Changes(
+        wide=tuple(_change(rows, same) for rows, same in by_width),
+        drift=_change(drifted, reference_after),
+        pieces=_change(pieces, reference[:AFTER]),
+    )
 
 
 def _fill(backend: Backend, sequence: int, tokens: list[int], width: int) -> Generator[None, None, None]:

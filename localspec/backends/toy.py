@@ -7,11 +7,12 @@ and complains where a real backend would corrupt its cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import Capabilities, FimTokens, Rows, Span, top_margin
+from localspec.backends.base import ANY_WIDTH, Capabilities, FimTokens, Rows, Span, top_margin
 from localspec.errors import EngineBusy, EngineError
 from localspec.protocol.options import Options
 
@@ -80,8 +81,7 @@ class ToyLogits:
 class ToyBackend:
     """The contract over a :data:`Rule`.
 
-    With ``noise``, a row's logits are off by up to that much, depending on which cells were written
-    by forwards wider than one token and on whether this one is: as the kernels of real backends do.
+    ``noise``: see :meth:`make_noisy`.
     """
 
     name = "toy"
@@ -105,16 +105,25 @@ class ToyBackend:
             max_sequences=max_sequences,
             max_batch=512,
             rollback=rollback,
-            margin_bound=4 * noise,
-            drift_bound=4 * noise,
-            exact_pieces=noise == 0.0,
         )
+        self.make_noisy(noise)
         self.defaults = Options()
-        self.noise = noise
         self.forwards: list[list[Span]] = []
         """every batch so far"""
         self._cache: dict[int, list[int]] = {}
         self._wide: dict[int, list[bool]] = {}
+
+    def make_noisy(self, noise: float, *, exact_width: int = 1) -> None:
+        """From now on a row's logits are off by up to ``noise``, depending on which cells were written by
+        forwards of more than ``exact_width`` tokens and on whether this one is: as those of real backends."""
+        self.noise, self._exact_width = noise, exact_width
+        self.capabilities = replace(
+            self.capabilities,
+            margin_bound=4 * noise,
+            drift_bound=4 * noise,
+            exact_width=exact_width if noise else ANY_WIDTH,
+            exact_pieces=noise == 0.0,
+        )
 
     def open(self) -> int:
         free = set(range(self.capabilities.max_sequences)) - self._cache.keys()
@@ -132,7 +141,7 @@ class ToyBackend:
             if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {span.sequence} is full")
         self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
-        rows = [row for span in batch for row in self._append(span, wide=width > 1)]
+        rows = [row for span in batch for row in self._append(span, wide=width > self._exact_width)]
         return ToyLogits(np.array(rows, dtype=np.float32).reshape(len(rows), self.vocabulary.size))
 
     def _append(self, span: Span, *, wide: bool) -> list[NDArray[np.float64]]:

@@ -17,6 +17,8 @@ REASONS = {
     "nothing to offer": "nothing",
     "a plain round": "control",
     "was not worth": "not_worth",
+    "near-ties would cost more": "near_ties",
+    "nobody was asked": "resting",
     "is not sure enough": "unsure",
     "is reading the context": "reading",
     "decode together": "crowded",

@@ -3,7 +3,9 @@
 A forward of one token and a wider one round differently, so the top two logits of a near-tie can
 swap; and the cells that a wide forward wrote make later rows differ a little too. The reference is
 plain decoding: the prompt in fixed chunks, then one token at a time, alone. Where a row's margin
-is under what rounding can move, the row is computed again as the reference would compute it.
+is under what rounding can move, the row is computed again as the reference would compute it. Up to
+some width most backends round as for one token: such rounds are as good as the reference, and *wide*
+are only those beyond it (:mod:`localspec.backends.rounding` measures all this).
 
 ``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only
 such cells from an earlier one.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from localspec.backends.base import Backend, Logits, Span
 from localspec.engine.sequence import Emitted, Sequence
+from localspec.speculation.rewriting import Rewriting
 from localspec.speculation.verify import ForwardRows, Row, TargetRows, log_probability
 
 
@@ -21,8 +24,20 @@ def doubt_bound(target: Backend, sequence: Sequence, *, wide: bool) -> float:
     if not sequence.settings.strict:
         return 0.0
     capabilities = target.capabilities
-    drifted = sequence.exact < len(sequence.tokens) - 1
-    return wide * capabilities.margin_bound + drifted * capabilities.drift_bound
+    return wide * capabilities.margin_bound + _drifted(sequence) * capabilities.drift_bound
+
+
+def rewriting(target: Backend, sequence: Sequence) -> Rewriting | None:
+    """What a wide round would risk; None: nothing that is not risked already."""
+    capabilities = target.capabilities
+    bound = capabilities.margin_bound + capabilities.drift_bound
+    if not sequence.settings.strict or not bound or sequence.proposer == "none" or _drifted(sequence):
+        return None
+    return Rewriting(capabilities.exact_width, sequence.near_ties.rate(bound))
+
+
+def _drifted(sequence: Sequence) -> bool:
+    return sequence.exact < len(sequence.tokens) - 1
 
 
 def first_token(sequence: Sequence, logits: Logits) -> Emitted:
@@ -63,7 +78,8 @@ def _replay(target: Backend, sequence: Sequence) -> Logits:
     start = sequence.exact
     target.truncate(sequence.slot, start)
     spans = list(sequence.chunks(start))
-    spans += [(at, at + 1) for at in range(max(start, sequence.prompt_length), len(sequence.tokens))]
+    width, end = target.capabilities.exact_width, len(sequence.tokens)
+    spans += [(at, min(at + width, end)) for at in range(max(start, sequence.prompt_length), end, width)]
     for at, end in spans:
         last = end == len(sequence.tokens)
         logits = target.forward([Span(sequence.slot, sequence.tokens[at:end], int(last))])

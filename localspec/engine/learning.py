@@ -22,7 +22,7 @@ from localspec.speculation.survival import Calibration
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
@@ -54,7 +54,10 @@ class KnownRounding:
         margin, drift = float(state["margin_bound"]), float(state["drift_bound"])
         if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
             raise ValueError("no bounds")
-        self.measured = Rounding(margin, drift, exact_pieces=state["exact_pieces"] is True)
+        width = int(state["exact_width"])
+        if width < 1:
+            raise ValueError("no width")
+        self.measured = Rounding(margin, drift, width, exact_pieces=state["exact_pieces"] is True)
 
 
 class Learning:

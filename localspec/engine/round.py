@@ -12,7 +12,7 @@ from typing import NamedTuple
 from localspec.backends.base import Backend, Span
 from localspec.engine.clock import Played, RoundClock
 from localspec.engine.events import RoundPlayed
-from localspec.engine.exactness import decide_alone, doubt_bound
+from localspec.engine.exactness import decide_alone, doubt_bound, rewriting
 from localspec.engine.proposers import Proposers
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.errors import LocalspecError
@@ -26,6 +26,9 @@ from localspec.speculation.verify import (
     log_probability,
     verify,
 )
+
+WATCH = 2
+"""rounds between two whose margins are looked at only to know how often they are small"""
 
 
 class _Judged(NamedTuple):
@@ -41,6 +44,8 @@ def play_round(
     Raises what the forward raises; then nothing has changed. A failure after it ends one sequence.
     """
     clock = RoundClock(costs)
+    for sequence in sequences:
+        sequence.rewriting = rewriting(target, sequence)
     offers = proposers.propose(sequences)
     clock.proposed()
     spans = [
@@ -49,7 +54,7 @@ def play_round(
     ]
     forward = ForwardRows(target.forward(spans))
     width = sum(len(span.tokens) for span in spans)
-    wide = width > 1
+    wide = width > target.capabilities.exact_width
     judged, start = [], 0
     for sequence, offer in zip(sequences, offers, strict=True):
         bound = doubt_bound(target, sequence, wide=wide)
@@ -76,10 +81,13 @@ def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> 
     judge = judge_for(rows, sequence.sampler, draft, len(sequence.tokens), sequence.settings.tau)
 
     def doubt(margin: float) -> bool:
-        sequence.stats.see_margin(margin, bound)
+        sequence.near_ties.see(margin)
+        if bound:
+            sequence.stats.see_margin(margin, bound)
         return margin < bound
 
-    verdict = verify(draft.tokens, judge, end_tokens=sequence.end_tokens, doubt=doubt if bound else None)
+    watched = bound or (sequence.rewriting is not None and sequence.stats.rounds % WATCH == 0)
+    verdict = verify(draft.tokens, judge, end_tokens=sequence.end_tokens, doubt=doubt if watched else None)
     emitted = [
         Emitted(
             token,
@@ -94,8 +102,7 @@ def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> 
 def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, *, wide: bool) -> int:
     """Emit, and roll the target back to what was accepted; returns how many draft tokens that was."""
     before = target.length(sequence.slot) - len(draft.tokens) - 1
-    if not wide and sequence.exact == before:
-        sequence.exact += 1
+    exact = not wide and sequence.exact == before
     accepted = min(judged.verdict.accepted, sequence.extend(judged.emitted))
     if judged.verdict.doubtful and not sequence.ended:
         target.truncate(sequence.slot, before + accepted)
@@ -103,5 +110,8 @@ def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, 
         sequence.extend([decide_alone(target, sequence, wide=wide)])
     else:
         # An accepted end token is no part of the text, nor of what the next turn builds on.
-        target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
+        kept = min(before + 1 + accepted, len(sequence.tokens))
+        target.truncate(sequence.slot, kept)
+        if exact:
+            sequence.exact = kept
     return accepted

@@ -18,6 +18,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.results import FinishReason, ProposerStats, Stats
 from localspec.speculation.draft import Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
+from localspec.speculation.rewriting import NearTies, Rewriting
 from localspec.speculation.sampling import Sampler
 
 NO_SLOT = -1
@@ -43,7 +44,8 @@ class Sequence:
 
     ``tokens`` is prompt and answer; the newest one is sampled but not fed, so the target's cache
     holds ``len(tokens) - 1`` between rounds. ``slot`` is the backend's sequence; the first
-    ``cached`` tokens of the prompt were in it already; ``exact``: see :mod:`.exactness`.
+    ``cached`` tokens of the prompt were in it already; ``exact`` and ``rewriting``: see
+    :mod:`.exactness`.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Sequence:
         self.slot = NO_SLOT
         self.cached = 0
         self.exact = 0
+        self.near_ties = NearTies()
+        self.rewriting: Rewriting | None = None
         self.proposer = settings.proposer
         self.source = ""
         self.finish: FinishReason | None = None
@@ -141,6 +145,7 @@ class Sequence:
             workspace=settings.workspace,
             remember=settings.remember,
             ledger=self._ledger,
+            rewriting=self.rewriting,
         )
 
     # What a round tells.

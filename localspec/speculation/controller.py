@@ -24,6 +24,7 @@ from typing import NamedTuple
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import Proposer
+from localspec.speculation.rewriting import Patience
 from localspec.speculation.survival import BUCKETS, Calibration, Survival
 
 CAUTIOUS_K = 4
@@ -49,8 +50,12 @@ SURE, UTMOST = 0.1, 3.0
 left for an earlier misfortune; but not once so many times what may be lost is lost"""
 HOPELESS = 0.1
 """survival under which no draft is worth a place"""
+ASKING, SLOWER = 0.02, 1.02
+"""share of a plain round that asking for drafts in vain may take, and how fast it is taken to grow"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("the draft model was not worth its time")
+RESTING = nothing("nobody was asked: asking takes longer than it is worth here")
+NOT_WORTH_REWRITING = nothing("near-ties would cost more than drafts save; not with exactness = fast")
 
 
 @dataclass(slots=True)
@@ -74,6 +79,11 @@ class _Request:
     """spent on drafts that take time"""
     declined: dict[str, int] = field(default_factory=dict)
     """rounds until a member that did not look worth it is weighed again"""
+    patience: Patience = field(default_factory=Patience)
+    fruitless: int = 0
+    """times that nobody had a draft, one after another"""
+    rest: int = 0
+    """rounds until anybody is asked again"""
 
 
 @dataclass(slots=True)
@@ -81,6 +91,8 @@ class _Plan:
     """What to do for one ask this round: a draft at hand, or a member that is to be asked for one."""
 
     ask: Ask
+    limit: int
+    """draft tokens that may be verified"""
     draft: Draft = NOTHING
     survival: list[float] = field(default_factory=list)
     rate: float = 0.0
@@ -127,17 +139,42 @@ class Controller(Proposer):
         self._ahead = {member.name: calibration.by_position(member.name) for member in self._costly}
         self._requests: dict[int, _Request] = {}
         self._since_plain = 0
+        self._asking_s = math.inf
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         if not asks:
             return []
+        states = [self._requests.setdefault(ask.request, _Request()) for ask in asks]
+        if all(state.rest > 0 for state in states):
+            for state in states:
+                state.rest -= 1
+            return [RESTING for _ in asks]
+        started = time.perf_counter()
+        drafts = self._choose(asks)
+        if any(draft.tokens for draft in drafts):
+            for state in states:
+                state.fruitless = state.rest = 0
+        else:
+            self._slow_down(states, time.perf_counter() - started, max(len(ask.context) for ask in asks))
+        return drafts
+
+    def _slow_down(self, states: Sequence[_Request], took: float, context: int) -> None:
+        """Nobody drafted, in vain: a model so small that asking is a burden is asked less and less often."""
+        # What holds asking up only ever makes it slower: near to the fastest is what it takes.
+        self._asking_s = min(took, self._asking_s * SLOWER)
+        affordable = int(self._asking_s / (ASKING * self._costs.seconds(1, context)))
+        for state in states:
+            state.fruitless += 1
+            state.rest = min(affordable, state.fruitless // 2)
+
+    def _choose(self, asks: Sequence[Ask]) -> list[Draft]:
         for ask in asks:
             self._learn(ask)
         if self._since_plain >= CONTROL:
             self._since_plain = 0
             return [CONTROL_ROUND for _ in asks]
         prices = self._prices(asks)
-        plans = [_Plan(ask) for ask in asks]
+        plans = [_Plan(ask, self._limit(ask, prices)) for ask in asks]
         self._offer(plans, prices)
         for member in self._costly:
             self._weigh(plans, member, prices)
@@ -153,9 +190,7 @@ class Controller(Proposer):
 
     def _learn(self, ask: Ask) -> None:
         """Compare what was offered with what has been said since."""
-        state = self._requests.get(ask.request)
-        if state is None:
-            state = self._requests[ask.request] = _Request()
+        state = self._requests[ask.request]
         settled = [s for s, offer in state.offers.items() if self._compare(ask, s, offer)]
         for source in settled:
             del state.offers[source]
@@ -182,6 +217,19 @@ class Controller(Proposer):
         if draft.tokens and draft.source not in offers:
             offers[draft.source] = _Offer(draft, len(ask.context))
 
+    def _limit(self, ask: Ask, prices: _Prices) -> int:
+        """How many draft tokens may be verified: few as long as more are not worth what near-ties would
+        make of it."""
+        state, rewriting = self._requests[ask.request], ask.rewriting
+        longest = min(ask.k, prices.longest)
+        if rewriting is None:
+            return longest
+        state.patience.advance(len(ask.context))
+        cell_s = prices.seconds[rewriting.width - 1] / rewriting.width
+        if state.patience.over(rewriting, cell_s, answered=ask.answered, left=ask.left):
+            return longest
+        return min(longest, rewriting.width - 1)
+
     # What there is, and what it promises.
 
     def _prices(self, asks: Sequence[Ask]) -> _Prices:
@@ -202,9 +250,21 @@ class Controller(Proposer):
                     continue
                 self._follow(plan.ask, draft)
                 curve = self._curve(plan.ask, draft)
-                k, rate = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))
+                k, rate = self._best(plan, curve, prices.seconds, prices)
                 if rate > plan.rate:
-                    plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
+                    plan.draft = draft.cut(plan.limit) if plan.limit else NOT_WORTH_REWRITING
+                    plan.survival, plan.rate = curve[:k], rate
+
+    def _best(
+        self, plan: _Plan, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
+    ) -> tuple[int, float]:
+        """:func:`best_length` within the plan's limit; what that holds back is counted."""
+        stake = self._stake(plan.ask, prices)
+        k, rate = best_length(curve[: plan.limit], seconds, prices.n, stake)
+        if plan.ask.rewriting is not None and len(curve) > plan.limit:
+            unlimited = best_length(curve, seconds, prices.n, stake)[1]
+            self._requests[plan.ask.request].patience.hold(1.0 / rate - 1.0 / unlimited)
+        return k, rate
 
     def _curve(self, ask: Ask, draft: Draft) -> list[float]:
         evidence = draft.evidence or (0,) * len(draft.tokens)
@@ -214,28 +274,28 @@ class Controller(Proposer):
         """Choose a member whose drafts take time where it promises more than what is at hand."""
         for plan in plans:
             ask = plan.ask
-            k = min(ask.k, prices.longest)
-            if k < 1:
+            if min(ask.k, prices.longest) < 1:
                 continue
             waiting = self._requests[ask.request].declined
             if waiting.get(member.name, 0):
                 waiting[member.name] -= 1
             else:
-                rate = self._promise(ask, member, prices, k)
+                rate = self._promise(plan, member, prices)
                 if rate > max(plan.rate, prices.bar):
                     plan.member, plan.rate = member, rate
-                elif self._may_probe(ask, member):
+                elif plan.limit and self._may_probe(ask, member):
                     plan.member = member
                 elif rate <= prices.bar:
                     waiting[member.name] = RECONSIDER - 1
             if plan.member is not member and not plan.draft.tokens:
-                plan.draft = NOT_WORTH_DRAFTING
+                plan.draft = NOT_WORTH_DRAFTING if plan.limit else NOT_WORTH_REWRITING
 
-    def _promise(self, ask: Ask, member: Proposer, prices: _Prices, k: int) -> float:
-        """Tokens per second with the best draft of at most ``k`` tokens that ``member`` could make."""
-        seconds = prices.with_draft(member, ask)
-        curve = self._ahead[member.name].curve(ask.request, [_position(i) for i in range(k)])
-        return best_length(curve, seconds, prices.n, self._stake(ask, prices))[1]
+    def _promise(self, plan: _Plan, member: Proposer, prices: _Prices) -> float:
+        """Tokens per second with the best draft that ``member`` could make."""
+        ask = plan.ask
+        places = [_position(i) for i in range(min(ask.k, prices.longest))]
+        curve = self._ahead[member.name].curve(ask.request, places)
+        return self._best(plan, curve, prices.with_draft(member, ask), prices)[1]
 
     def _stake(self, ask: Ask, prices: _Prices) -> float:
         """Seconds that a draft may be expected to lose: what was saved so far and what may be lost in
@@ -259,7 +319,7 @@ class Controller(Proposer):
         """Get them; each stops where going on is not worth it."""
         if not plans:
             return
-        asks = [self._gated(plan.ask, member, prices) for plan in plans]
+        asks = [self._gated(plan, member, prices) for plan in plans]
         started = time.perf_counter()
         drafts = member.propose(asks)
         took = time.perf_counter() - started
@@ -276,9 +336,9 @@ class Controller(Proposer):
             k = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))[0]
             plan.survival = curve[:k]
 
-    def _gated(self, ask: Ask, member: Proposer, prices: _Prices) -> Ask:
+    def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
+        ask, k = plan.ask, plan.limit
         request, survival, ahead = ask.request, self._survival[member.name], self._ahead[member.name]
-        k = min(ask.k, prices.longest)
         gate = EarlyStop(
             rate=lambda evidence: survival.rate(request, evidence),
             ahead=[ahead.rate(request, _position(i)) for i in range(k + 1)],

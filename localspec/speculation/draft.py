@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from localspec.speculation.rewriting import Rewriting
 from localspec.speculation.sampling import Distribution, Sampler
 
 
@@ -67,7 +68,8 @@ class Ask(NamedTuple):
 
     ``context`` is the request's live list of tokens, newest last; it only ever grows while the
     request runs, so a proposer keeps a cursor into it and does work for new tokens only. The last
-    ``answered`` of them are the answer so far; at most ``left`` are to come.
+    ``answered`` of them are the answer so far; at most ``left`` are to come. ``rewriting`` is what more
+    than a few tokens at once may cost later.
     """
 
     request: int
@@ -79,6 +81,7 @@ class Ask(NamedTuple):
     workspace: str | None = None
     remember: bool = True
     ledger: Ledger = Ledger()
+    rewriting: Rewriting | None = None
     gate: Gate | None = None
 
 

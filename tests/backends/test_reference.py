@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import llama_cpp.llama_cpp as lib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.rounding import measure_rounding
 from localspec.config import EngineConfig
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.parity.loaded import quantised
@@ -55,6 +59,26 @@ def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
         assert (rows(backend, width) == alone).all(), width
 
 
+def test_few_rows_of_k_quants_are_equal_too(tmp_path: Path) -> None:
+    """Four and more go through a kernel of their own: these are why exact_width is measured."""
+    small = tmp_path / "q4_k_m.gguf"
+    parameters = lib.llama_model_quantize_default_params()
+    parameters.ftype = lib.LLAMA_FTYPE_MOSTLY_Q4_K_M
+    source = bytes(bundled_model(BUNDLED_TARGET))
+    assert lib.llama_model_quantize(source, bytes(small), ctypes.byref(parameters)) == 0
+    made = LlamaCppBackend(small, EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
+    try:
+        if not made.reference_mode.available:
+            pytest.skip("this build of llama.cpp does not lead to ggml's backends")
+        alone = rows(made, 1)
+        for width in (2, 3):
+            assert (rows(made, width) == alone).all(), width
+        found = measure_rounding(made, within_s=math.inf)
+        assert found is not None and found.exact_width >= 3 and found.margin_bound > 0
+    finally:
+        made.free()
+
+
 def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not, ggml has changed, and the mode can go."""
     monkeypatch.setattr(reference, "TILE", 0)
@@ -65,4 +89,4 @@ def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest
     monkeypatch.setattr("localspec.backends.llama_cpp.reference.lib._lib", object())
     mode = reference.ReferenceMode(None, ["Q8_0"])
     assert not mode.available
-    mode.for_width(1)
+    mode.for_widths(1, 1)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from localspec.backends.base import ANY_WIDTH
 from localspec.backends.rounding import (
     CONTEXTS,
     PRESUMED,
@@ -27,7 +28,17 @@ def test_what_a_model_does_is_found(noise: float) -> None:
         # Two tokens of a row move by up to the noise each, in both of the rows compared.
         assert noise < found.margin_bound <= SAFETY * 4 * noise
     else:
-        assert found == Rounding(0.0, 0.0, exact_pieces=True)
+        assert found == Rounding(0.0, 0.0, exact_width=ANY_WIDTH, exact_pieces=True)
+
+
+@pytest.mark.parametrize(("true", "found"), [(1, 1), (2, 2), (4, 4), (6, 5), (8, ANY_WIDTH)])
+def test_the_widths_that_change_nothing_are_found(true: int, found: int) -> None:
+    """As far as it was probed: six tokens may differ where five and eight are looked at."""
+    backend = ToyBackend(markov())
+    backend.make_noisy(0.05, exact_width=true)
+    measured = measure_rounding(backend, within_s=math.inf)
+    assert measured is not None and measured.exact_width == found
+    assert (measured.margin_bound == 0.0) == (found == ANY_WIDTH)
 
 
 def test_a_probe_that_takes_too_long_says_nothing() -> None:

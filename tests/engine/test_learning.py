@@ -11,7 +11,7 @@ from localspec.backends.rounding import PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
-from localspec.engine.learning import Learning
+from localspec.engine.learning import FORMAT, Learning
 from localspec.engine.processor import processor_name
 from localspec.memory.memory import Memory
 from tests.toys import request, run_all, scripted, small_markov
@@ -104,7 +104,7 @@ def test_a_spoilt_record_costs_what_was_learnt_and_no_more(tmp_path: Path, conte
     assert not again.learning.costs.knows(2, 300)
     rested(again)
     again.close()
-    assert all(json.loads(path.read_text())["format"] == 1 for path in tmp_path.iterdir())
+    assert all(json.loads(path.read_text())["format"] == FORMAT for path in tmp_path.iterdir())
 
 
 def test_records_are_private(tmp_path: Path) -> None:
@@ -117,10 +117,14 @@ def test_records_are_private(tmp_path: Path) -> None:
 def test_a_rounding_record_with_nonsense_is_refused(tmp_path: Path) -> None:
     learning = Learning(ToyBackend(markov()), None)
     with pytest.raises(ValueError, match="no bounds"):
-        learning.rounding.restore({"margin_bound": float("nan"), "drift_bound": 0, "exact_pieces": True})
+        learning.rounding.restore(
+            {"margin_bound": float("nan"), "drift_bound": 0, "exact_width": 1, "exact_pieces": True}
+        )
     assert learning.rounding.measured is None
-    learning.rounding.restore({"margin_bound": 0.1, "drift_bound": 0, "exact_pieces": False})
-    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_pieces=False)
+    learning.rounding.restore(
+        {"margin_bound": 0.1, "drift_bound": 0, "exact_width": 3, "exact_pieces": False}
+    )
+    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_width=3, exact_pieces=False)
 
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:

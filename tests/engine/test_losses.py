@@ -16,7 +16,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.speculation.costs import CostCurve
 
-UNIT = 0.001
+UNIT = 0.01
+"""seconds of a narrow forward: next to them, asking for drafts is nothing"""
 LETTERS = 23
 PROMPT = "".join(chr(97 + i % LETTERS) for i in range(60))
 
@@ -83,7 +84,8 @@ def test_near_ties_that_are_decided_again_are_paid_for(ties: float, slope: float
     plain, text, _ = decode(ties, "none", slope)
     spent, same, _ = decode(ties, "auto", slope)
     assert same == text
-    assert spent < (1.2 if ties else 0.65) * plain
+    worst = 1.05 if ties else 0.35 if slope < 0.2 else 0.9
+    assert spent < worst * plain
 
 
 def test_what_a_recheck_costs_is_in_the_ledger() -> None:

@@ -58,13 +58,15 @@ class Case:
 
 @dataclass(frozen=True)
 class ToyModel:
-    """A toy target and its draft. ``grain`` makes exact ties, ``noise`` near-ties."""
+    """A toy target and its draft. ``grain`` makes exact ties, ``noise`` near-ties in
+    forwards of more than ``exact_width`` tokens."""
 
     seed: int
     sharpness: float
     order: int = 2
     grain: float = 0.0
     noise: float = 0.0
+    exact_width: int = 1
     rollback: int | None = None
     n_ctx: int = 96
     sequences: int = 4
@@ -181,6 +183,7 @@ TOY_MODELS = st.builds(
     order=st.sampled_from([1, 2, 4]),
     grain=st.sampled_from([0.0, 0.0, 0.5]),
     noise=st.sampled_from([0.0, 0.02, 0.2, 0.2]),
+    exact_width=st.sampled_from([1, 1, 2, 4]),
     rollback=st.sampled_from([None, None, None, 0, 1, 3, 8]),
     n_ctx=st.sampled_from([24, 96, 160, 160]),
     sequences=st.integers(1, 4),

@@ -76,13 +76,14 @@ class Toys:
 
     def target(self) -> Backend:
         model = self._model
-        return ToyBackend(
+        made = ToyBackend(
             self._rule(model.seed),
             n_ctx=model.n_ctx,
-            noise=model.noise,
             rollback=model.rollback,
             max_sequences=model.sequences,
         )
+        made.make_noisy(model.noise, exact_width=model.exact_width)
+        return made
 
     def draft(self) -> Backend:
         # Half of the drafts know the target well, so that some are accepted at length.

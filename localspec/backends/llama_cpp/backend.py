@@ -134,7 +134,7 @@ class LlamaCppBackend:
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch)
         outputs = self._fill(batch, width)
-        self.reference_mode.for_width(max(len(span.tokens) for span in batch))
+        self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
         if code:
             for span in batch:

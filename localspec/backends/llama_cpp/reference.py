@@ -5,8 +5,9 @@ among others in one go (ggml-cpu/ops.cpp, ``ggml_compute_forward_flash_attn_ext_
 the last bit, of which quantised activations make up to 0.2 logits. In reference mode every row is summed
 in one go, at the same speed or better: 18.2 ms instead of 20.2 behind 1,900 tokens (2 cores, 0.5 billion
 parameters at Q8_0), and forwards of 1, 2, 5 and 16 tokens give the same bits. Long pieces of a prompt are
-much faster without it: they are computed in tiles. So are K-quants from eight rows on, which reference
-mode would slow by up to half and not make equal: models that hold such weights do without it.
+much faster without it: they are computed in tiles. So are K-quants and their like from eight rows on,
+which reference mode would slow by up to half and not make equal: with such weights it ends there. Up to
+three rows of Q4_K, and up to seven of Q5_K and Q6_K, are equal in it.
 
 llama.cpp's C interface does not lead to ggml's backends; the method that does is exported by its shared
 library all the same. Where it is not, nothing is switched, and strict mode goes by what
@@ -16,6 +17,7 @@ library all the same. Where it is not, nothing is switched, and strict mode goes
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,26 +29,29 @@ CPU = 0
 """``GGML_BACKEND_DEVICE_TYPE_CPU``"""
 
 ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
-"""types of weights that reference mode does not slow down"""
+"""types of weights whose products reference mode does not touch"""
+TILED_WEIGHTS = 8
+"""from this many rows on, products with all others are computed in tiles"""
 
 Switch = Callable[[bool], None]
 
 
 class ReferenceMode:
-    """The mode of one context; off in the beginning, and always where ``weights`` hold another type."""
+    """The mode of one context, whose model holds ``weights`` of these types; off in the beginning."""
 
     def __init__(self, context: Any, weights: Iterable[str]) -> None:
-        self._switches = _switches(context) if ALIKE.issuperset(weights) else []
+        self._switches = _switches(context)
+        self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
         self._on = False
 
     @property
     def available(self) -> bool:
         return bool(self._switches)
 
-    def for_width(self, width: int) -> None:
-        """Before a forward of at most ``width`` tokens a sequence: all of it goes one way, so that a
-        piece of a prompt beside it takes a narrow span's rows along."""
-        on = width < TILE
+    def for_widths(self, longest: int, total: int) -> None:
+        """Before a forward of at most ``longest`` tokens a sequence and ``total`` in all: all of it goes
+        one way, so that a piece of a prompt beside it takes a narrow span's rows along."""
+        on = longest < TILE and total <= self._most
         if on != self._on:
             for switch in self._switches:
                 switch(on)
