@@ -50,7 +50,7 @@ SURE, UTMOST = 0.1, 3.0
 left for an earlier misfortune; but not once so many times what may be lost is lost"""
 HOPELESS = 0.1
 """survival under which no draft is worth a place"""
-ASKING, SLOWER = 0.02, 1.02
+ASKING, SLOWER = 0.005, 1.02
 """share of a plain round that asking for drafts in vain may take, and how fast it is taken to grow"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("the draft model was not worth its time")
