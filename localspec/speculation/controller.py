@@ -45,13 +45,14 @@ changes slowly, and weighing takes half a percent of a short round"""
 PROBE = 0.005
 """share of a request's time that may go into trying out a draft model that does not look worth it"""
 
-SURE, UTMOST = 0.1, 3.0
+SURE, UTMOST = 0.25, 3.0
 """plain tokens that a draft may be expected to lose in any case, because what is nearly certain is not
 left for an earlier misfortune; but not once so many times what may be lost is lost"""
 HOPELESS = 0.1
 """survival under which no draft is worth a place"""
-ASKING, SLOWER = 0.005, 1.02
-"""share of a plain round that asking for drafts in vain may take, and how fast it is taken to grow"""
+ASKING, SLOWER, PATIENT = 0.005, 1.02, 8
+"""share of a plain round that asking for drafts in vain may take, how fast it is taken to grow, and how
+often is asked in vain before a round is left out"""
 CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("the draft model was not worth its time")
 RESTING = nothing("nobody was asked: asking takes longer than it is worth here")
@@ -165,7 +166,7 @@ class Controller(Proposer):
         affordable = int(self._asking_s / (ASKING * self._costs.seconds(1, context)))
         for state in states:
             state.fruitless += 1
-            state.rest = min(affordable, state.fruitless // 2)
+            state.rest = min(affordable, state.fruitless // PATIENT)
 
     def _choose(self, asks: Sequence[Ask]) -> list[Draft]:
         for ask in asks:

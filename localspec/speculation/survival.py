@@ -16,11 +16,11 @@ SHARE = 6.0
 """a request's tokens of one evidence weigh together no more than so many: a long text is one witness"""
 MEMORY = 200.0
 """older requests fade: no evidence remembers more than about so many tokens"""
-CAUTION = -0.4
+CAUTION = -0.2
 """in log-odds, what a request is trusted less than the average one before it has shown anything"""
 START_FACTOR = math.exp(CAUTION)
-STEP = 0.5
-"""how fast a request's own shift moves"""
+UNCERTAIN, SETTLED = 2.0, 0.5
+"""variance of a request's own shift: before it has shown anything, and at the least, because texts change"""
 LIMIT = 7.0
 
 
@@ -31,6 +31,7 @@ class _Local:
     shift: float = CAUTION
     factor: float = START_FACTOR
     """of the odds: the shift's exponential"""
+    variance: float = field(default_factory=lambda: UNCERTAIN)
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
@@ -40,7 +41,9 @@ class Survival:
 
     Per evidence the average over past requests, and per request one shift of the log-odds, because
     texts differ more than evidence does: in one that repeats itself every match is worth more. The
-    shift is the intercept of a logistic regression, learnt token by token.
+    shift is the intercept of a logistic regression with a normal prior, learnt token by token: each
+    narrows what is still uncertain by its information p(1 − p), and moves the shift by what is left
+    (an extended Kalman filter; the first tokens so count for more than the hundredth).
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
@@ -82,8 +85,9 @@ class Survival:
             local = self._requests[request] = _Local()
         local.right[evidence] += right
         local.tried[evidence] += 1.0
-        surprise = right - self._rate(evidence, local.factor)
-        local.shift = min(max(local.shift + STEP * surprise, -LIMIT), LIMIT)
+        expected = self._rate(evidence, local.factor)
+        local.variance = max(1.0 / (1.0 / local.variance + expected * (1.0 - expected)), SETTLED)
+        local.shift = min(max(local.shift + local.variance * (right - expected), -LIMIT), LIMIT)
         local.factor = math.exp(local.shift)
 
     def stop(self, request: int) -> None:
