@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -148,16 +148,28 @@ def _restart_table(results: Results) -> Table:
         mine = [restart for restart in results.restarts if restart.memory == state]
         first = statistics.median(restart.first_turn_share for restart in mine)
         whole = statistics.median(restart.share for restart in mine)
-        seconds = statistics.median(restart.s_per_token for restart in mine)
-        rows.append((state, _percent(first), _percent(whole), f"{1 / seconds:.1f}" if seconds else "–"))
+        speeds = (_speed_of(r.first_turn_s_per_token for r in mine), _speed_of(r.s_per_token for r in mine))
+        rows.append((state, _percent(first), _percent(whole), *speeds))
     return Table(
         "restart",
         "After a restart",
         "Long edits with memory alone, by what the restart left: nothing, what this model had learned, or "
         f"what the draft model had. Published for comparison: {RESTART_PUBLISHED}.",
-        ("memory", "from memory, first turns", "from memory, all turns", "tok/s"),
+        (
+            "memory",
+            "from memory, first turns",
+            "from memory, all turns",
+            "tok/s, first turns",
+            "tok/s, all turns",
+        ),
         rows,
     )
+
+
+def _speed_of(s_per_token: Iterable[float | None]) -> str:
+    """The median as tokens per second; a dash where it was not measured."""
+    known = [seconds for seconds in s_per_token if seconds]
+    return f"{1 / statistics.median(known):.1f}" if known else "–"
 
 
 def _two_up_table(results: Results) -> Table:

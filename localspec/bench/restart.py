@@ -59,9 +59,13 @@ def _diverged(scripts: Sequence[Script], runs: Sequence[Run]) -> int:
 
 def _summary(state: str, repeat: int, runs: Sequence[Run], *, diverged: int) -> Restart:
     first = [run for run in runs if run.turn == 0]
-    tokens = sum(run.completion_tokens - 1 for run in runs)
-    seconds = sum(run.decode_s for run in runs) / max(tokens, 1)
-    return Restart(state, repeat, memory_share(runs), memory_share(first), seconds, diverged)
+    shares = memory_share(runs), memory_share(first)
+    return Restart(state, repeat, *shares, s_per_token(runs), diverged, s_per_token(first))
+
+
+def s_per_token(runs: Sequence[Run]) -> float:
+    """Seconds of decoding per output token; the first token of an answer is the prompt's."""
+    return sum(run.decode_s for run in runs) / max(sum(run.completion_tokens - 1 for run in runs), 1)
 
 
 def memory_share(runs: Sequence[Run]) -> float:

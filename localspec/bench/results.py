@@ -184,7 +184,8 @@ class Restart(msgspec.Struct, frozen=True):
     """``edit-long`` after a restart.
 
     ``memory`` is ``kept`` (by this model), ``empty``, or ``other`` (filled by the draft model);
-    shares are of output tokens that came from memory, over all turns and over first turns.
+    shares are of output tokens that came from memory, and times per output token, over all turns and
+    over first turns: an empty memory has learnt the first turn by the second.
     ``diverged``: exact requests whose text was not plain decoding's.
     """
 
@@ -194,6 +195,7 @@ class Restart(msgspec.Struct, frozen=True):
     first_turn_share: float
     s_per_token: float
     diverged: int = 0
+    first_turn_s_per_token: float | None = None
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -212,7 +212,10 @@ def test_a_references_text_is_its_own_business() -> None:
 
 
 def restarts(cold: float, warm: float, speed: float) -> Results:
-    measured = [Restart("empty", 0, 0.3, cold, speed), Restart("kept", 0, 0.5, warm, 1.0)]
+    measured = [
+        Restart("empty", 0, 0.3, cold, 1.1, first_turn_s_per_token=speed),
+        Restart("kept", 0, 0.5, warm, 1.0, first_turn_s_per_token=1.0),
+    ]
     return document([], restarts=measured)
 
 
@@ -236,10 +239,10 @@ def test_a_memory_that_another_model_filled_is_told_beside() -> None:
 def test_a_restart_is_judged_by_the_medians_of_its_repeats() -> None:
     results = document([])
     for repeat, (share, seconds) in enumerate(((0.1, 9.0), (0.3, 1.0), (0.4, 1.1))):
-        results.restarts.append(Restart("kept", repeat, 0.5, share, seconds))
-        results.restarts.append(Restart("empty", repeat, 0.1, 0.0, 2.0))
+        results.restarts.append(Restart("kept", repeat, 0.5, share, 1.0, first_turn_s_per_token=seconds))
+        results.restarts.append(Restart("empty", repeat, 0.1, 0.0, 1.5, first_turn_s_per_token=2.0))
     assert goal(results, "warm-restart: first").figure == "0% → 30%"
-    assert goal(results, "warm-restart: speed").figure == "1.82x"
+    assert goal(results, "warm-restart: speed").figure == "1.82x (1.50x over all turns)"
 
 
 @pytest.mark.parametrize("state", ["kept", "empty"])
@@ -283,7 +286,9 @@ def test_divergences_of_the_special_workloads_count() -> None:
 
 def test_answers_too_short_to_be_timed_are_not_judged() -> None:
     results = document([], two_up=[TwoUp("auto", 9, 0.2, 0.2, 0.0, 0.0, share=1 / 3)])
-    results.restarts = [Restart(state, 0, 0.5, 0.4, 0.0) for state in ("kept", "empty")]
+    results.restarts = [
+        Restart(state, 0, 0.5, 0.4, 0.0, first_turn_s_per_token=0.0) for state in ("kept", "empty")
+    ]
     assert {g.met for g in concluded(results).goals if g.name.startswith(("two-up", "warm"))} == {None}
 
 
