@@ -47,6 +47,7 @@ class Noise:
 
     def __init__(self, seed: int) -> None:
         self._seed = _mix((seed + _GOLDEN) & _MASK)
+        self._scratch = np.empty((2, 0), dtype=np.uint32)
 
     def _key(self, position: int, stream: Stream) -> int:
         return _mix((self._seed + _GOLDEN * (position * len(Stream) + stream + 1)) & _MASK)
@@ -84,10 +85,14 @@ class Noise:
         return int(tokens[first]), float(perturbed[first] - others.max()) if len(others) else math.inf
 
     def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """A number for every token; good until the next call."""
+        if self._scratch.shape[1] != len(tokens):
+            # Fresh memory for a large vocabulary takes four times as long as the arithmetic.
+            self._scratch = np.empty((2, len(tokens)), dtype=np.uint32)
+        x, shifted = self._scratch
         key = self._key(position, stream)
-        x = tokens * np.uint32(key >> 32 | 1)
+        np.multiply(tokens, np.uint32(key >> 32 | 1), out=x)
         x += np.uint32(key & 0xFFFFFFFF)
-        shifted = np.empty_like(x)
         for shift, factor in _ROUNDS:
             x ^= np.right_shift(x, shift, out=shifted)
             x *= np.uint32(factor)
