@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from localspec.backends.base import Backend
-from localspec.backends.rounding import PRESUMED, Rounding, measure_rounding, set_rounding
+from localspec.backends.base import ANY_WIDTH, Backend
+from localspec.backends.rounding import PRESUMED, WIDTHS, Rounding, measure_rounding, set_rounding
 from localspec.engine.processor import processor_name
 from localspec.home import write_private
 from localspec.memory.memory import Memory
@@ -22,7 +22,7 @@ from localspec.speculation.survival import Calibration
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
@@ -55,8 +55,8 @@ class KnownRounding:
         if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
             raise ValueError("no bounds")
         width = int(state["exact_width"])
-        if width < 1:
-            raise ValueError("no width")
+        if not (1 <= width <= max(WIDTHS) or (width == ANY_WIDTH and margin == drift == 0.0)):
+            raise ValueError("no width that is probed")
         self.measured = Rounding(margin, drift, width, exact_pieces=state["exact_pieces"] is True)
 
 

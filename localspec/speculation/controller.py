@@ -155,7 +155,7 @@ class Controller(Proposer):
         if any(draft.tokens for draft in drafts):
             for state in states:
                 state.fruitless = state.rest = 0
-        else:
+        elif drafts[0] is not CONTROL_ROUND:
             self._slow_down(states, time.perf_counter() - started, max(len(ask.context) for ask in asks))
         return drafts
 
@@ -229,7 +229,8 @@ class Controller(Proposer):
         cell_s = prices.seconds[rewriting.width - 1] / rewriting.width
         if state.patience.over(rewriting, cell_s, answered=ask.answered, left=ask.left):
             return longest
-        return min(longest, rewriting.width - 1)
+        # All who are asked share a forward, and each feeds its newest token.
+        return min(longest, max(rewriting.width - prices.n, 0) // prices.n)
 
     # What there is, and what it promises.
 
@@ -286,7 +287,7 @@ class Controller(Proposer):
                     plan.member, plan.rate = member, rate
                 elif plan.limit and self._may_probe(ask, member):
                     plan.member = member
-                elif rate <= prices.bar:
+                elif rate <= prices.bar and plan.limit == min(ask.k, prices.longest):
                     waiting[member.name] = RECONSIDER - 1
             if plan.member is not member and not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING if plan.limit else NOT_WORTH_REWRITING

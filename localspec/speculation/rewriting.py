@@ -8,12 +8,14 @@ stay as short as leaves every cell exact.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 NEAR = 1.0
 """logits; margins under it are counted, and taken to be spread evenly"""
 SHARE, WEIGHT = 0.25, 2.0
 """of a request's margins that are under it before any was seen, and how many rows that weighs"""
+ALWAYS = 1.0 - 1e-12
 HORIZON = 64
 """tokens that a request is taken to go on for at least"""
 
@@ -43,12 +45,18 @@ class Rewriting(NamedTuple):
 
     def chance(self, tokens: float) -> float:
         """The probability of a near-tie within so many tokens."""
-        return 1.0 - float((1.0 - self.rate) ** tokens)
+        return -math.expm1(tokens * self._log_quiet)
 
     def cells(self, tokens: float) -> float:
         """How many of the next ``tokens`` cells are to be expected written anew: those before the first
         near-tie, if there is one. The mean of a geometric distribution that is cut off."""
-        return (1.0 - float((1.0 - self.rate) ** tokens) * (1.0 + tokens * self.rate)) / self.rate
+        quiet = math.exp(tokens * self._log_quiet)
+        return (self.chance(tokens) - tokens * self.rate * quiet) / self.rate
+
+    @property
+    def _log_quiet(self) -> float:
+        """Of the probability that a row is no near-tie."""
+        return math.log1p(-min(self.rate, ALWAYS))
 
 
 class Patience:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import measure_rounding
+from localspec.backends.rounding import Rounding, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.parity.loaded import quantised
@@ -59,24 +59,51 @@ def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
         assert (rows(backend, width) == alone).all(), width
 
 
-def test_few_rows_of_k_quants_are_equal_too(tmp_path: Path) -> None:
-    """Four and more go through a kernel of their own: these are why exact_width is measured."""
-    small = tmp_path / "q4_k_m.gguf"
+@pytest.fixture(scope="module")
+def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]:
+    """The bundled target at Q4_K_M: from four rows on another kernel computes it."""
+    small = tmp_path_factory.mktemp("q4") / "q4_k_m.gguf"
     parameters = lib.llama_model_quantize_default_params()
     parameters.ftype = lib.LLAMA_FTYPE_MOSTLY_Q4_K_M
     source = bytes(bundled_model(BUNDLED_TARGET))
     assert lib.llama_model_quantize(source, bytes(small), ctypes.byref(parameters)) == 0
-    made = LlamaCppBackend(small, EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
-    try:
-        if not made.reference_mode.available:
-            pytest.skip("this build of llama.cpp does not lead to ggml's backends")
-        alone = rows(made, 1)
-        for width in (2, 3):
-            assert (rows(made, width) == alone).all(), width
-        found = measure_rounding(made, within_s=math.inf)
-        assert found is not None and found.exact_width >= 3 and found.margin_bound > 0
-    finally:
-        made.free()
+    made = LlamaCppBackend(small, EngineConfig(n_ctx=512, parallel=2, threads=2), measured=False)
+    if not made.reference_mode.available:
+        pytest.skip("this build of llama.cpp does not lead to ggml's backends")
+    yield made
+    made.free()
+
+
+def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> None:
+    """A forward of four tokens is sometimes equal by chance: a probe that tried it twice said it is exact."""
+    found = measure_rounding(k_quant, within_s=math.inf)
+    assert found is not None and found.margin_bound > 0
+    alone = rows(k_quant, 1)
+    equal = [width for width in (2, 3, 4, 5, 8) if (rows(k_quant, width) == alone).all()]
+    assert found.exact_width == max((1, *equal)) and equal, "few rows are equal, and all of them are found"
+
+
+def test_few_tokens_of_several_requests_are_not_filled_up_beyond_what_is_exact(
+    k_quant: LlamaCppBackend,
+) -> None:
+    """A batch of 2 and 1 tokens would be computed as 2 and 2, with the kernel for four rows."""
+    set_rounding(k_quant, Rounding(0.5, 0.5, exact_width=3, exact_pieces=False))
+    tokens = [(7 * i) % 8000 for i in range(200)]
+    one, other = k_quant.open(), k_quant.open()
+    for sequence in (one, other):
+        k_quant.forward([Span(sequence, tokens[:120], 0)])
+    unequal = 0
+    for at in range(120, 180):
+        alone = [k_quant.forward([Span(one, tokens[i : i + 1], 1)]).rows(0, 1) for i in (at, at + 1)]
+        k_quant.truncate(one, at)
+        k_quant.truncate(other, 120)
+        shared = k_quant.forward([Span(one, tokens[at : at + 2], 2), Span(other, tokens[120:121], 1)])
+        unequal += not np.array_equal(shared.rows(0, 2), np.concatenate(alone))
+        k_quant.truncate(one, at)
+        k_quant.forward([Span(one, tokens[at : at + 1], 0)])
+    k_quant.close(one)
+    k_quant.close(other)
+    assert unequal == 0
 
 
 def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:

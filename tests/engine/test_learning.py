@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.backends.base import ANY_WIDTH
 from localspec.backends.rounding import PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
@@ -114,16 +115,20 @@ def test_records_are_private(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_rounding_record_with_nonsense_is_refused(tmp_path: Path) -> None:
+SOUND = {"margin_bound": 0.1, "drift_bound": 0.0, "exact_width": 3, "exact_pieces": False}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"margin_bound": float("nan")}, {"drift_bound": -1.0}]
+    + [{"exact_width": width} for width in (0, -3, 9, 65, ANY_WIDTH)],
+)
+def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) -> None:
     learning = Learning(ToyBackend(markov()), None)
-    with pytest.raises(ValueError, match="no bounds"):
-        learning.rounding.restore(
-            {"margin_bound": float("nan"), "drift_bound": 0, "exact_width": 1, "exact_pieces": True}
-        )
+    with pytest.raises(ValueError, match="no "):
+        learning.rounding.restore(SOUND | spoilt)
     assert learning.rounding.measured is None
-    learning.rounding.restore(
-        {"margin_bound": 0.1, "drift_bound": 0, "exact_width": 3, "exact_pieces": False}
-    )
+    learning.rounding.restore(SOUND)
     assert learning.rounding.measured == Rounding(0.1, 0.0, exact_width=3, exact_pieces=False)
 
 

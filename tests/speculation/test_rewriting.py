@@ -11,7 +11,7 @@ from localspec.speculation.draft import Ledger
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.rewriting import NearTies, Patience, Rewriting
 from tests.conformance.proposer import ask
-from tests.speculation.test_controller import FLAT, TRUTH, curve, steered
+from tests.speculation.test_controller import FLAT, TRUTH, Coin, curve, steered
 
 
 def test_the_rate_of_near_ties_comes_from_margins_far_above_the_bound() -> None:
@@ -69,6 +69,30 @@ def test_drafts_are_as_short_as_leaves_the_cells_exact() -> None:
     assert max(drafted(Rewriting(3, 0.2))[0]) == 2
     lengths, reasons = drafted(Rewriting(1, 0.2))
     assert not any(lengths) and reasons == {NOT_WORTH_REWRITING.reason}
+
+
+def test_a_draft_model_that_is_held_back_is_asked_in_the_end() -> None:
+    """What it would have saved counts every round, not only when it is weighed."""
+    controller = steered([Coin(TRUTH, 1.0, name="draft", price=0.0005)], curve(FLAT))
+    context = TRUTH[:200]
+    for tokens in range(100):
+        asked = ask(context, 20)._replace(
+            ledger=Ledger(0.0, 1.0), rewriting=Rewriting(1, 0.005), answered=tokens
+        )
+        if controller.propose([asked])[0].tokens:
+            assert 0 < tokens < 60
+            return
+        context.append(TRUTH[len(context)])
+    raise AssertionError("never asked")
+
+
+def test_requests_that_share_a_forward_share_what_is_exact() -> None:
+    controller = steered([PromptLookup(n_min=2)], curve(FLAT))
+    asks = [
+        ask(TRUTH[:200], 20, request=r)._replace(ledger=Ledger(0.0, 1.0), rewriting=Rewriting(4, 0.3))
+        for r in (1, 2)
+    ]
+    assert [len(draft.tokens) for draft in controller.propose(asks)] == [1, 1]
 
 
 def test_where_near_ties_are_rare_long_drafts_begin_after_a_while() -> None:
