@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,10 +12,10 @@ from numpy.typing import NDArray
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import Rounding, measure_rounding, set_rounding
+from localspec.backends.rounding import Rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
-from tests.parity.loaded import quantised
+from tests.parity.loaded import measured, quantised
 
 PROMPT, STEPS = 300, 40
 """behind more than 256 cells ggml looks at 512, and sums a lone row in parts"""
@@ -62,11 +59,7 @@ def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
 @pytest.fixture(scope="module")
 def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]:
     """The bundled target at Q4_K_M: from four rows on another kernel computes it."""
-    small = tmp_path_factory.mktemp("q4") / "q4_k_m.gguf"
-    parameters = lib.llama_model_quantize_default_params()
-    parameters.ftype = lib.LLAMA_FTYPE_MOSTLY_Q4_K_M
-    source = bytes(bundled_model(BUNDLED_TARGET))
-    assert lib.llama_model_quantize(source, bytes(small), ctypes.byref(parameters)) == 0
+    small = quantised(bundled_model(BUNDLED_TARGET), tmp_path_factory.mktemp("q4"), "Q4_K_M")
     made = LlamaCppBackend(small, EngineConfig(n_ctx=512, parallel=2, threads=2), measured=False)
     if not made.reference_mode.available:
         pytest.skip("this build of llama.cpp does not lead to ggml's backends")
@@ -76,8 +69,8 @@ def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBacken
 
 def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> None:
     """A forward of four tokens is sometimes equal by chance: a probe that tried it twice said it is exact."""
-    found = measure_rounding(k_quant, within_s=math.inf)
-    assert found is not None and found.margin_bound > 0
+    found = measured(k_quant)
+    assert found.margin_bound > 0
     alone = rows(k_quant, 1)
     equal = [width for width in (2, 3, 4, 5, 8) if (rows(k_quant, width) == alone).all()]
     assert found.exact_width == max((1, *equal)) and equal, "few rows are equal, and all of them are found"
