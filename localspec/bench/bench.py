@@ -27,7 +27,7 @@ from localspec.bench.inflate import (
 )
 from localspec.bench.log import Log
 from localspec.bench.machine import machine_facts, peak_memory
-from localspec.bench.measure import Clock, Plan, Script, in_time, measure, play_script, record
+from localspec.bench.measure import Clock, Plan, Script, in_time, measure, play_script, record, turn_teller
 from localspec.bench.oracle import (
     least_seconds,
     model_offers,
@@ -182,9 +182,9 @@ class Bench:
     def _record(self, stand: Stand, clock: Clock) -> None:
         """Play the cases of the ordinary workloads, and those that special ones need, once."""
         cases = self._recorded
-        for number, case in enumerate(in_time(cases, clock)):
-            self._tell(f"recording {case.workload}", number / len(cases))
-            self._scripts += record(stand, [case])
+        on_turn = turn_teller(cases, self._tell)
+        for case in in_time(cases, clock):
+            self._scripts += record(stand, [case], on_turn)
         # A log tells a workload's cases one after the other: the simulator's memory is taught by them.
         self._scripts.sort(key=lambda script: self._workloads.index(script.workload))
 
@@ -335,6 +335,8 @@ def _model_paths(order: Order, tell: Tell) -> dict[str, Path]:
     """By role; the bundled pair is inflated, the draft once per cost ratio."""
 
     def part(role: str) -> Callable[[float], None]:
+        # Reading the source comes before the first part of the file, writing it after the last.
+        tell(f"inflating the {role}", 0.0)
         return lambda fraction: tell(f"inflating the {role}", fraction)
 
     if order.target is not None:

@@ -52,7 +52,7 @@ def chosen(contestants: Sequence[Contestant], names: Iterable[str]) -> list[Cont
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InvalidOptions(
-            f"there is no contestant {name!r}{hint}", f"Choose among: {', '.join(sorted(known))}."
+            f"there is no contestant {name!r}{hint}", f"Choose among: {', '.join(map(repr, sorted(known)))}."
         )
     if not wanted:
         return list(contestants)

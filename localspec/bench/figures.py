@@ -67,10 +67,11 @@ def ceilings_for(results: Results, workload: str, draft: str | None = None) -> l
 
 
 def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[Ceiling]) -> Figure:
-    together = paired(runs, plain)
-    repeats = _speeds(together, paired(plain, runs), lambda run: run.repeat)
+    """Of whole repeats only, but for what is told of single requests, which have all their repeats."""
+    long, diverged = request_speeds(runs, plain), _diverged(runs, plain)
+    together, runs = of_full_repeats(paired(runs, plain)), of_full_repeats(runs)
+    repeats = _speeds(together, paired(plain, together), lambda run: run.repeat)
     speed = statistics.median(repeats.values()) if repeats else 1.0
-    long = request_speeds(runs, plain)
     drafted = sum(run.drafted or 0 for run in runs)
     tokens = sum(run.completion_tokens for run in runs)
     cpu = [run.cpu_s for run in runs if run.cpu_s is not None]
@@ -90,7 +91,7 @@ def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[C
         ttft_s=_median(run.ttft_s for run in runs),
         cpu_s_per_token=sum(cpu) / tokens if cpu and tokens else None,
         time_saved_s=sum(saved) / len({run.repeat for run in runs}) if saved else None,
-        diverged=_diverged(runs, plain),
+        diverged=diverged,
     )
 
 
@@ -100,6 +101,19 @@ def paired(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:
     """
     asked = {(run.request, run.repeat) for run in others}
     return [run for run in runs if (run.request, run.repeat) in asked]
+
+
+def of_full_repeats(runs: Sequence[Run]) -> list[Run]:
+    """Those of repeats that hold every request of one contestant on one workload; all, if none does.
+
+    A repeat that was cut off has no common median with one that came to its end.
+    """
+    asked: dict[int, set[tuple[str, str, int]]] = defaultdict(set)
+    for run in runs:
+        asked[run.repeat].add(run.request)
+    whole = {run.request for run in runs}
+    full = {repeat for repeat, requests in asked.items() if requests == whole}
+    return [run for run in runs if run.repeat in full or not full]
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -110,14 +111,32 @@ def in_time(cases: Iterable[W], clock: Clock, *, at_least_one: bool = True) -> I
         yield each
 
 
-def record(stand: Stand, cases: Iterable[Case]) -> list[Script]:
-    """Play every case plainly."""
+def turn_teller(cases: Iterable[Case], tell: Tell) -> Callable[[Case], None]:
+    """Called before each turn of a case: tells which of its workload's it is, and the share of all."""
+    turns: Counter[str] = Counter()
+    for case in cases:
+        turns[case.workload] += len(case.turns)
+    begun: Counter[str] = Counter()
+
+    def on_turn(case: Case) -> None:
+        done = begun.total() / turns.total()
+        begun[case.workload] += 1
+        tell(f"recording {case.workload}: {begun[case.workload]} of {turns[case.workload]}", done)
+
+    return on_turn
+
+
+def record(
+    stand: Stand, cases: Iterable[Case], on_turn: Callable[[Case], None] = lambda case: None
+) -> list[Script]:
+    """Play every case plainly; ``on_turn`` is called before each turn."""
     scripts = []
     for case in cases:
         steps: list[Step] = []
         said: str | None = None
         with stand.engine(Contestant(PLAIN)) as engine:
             for number, turn in enumerate(case.turns):
+                on_turn(case)
                 request = request_of(turn, said)
                 played = answer(engine, as_contestant(request, Contestant(PLAIN)))
                 said = played.result.text

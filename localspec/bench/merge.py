@@ -23,7 +23,7 @@ def merged(documents: Sequence[Results]) -> Results:
     A workload that was measured in several goes on counting its repeats, so that still only what ran
     side by side is compared. What is measured once per document, such as curves, is the first one's
     that has it. Raises :class:`InvalidOptions` where machine, versions, models or context differ, or the
-    cases of a workload that several have.
+    cases of a workload that several have, and where two are, or hold, the same run.
     """
     first, *others = documents
     if not others:
@@ -32,6 +32,7 @@ def merged(documents: Sequence[Results]) -> Results:
         _check_alike(first, other)
     for one, other in combinations(documents, 2):
         _check_same_cases(one, other)
+        _check_independent(one, other)
     whole = msgspec.structs.replace(
         first,
         duration_s=sum(d.duration_s for d in documents),
@@ -57,7 +58,7 @@ def merged(documents: Sequence[Results]) -> Results:
         two_up=[two_up for d in documents for two_up in d.two_up],
         restarts=[restart for d in documents for restart in d.restarts],
         failures={name: why for d in documents for name, why in d.failures.items()},
-        left_out=_once(case for d in documents for case in d.left_out),
+        left_out=_left_out(documents),
     )
     whole.figures = figures_of(whole)
     whole.goals = goals_of(whole)
@@ -87,6 +88,21 @@ def _check_same_cases(one: Results, other: Results) -> None:
         )
 
 
+def _check_independent(one: Results, other: Results) -> None:
+    """The same run twice would pass for repeats that agree."""
+    if one.started == other.started or _measured(one) & _measured(other):
+        raise InvalidOptions(
+            f"the results of {one.started} and {other.started} are, or hold, the same run",
+            "Give every run to --from once.",
+        )
+
+
+def _measured(document: Results) -> set[bytes]:
+    """Every run with its times, which no other run has, however it was counted."""
+    runs = (msgspec.structs.replace(run, repeat=0) for run in document.runs)
+    return {msgspec.json.encode(each) for each in (*runs, *document.restarts, *document.two_up)}
+
+
 def _cases(document: Results) -> tuple[int | None, bool]:
     return document.setting.cases, document.setting.quick
 
@@ -101,6 +117,12 @@ def _once(items: Iterable[T], key: Callable[[T], Hashable] = lambda item: item) 
     for item in items:
         found.setdefault(key(item), item)
     return list(found.values())
+
+
+def _left_out(documents: Sequence[Results]) -> list[str]:
+    """The cases that none of the documents has measured."""
+    measured = {f"{run.workload} / {run.case}" for d in documents for run in d.runs}
+    return _once(case for d in documents for case in d.left_out if case not in measured)
 
 
 def _runs(documents: Iterable[Results]) -> list[Run]:

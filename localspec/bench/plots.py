@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from localspec.bench.figures import of_full_repeats
 from localspec.bench.results import CONTROL, PLAIN, Figure, Results, Run
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#7f7f7f")
@@ -259,7 +260,7 @@ def _seconds_saved(runs: Sequence[Run], figure: Figure) -> float | None:
     """The median over the repeats, at the contestant's tokens."""
     mine = [r for r in runs if (r.workload, r.contestant) == (figure.workload, figure.contestant)]
     spent: dict[int, float] = {}
-    for run in mine:
+    for run in of_full_repeats(mine):
         spent[run.repeat] = spent.get(run.repeat, 0.0) + run.decode_s
     if not spent:
         return None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FIXED_K = 4
 WIDE = 120
 MINUTES_FROM_S = 90
+LINE_S = 15.0
+"""seconds between two lines of progress where there is no terminal"""
 NEARLY = 0.999
 """a bar that has once been full stops its clock"""
 
@@ -232,7 +234,7 @@ def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
 
 
 class _Progress:
-    """What is being measured, on a line of stderr; nothing where that is no terminal."""
+    """What is being measured, on a line of stderr; now and then a new one where that is no terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -246,6 +248,7 @@ class _Progress:
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("starting", total=1.0, left="")
         self._left = TimeLeft()
+        self._told = time.monotonic()
         self._interrupted = False
 
     def __enter__(self) -> _Progress:
@@ -267,7 +270,11 @@ class _Progress:
         if self._interrupted:
             # The first exception was raised where Python drops it: in a destructor.
             raise KeyboardInterrupt
-        seconds = self._left(fraction, time.monotonic())
+        now = time.monotonic()
+        if self._bar.disable and now - self._told >= LINE_S:
+            self._told = now
+            output.note(f"localspec: {what} ({fraction:.0%})")
+        seconds = self._left(fraction, now)
         left = "" if seconds is None else f"about {_round(seconds)} left of this"
         self._bar.update(self._task, description=what, completed=min(fraction, NEARLY), left=left)
 

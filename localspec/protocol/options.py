@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -64,8 +65,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Whether both name a model, and not the same: a file may be named with its path or without."""
         if self.model is None or base.model is None:
             return False
+        if _is_path(self.model) and _is_path(base.model):
+            return _file(self.model) != _file(base.model)
         one, two = (name.rpartition("/")[2].removesuffix(".gguf") for name in (self.model, base.model))
         return one != two
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith(".gguf")
+
+
+def _file(path: str) -> str:
+    """The file that a path leads to; what cannot be a path stays as it is."""
+    try:
+        return os.path.realpath(os.path.expanduser(path))
+    except (OSError, ValueError):
+        return path
 
 
 def parse_options(values: Mapping[str, Any], *, strict: bool = True) -> Options:

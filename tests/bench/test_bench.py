@@ -118,11 +118,26 @@ def test_logs_of_a_workload_stand_together(home: Path) -> None:
 
 
 def test_recording_measures_nothing(home: Path) -> None:
-    bench = Bench(order(), silent)
+    told: list[tuple[str, float]] = []
+    bench = Bench(order(), lambda what, fraction: told.append((what, fraction)))
     logs = bench.record()
+    assert told[-2:] == [("recording chat: 1 of 2", 0.0), ("recording chat: 2 of 2", 0.5)]
     assert [(log.workload, log.turn) for log in logs] == [("chat", 0), ("chat", 0)]
     assert all(log.prompt and log.output for log in logs)
     assert bench.results.runs == []
+
+
+def test_preparing_the_models_is_told_before_it_begins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float]] = []
+    began = []
+
+    def inflated(source: Path, shape: object, progress: object) -> Path:
+        began.append(told[-1])
+        return source
+
+    monkeypatch.setattr("localspec.bench.bench.inflated_model", inflated)
+    Bench(order(target=None, draft=None), lambda what, fraction: told.append((what, fraction)))
+    assert began == [("inflating the draft 0.1", 0.0), ("inflating the target", 0.0)]
 
 
 def test_a_workload_that_nobody_knows(home: Path) -> None:

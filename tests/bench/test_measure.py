@@ -22,6 +22,7 @@ from localspec.bench.measure import (
     play_script,
     record,
     survival,
+    turn_teller,
 )
 from localspec.bench.restart import measure_restart, memory_share
 from localspec.bench.results import PLAIN, Contestant, Run
@@ -342,6 +343,18 @@ def test_chats_begin_again_as_long_as_completions_come(stand: Stand) -> None:
     assert len(together.completions) == 9
     assert together.chat_tokens > 6
     assert together.chat_s > 0
+
+
+def test_recording_tells_every_turn(stand: Stand) -> None:
+    told: list[tuple[str, float]] = []
+    cases = (*CASES, case("three", "abc", workload="chat"))
+    record(stand, cases, turn_teller(cases, lambda what, fraction: told.append((what, fraction))))
+    assert told == [
+        ("recording edit-short: 1 of 3", 0.0),
+        ("recording edit-short: 2 of 3", 0.25),
+        ("recording edit-short: 3 of 3", 0.5),
+        ("recording chat: 1 of 1", 0.75),
+    ]
 
 
 def restart_scripts(stand: Stand) -> list[Script]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -23,15 +24,31 @@ from localspec.bench.results import (
 from localspec.errors import InvalidOptions
 from tests.bench.documents import concluded, document, run
 
+STARTED = count()
 
-def part(workload: str = "edit-short", *, slow: float = 1.0, **fields: Any) -> Results:
-    """Two repeats of plain decoding and ``auto``, which is twice as fast, on a machine so ``slow``."""
+
+def part(
+    workload: str = "edit-short", *, slow: float = 1.0, cases: tuple[str, ...] = ("a",), **fields: Any
+) -> Results:
+    """Two repeats of plain decoding and ``auto``, which is twice as fast, on a machine so ``slow``.
+
+    In the case ``b`` it is as slow as plain decoding. No part begins with another, or takes as long.
+    """
+    began = next(STARTED)
     runs = [
-        run(who, workload=workload, repeat=repeat, decode_s=seconds * slow)
+        run(
+            who,
+            workload=workload,
+            case=case,
+            repeat=repeat,
+            decode_s=seconds * slow,
+            total_s=100 + began + repeat / 10,
+        )
         for repeat in range(2)
-        for who, seconds in ((PLAIN, 1.0), (CONTROL, 1.0), ("auto", 0.5))
+        for case in cases
+        for who, seconds in ((PLAIN, 1.0), (CONTROL, 1.0), ("auto", 1.0 if case == "b" else 0.5))
     ]
-    return concluded(document(runs, **fields))
+    return concluded(document(runs, **({"started": f"2026-01-01, part {began}"} | fields)))
 
 
 def test_one_part_is_the_whole() -> None:
@@ -57,6 +74,34 @@ def test_repeats_go_on_counting_so_that_only_neighbours_are_compared() -> None:
     assert auto.repeats == [2.0] * 4
 
 
+def test_a_part_that_left_cases_out_has_no_share_in_medians() -> None:
+    whole = merged([part(left_out=["edit-short / b", "edit-short / c"]), part(cases=("a", "b"))])
+    (auto,) = (f for f in whole.figures if f.contestant == "auto")
+    assert auto.repeats == pytest.approx([4 / 3] * 2)
+    assert auto.requests == 2
+    assert whole.left_out == ["edit-short / c"]
+
+
+def test_the_same_run_twice_is_refused() -> None:
+    one, other = part(), part()
+    same_start = part("chat", started=one.started)
+    renamed = msgspec.structs.replace(one, started="another day")
+    for documents in ([one, one], [one, other, same_start], [other, one, renamed]):
+        with pytest.raises(InvalidOptions, match="are, or hold, the same run") as caught:
+            merged(documents)
+        assert "--from once" in caught.value.remedy
+
+
+def test_a_part_of_what_was_put_together_is_refused() -> None:
+    one, other = part(), part()
+    whole = merged([one, other])
+    with pytest.raises(InvalidOptions, match="are, or hold, the same run"):
+        merged([whole, other])
+    with pytest.raises(InvalidOptions, match="are, or hold, the same run"):
+        restarts = [Restart("kept", 0, 0.5, 0.4, 1.0)]
+        merged([document([], started=name, restarts=restarts) for name in ("one", "other")])
+
+
 def test_what_is_measured_once_is_the_first_ones_that_has_it() -> None:
     one, other = part(), part("chat")
     one.curves = [Curve("target", 512, {1: 0.01})]
@@ -77,9 +122,9 @@ def test_special_workloads_of_all_parts_are_kept() -> None:
 
 
 def test_what_failed_in_one_part_failed() -> None:
-    one, other = part(failures={"auto": "device lost"}), part("chat", left_out=["chat / a"])
+    one, other = part(failures={"auto": "device lost"}), part("chat", left_out=["chat / b"])
     whole = merged([one, other])
-    assert (whole.failures, whole.left_out) == ({"auto": "device lost"}, ["chat / a"])
+    assert (whole.failures, whole.left_out) == ({"auto": "device lost"}, ["chat / b"])
     assert {goal.met for goal in whole.goals if goal.name.startswith("chat")} == {None}
 
 

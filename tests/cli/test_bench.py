@@ -117,6 +117,20 @@ def test_a_cost_of_ones_own(cli: Cli) -> None:
     assert "tokens/round" in table.stdout
 
 
+def test_a_log_that_takes_long_tells_how_far_it_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through a pipe."""
+    for name, value in cli.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("localspec.cli.bench.LINE_S", 0.0)
+    quick = ("-m", "bundled", "--quick", "--workload", "chat")
+    assert main.run(["bench", *quick, "--record", str(tmp_path / "log.jsonl")]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert "localspec: recording chat: 1 of 2 (0%)" in told
+    assert "localspec: recording chat: 2 of 2 (50%)" in told
+
+
 # What is refused.
 
 
@@ -125,6 +139,7 @@ def test_a_cost_of_ones_own(cli: Cli) -> None:
     [
         (("--workload", "edit-shrt"), "did you mean 'edit-short'"),
         (("--contestant", "memroy", "-m", "bundled"), "did you mean 'memory'"),
+        (("--contestant", "nope", "-m", "bundled"), "Choose among: 'auto', 'draft', '"),
         (("--runs", "0"), "--runs"),
         (("--from", "x.json", "--quick"), "--from measures nothing: --quick would"),
         (("--from", "x.json", "--record", "x.jsonl"), "--from measures nothing: --record would"),
@@ -145,6 +160,12 @@ def test_what_makes_no_sense(cli: Cli, arguments: Sequence[str], said: str) -> N
     done = cli("bench", *arguments)
     assert done.returncode == 2, done.stdout
     assert said in done.stderr + done.stdout
+
+
+def test_the_same_results_twice(cli: Cli, document: Path) -> None:
+    done = cli("bench", "--from", str(document), "--from", str(document))
+    assert done.returncode == 2, done.stdout
+    assert "the same run. Give every run to --from once." in done.stderr
 
 
 def test_a_file_that_holds_no_results(cli: Cli, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.cli.flags import ModelFlags
-from localspec.config import EngineConfig
+from localspec.config import EngineConfig, parse_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.catalogue import bundled_model
 from localspec.protocol.options import Options, allowed
@@ -53,6 +53,7 @@ def test_there_are_words_for_every_option(struct: type[Options] | type[EngineCon
 
 
 CONFIGURED = Options(model="~/models/big.gguf", draft="small")
+HOME = Path.home()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,10 @@ CONFIGURED = Options(model="~/models/big.gguf", draft="small")
     [
         (Options(model="other"), CONFIGURED, "auto"),
         (Options(model="other", draft="mine"), CONFIGURED, "mine"),
-        (Options(model="/home/me/models/big.gguf"), CONFIGURED, "small"),
+        (Options(model=f"{HOME}/models/big.gguf"), CONFIGURED, "small"),
+        (Options(model=f"{HOME}/models/../models/big.gguf"), CONFIGURED, "small"),
+        (Options(model="/elsewhere/models/big.gguf"), CONFIGURED, "auto"),
+        (Options(model="/a/m\0.gguf"), Options(model="~\0/m.gguf", draft="small"), "auto"),
         (Options(model="big"), CONFIGURED, "small"),
         (Options(temperature=0.0), CONFIGURED, "small"),
         (Options(model="other"), Options(model="big", draft="none"), "none"),
@@ -72,6 +76,18 @@ CONFIGURED = Options(model="~/models/big.gguf", draft="small")
 def test_a_draft_goes_with_the_model_it_was_named_beside(said: Options, base: Options, draft: str) -> None:
     merged = said.over(base)
     assert (merged.model, merged.draft) == (said.model or base.model, draft)
+
+
+def test_a_draft_configured_without_a_model_goes_with_the_bundled_one() -> None:
+    base = parse_config({"options": {"draft": "small"}}, where="here").options
+    assert Options(model="other").over(base).draft == "auto"
+    assert Options(model="bundled").over(base).draft == Options().over(base).draft == "small"
+
+
+def test_a_link_is_the_file_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "big.gguf")
+    base = Options(model=f"{tmp_path}/link.gguf", draft="small")
+    assert Options(model=f"{tmp_path}/big.gguf").over(base).draft == "small"
 
 
 @pytest.fixture
