@@ -61,7 +61,7 @@ app.command(
 memory = App(name="memory", help="The n-gram memory: what was learned from your texts, on this disk.")
 for _name, _help in (
     ("stats", "What is remembered: every table, its size, and who taught it."),
-    ("forget", "Forget a workspace, a source, or everything."),
+    ("forget", "Forget a workspace, a source, or all of the n-gram memory."),
     ("prime", "Learn text files before they are needed, into the table of their git repository."),
     ("export", "Write the n-grams of a model's vocabulary to a file, as lines of JSON."),
     ("import", "Add the n-grams of an exported file, and say how many found room."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -17,12 +17,14 @@ from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import output
+from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid, StorageError
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 
 if TYPE_CHECKING:
+    from localspec.memory.archive import Imported, Step
     from localspec.memory.files import TableFiles
     from localspec.memory.memory import Memory
 
@@ -63,7 +65,8 @@ def stats(*, as_json: AsJson = False) -> int:
 def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
-    yield f"  {used}, {table.bytes // KIB} KiB, {table.tokens or 'no'} tokens learned here"
+    learned = counted(table.tokens, "token") if table.tokens else "no tokens"
+    yield f"  {used}, {table.bytes // KIB} KiB, {learned} learned here"
     if table.last_use is not None:
         yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{name} ({count})" for name, count in table.sources.items()]
@@ -77,7 +80,9 @@ def _lines(table: TableStats) -> Iterator[str]:
 def forget(
     *, workspace: str | None = None, source: str | None = None, yes: bool = False, as_json: AsJson = False
 ) -> int:
-    """Forget a workspace, a source, or everything.
+    """Forget what the n-gram memory learned in a workspace, from a source, or all of it.
+
+    The history of chats is another file and stays.
 
     Parameters
     ----------
@@ -96,19 +101,26 @@ def forget(
         raise InvalidOptions("--workspace names no directory", "Name one, or leave --workspace out.")
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
-    what = f"what was learned{scope}" if scope else "everything"
-    if not yes and not _confirm(f"Forget {what}? It cannot be undone."):
+    what = f"what was learned{scope}" if scope else "the n-gram memory"
+    other = "" if scope else _history()
+    if not yes and not _confirm(f"Forget {what}? It cannot be undone.{other}"):
         output.note("Nothing was forgotten.")
         return ExitCode.ERROR
     forgotten = forget_in(_directory(), _notice, workspace=workspace, source=source)
-    unit = "tables" if source is None else "n-grams"
+    unit = "table" if source is None else "n-gram"
     if as_json:
-        output.json({"forgotten": forgotten, "unit": unit})
+        output.json({"forgotten": forgotten, "unit": f"{unit}s"})
     elif not forgotten:
-        output.write(output.printable(f"There is nothing to forget: nothing was learned{scope}.\n"))
+        output.write(output.printable(f"There is nothing to forget: nothing was learned{scope}.{other}\n"))
     else:
-        output.write(output.printable(f"Forgot {what}: {forgotten} {unit}.\n"))
+        output.write(output.printable(f"Forgot {what}: {counted(forgotten, unit)}.{other}\n"))
     return ExitCode.OK
+
+
+def _history() -> str:
+    """A sentence on what is not of the memory, if it is there: what was asked and answered, in full."""
+    path = home.data_dir() / "history.sqlite"
+    return f" The history of chats is another file: {path}" if path.exists() else ""
 
 
 def _confirm(question: str) -> bool:
@@ -164,7 +176,9 @@ def prime(
     if as_json:
         output.json({"files": learned, "skipped": len(texts) - learned, "tokens": tokens})
     else:
-        output.write(f"Learned {tokens} tokens of {learned} files; {len(texts) - learned} were no text.\n")
+        skipped = len(texts) - learned
+        told = {0: "", 1: "; 1 was no text"}.get(skipped, f"; {skipped} were no text")
+        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{told}.\n")
     return ExitCode.OK
 
 
@@ -221,16 +235,26 @@ def export(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> i
         raise InvalidOptions(f"there is no directory {file.parent}", "Name a file in one that exists.")
     tables = _files(_words(model))
     ngrams = 0
-    with _private_file(file) as target:
+    with _private_file(file) as target, _steps(file) as show:
         for name in tables.names():
-            for number, line in enumerate(export_table(tables, name)):
+            for number, line in enumerate(export_table(tables, name, show)):
                 target.write(line)
                 ngrams += number > 0
     if as_json:
         output.json({"file": str(file), "ngrams": ngrams})
     else:
-        output.write(f"Wrote {ngrams} n-grams to {file}.\n")
+        output.write(output.printable(f"Wrote {counted(ngrams, 'n-gram')} to {file}.\n"))
     return ExitCode.OK
+
+
+@contextmanager
+def _steps(file: Path) -> Iterator[Callable[[Step], None]]:
+    """What shows how far an export or import is."""
+    progress = output.Progress()
+    try:
+        yield lambda step: progress.update(f"{step.what} {file.name}", step.done / max(step.total, 1))
+    finally:
+        progress.stop()
 
 
 @contextmanager
@@ -256,7 +280,9 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
 
 
 def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
-    """Add the n-grams of an exported file; of those that share a full bucket of a table some are lost.
+    """Add the n-grams of an exported file.
+
+    None is lost, unless a table holds others already that take their room.
 
     Parameters
     ----------
@@ -269,15 +295,43 @@ def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> 
     """
     from localspec.memory.archive import import_tables
 
-    words = _words(model)
-    read, kept = import_tables(_files(words), file, vocabulary_size=words.size)
+    words, last = _words(model), None
+
+    def follow(step: Step) -> None:
+        nonlocal last
+        last = step
+        show(step)
+
+    try:
+        with _steps(file) as show:
+            imported = import_tables(_files(words), file, vocabulary_size=words.size, progress=follow)
+    except KeyboardInterrupt:
+        output.interrupted()
+        output.note(_part(last))
+        return ExitCode.INTERRUPTED
     if as_json:
-        output.json({"file": str(file), "ngrams": kept, "read": read})
-    elif kept == read:
-        output.write(f"Kept all {read} n-grams of {file}.\n")
+        output.json({"file": str(file), "ngrams": imported.kept, "read": imported.read})
     else:
-        output.write(f"Kept {kept} of the {read} n-grams in {file}: for the others there was no room.\n")
+        output.write(output.printable(f"{_became(imported, file)}\n"))
     return ExitCode.OK
+
+
+def _part(last: Step | None) -> str:
+    """What an import did until it was interrupted, after this step."""
+    if last is None or last.what == "checking":
+        return "Nothing was imported."
+    are = "n-gram was" if last.total == 1 else "n-grams were"
+    return f"{last.done} of {last.total} {are} imported."
+
+
+def _became(imported: Imported, file: Path) -> str:
+    read, kept = imported
+    if not read:
+        return f"There are no n-grams in {file}."
+    if kept == read:
+        return f"Kept {'all' if read > 1 else 'the'} {counted(read, 'n-gram')} of {file}."
+    others = "others" if read - kept > 1 else "other"
+    return f"Kept {kept} of the {counted(read, 'n-gram')} in {file}: for the {others} there was no room."
 
 
 class _Tokenizer:

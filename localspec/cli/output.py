@@ -105,6 +105,11 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
         note(printable(f"localspec: {error.message}{end} {error.remedy}"))
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """``text`` without what no encoding has, such as bytes of a file name that are no text."""
     return text.encode(errors="replace").decode()
@@ -181,12 +186,15 @@ class Progress:
         """``fraction`` of ``what`` is done, 0 to 1."""
         if what == "queued" or sys.stderr is None or not sys.stderr.isatty():
             return
+        from rich.text import Text
+
         if self._status is None:
             from rich.console import Console
 
             self._status = Console(stderr=True).status("")
             self._status.start()
-        self._status.update(f"{what} {fraction:.0%}")
+        # As it is: what stands in brackets, as in a file's name, would be taken for markup.
+        self._status.update(Text(printable(f"{what} {fraction:.0%}")))
 
     def stop(self) -> None:
         """Text comes: clear the line."""

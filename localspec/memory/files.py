@@ -21,7 +21,7 @@ from localspec.errors import DiskFull, InvalidOptions, MemoryCorrupt, StorageErr
 from localspec.home import private_dir
 from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerFormat, State
 from localspec.memory.sources import Forgotten, Sources
-from localspec.memory.table import NgramTable
+from localspec.memory.table import CROWDED, NgramTable
 from localspec.memory.workspace import plain
 
 START_BITS = 14
@@ -117,10 +117,13 @@ class TableFiles:
             self._notice(f"{error.message}. {error.remedy}")
             return None
 
-    def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
-        """As :meth:`open`, with an empty table where there is none.
+    def open_or_create(
+        self, name: str, workspace: str | None, *, bits: int = 0, epoch: int | None = None
+    ) -> NgramTable:
+        """As :meth:`open`, with an empty table where there is none: of ``2**bits`` entries if it may.
 
-        Raises :class:`DiskFull` and :class:`NewerFormat` too.
+        Tables of one ``epoch`` put the same n-grams into the same buckets. Raises :class:`DiskFull` and
+        :class:`NewerFormat` too.
         """
         table = self.open(name)
         if table is not None:
@@ -129,22 +132,29 @@ class TableFiles:
         private_dir(self.folder)
         with self.lock():
             # Meanwhile another process may have made it.
-            return self._settle(name) or self._create(name, workspace)
+            return self._settle(name) or self._create(name, workspace, bits, epoch)
 
     def may_grow(self, table: NgramTable) -> bool:
         return table.header.bits < self._max_bits
 
-    def grow(self, table: NgramTable) -> NgramTable:
-        """The table that takes this one's place; this one itself while another process has the lock.
+    def grown_bits(self, bits: int, entries: int) -> int:
+        """log2 of the size to which a table of ``2**bits`` grows for so many entries, if it may."""
+        while bits < self._max_bits and entries > CROWDED * (1 << bits):
+            bits = min(bits + GROWTH_BITS, self._max_bits)
+        return bits
 
-        What others insert meanwhile is kept, up to the step they are in. Raises :class:`DiskFull`.
+    def grow(self, table: NgramTable, bits: int | None = None) -> NgramTable:
+        """The table of ``2**bits`` entries, else the fourfold, that takes this one's place.
+
+        It is this one itself while another process has the lock. What others insert meanwhile is kept, up to
+        the step they are in. Raises :class:`DiskFull`.
         """
         header = table.header
         try:
             with self.lock(timeout=0):
                 if table.is_superseded:
                     return self._settle(header.name) or table
-                bits = min(header.bits + GROWTH_BITS, self._max_bits)
+                bits = min(header.bits + GROWTH_BITS if bits is None else bits, self._max_bits)
                 larger = header._replace(bits=bits, generation=header.generation + 1)
                 seen = table.copy()
                 self._write(larger, table.state, table.spread(seen, bits).tobytes())
@@ -259,11 +269,14 @@ class TableFiles:
             for path in self.folder.glob(pattern):
                 _unlink(path)
 
-    def _create(self, name: str, workspace: str | None) -> NgramTable:
+    def _create(self, name: str, workspace: str | None, bits: int, epoch: int | None) -> NgramTable:
         generation = 1 + max(map(_generation, self._files(name)), default=0)
         real = "" if workspace is None else _real(workspace)
-        header = Header(self._start_bits, generation, name, self.vocab_fp, real)
-        self._write(header, State(epoch=secrets.randbits(64)), bytes(ENTRY_BYTES << header.bits))
+        header = Header(
+            max(self._start_bits, min(bits, self._max_bits)), generation, name, self.vocab_fp, real
+        )
+        state = State(epoch=secrets.randbits(64) if epoch is None else epoch)
+        self._write(header, state, bytes(ENTRY_BYTES << header.bits))
         return self._map(self._path(header), name)
 
     def _write(self, header: Header, state: State, entries: bytes) -> None:

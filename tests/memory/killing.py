@@ -18,6 +18,7 @@ from localspec.memory.files import USER, TableFiles
 from localspec.memory.table import NgramTable
 from tests.memory.tables import files_in, words
 
+START_BITS = 6
 UNIVERSE = [value * 0x9E3779B97F4A7C15 % (1 << 64) for value in range(1, 601)]
 """the n-grams that are ever taught"""
 CHECKED = 100
@@ -29,14 +30,16 @@ def right(value: int) -> tuple[int, int]:
     return value % 50_000, value % 50_000 + 1
 
 
-def live(files: TableFiles, rng: random.Random) -> None:
-    """What writers do, until killed."""
+def live(files: TableFiles, rng: random.Random, tell: int) -> None:
+    """What writers do, until killed; the pipe ``tell`` gets the size of every table as log2, a byte each."""
     while True:
         table = files.open_or_create(USER, None)
+        os.write(tell, bytes([table.header.bits]))
         for _ in range(rng.randrange(1, 10)):
             write(table, rng)
             if table.is_crowded and files.may_grow(table):
                 table = files.grow(table)
+                os.write(tell, bytes([table.header.bits]))
         files.sources(USER).add(f"source {rng.randrange(20)}")
         chance = rng.random()
         if chance < 0.3:
@@ -72,27 +75,39 @@ def check(files: TableFiles, rng: random.Random) -> int:
     return found
 
 
-def kill_one(files: TableFiles, rng: random.Random) -> None:
+def kill_one(files: TableFiles, rng: random.Random, larger_than: int) -> set[int]:
+    """Kill a writer a moment after it had a table of more than ``2**larger_than`` entries.
+
+    Returns log2 of the sizes it had.
+    """
+    told, tell = os.pipe()
     child = os.fork()
     if not child:
+        os.close(told)
         with contextlib.suppress(KeyboardInterrupt):
-            live(files, random.Random(rng.getrandbits(64)))
+            live(files, random.Random(rng.getrandbits(64)), tell)
         os._exit(1)
-    time.sleep(rng.random() * LONGEST_LIFE_S)  # not to wait for anything: this is when it is killed
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), f"the writer ended by itself: {status}"
+    os.close(tell)
+    with open(told, "rb", buffering=0) as pipe:
+        sizes = set(pipe.read(1))
+        while sizes and max(sizes) <= larger_than:
+            sizes |= set(pipe.read(1))
+        time.sleep(rng.random() * LONGEST_LIFE_S)  # not to wait for anything: this is when it is killed
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), f"the writer ended by itself: {status}"
+        return sizes | set(pipe.read())
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
-    rng, found, bits = random.Random(seed), 0, set[int]()
-    files = files_in(folder, start_bits=6, max_bits=12)
+    rng, found, sizes = random.Random(seed), 0, set[int]()
+    files = files_in(folder, start_bits=START_BITS, max_bits=12)
     started = time.monotonic()
-    for _ in range(kills):
-        kill_one(files, rng)
+    for kill in range(kills):
+        # The first one lives until a table grew: on a busy machine no other might get that far.
+        sizes |= kill_one(files, rng, larger_than=0 if kill else START_BITS)
         found += check(files, rng)
-        bits |= {path.stat().st_size for path in files.folder.glob("*.ngm")}
-    print(kills, found, len(bits), f"{kills / (time.monotonic() - started):.0f}/s")
+    print(kills, found, len(sizes), f"{kills / (time.monotonic() - started):.0f}/s")
 
 
 if __name__ == "__main__":

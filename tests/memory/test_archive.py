@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import InvalidOptions, TokenizerMismatch
-from localspec.memory.archive import BATCH, export_table, import_tables
+from localspec.memory.archive import BATCH, Step, export_table, import_tables
 from localspec.memory.files import TableFiles, name_of
 from localspec.memory.hashing import hashes_in, hashes_of
 from localspec.memory.table import NgramTable
@@ -49,11 +49,10 @@ def test_what_is_imported_is_what_was_exported(tmp_path: Path, exported: Path) -
     read, kept = import_tables(there, exported, vocabulary_size=SIZE)
     before, after = files_in(tmp_path / "a").open("user"), there.open("user")
     assert before is not None and after is not None
-    assert read == len(exported.read_text().splitlines()) - 2 and before.epoch != after.epoch
+    assert read == kept == len(exported.read_text().splitlines()) - 2
     other = there.open(name_of("/some/where"))
     assert other is not None and kept == len(entries(after)) + len(entries(other))
-    # Two tables of the same text; which few entries were evicted depends on where each puts them.
-    assert len(entries(before) - entries(after)) < 0.02 * len(entries(before))
+    assert entries(before) == entries(after)
     found = after.find(hashes_of(TEXT[:50]))
     assert found is not None and (found.token, found.score) == (TEXT[50], 4)
     assert there.sources("user").names() == ["#77"]
@@ -66,7 +65,7 @@ def test_importing_twice_changes_nothing(tmp_path: Path, exported: Path) -> None
     assert table is not None
     once = entries(table)
     import_tables(files, exported, vocabulary_size=SIZE)
-    assert len(entries(table) ^ once) < 0.02 * len(once)
+    assert entries(table) == once and not table.is_superseded
 
 
 def test_a_small_table_grows_while_it_is_filled(tmp_path: Path) -> None:
@@ -82,6 +81,98 @@ def test_a_small_table_grows_while_it_is_filled(tmp_path: Path) -> None:
     table = files.open("user")
     assert table is not None and table.header.bits > 10
     assert read == 2 * BATCH - 1 and kept == len(entries(table))
+
+
+def fill(folder: Path, *, count: int, workspace: str | None = None, seed: int = 1) -> NgramTable:
+    """A table that grew to 2**16 entries while it learnt."""
+    files = files_in(folder, start_bits=10, max_bits=16)
+    table = files.open_or_create(name_of(workspace), workspace)
+    chance = random.Random(seed)
+    for at in range(0, count, 100):
+        some = [chance.getrandbits(64) for _ in range(100)]
+        table.insert(words(some), words([value % SIZE for value in some]), 3, 1 + at % 7)
+        if table.is_crowded and files.may_grow(table):
+            table = files.grow(table)
+    return table
+
+
+def export_to(path: Path, files: TableFiles) -> Path:
+    path.write_bytes(b"".join(line for name in files.names() for line in export_table(files, name)))
+    return path
+
+
+@pytest.mark.parametrize("count", [25_000, 60_000, 100_000])
+def test_nothing_is_lost_on_the_way_to_a_table_of_the_same_size(tmp_path: Path, count: int) -> None:
+    """However full it is: each n-gram has the place it had."""
+    before = fill(tmp_path / "a", count=count)
+    path = export_to(tmp_path / "out", files_in(tmp_path / "a"))
+    there = files_in(tmp_path / "b", start_bits=10, max_bits=16)
+    read, kept = import_tables(there, path, vocabulary_size=SIZE)
+    after = there.open("user")
+    assert after is not None and after.header.bits == before.header.bits == 16
+    assert read == kept > 20_000 and entries(after) == entries(before)
+
+
+def test_an_export_that_does_not_tell_its_size_gets_a_table_that_need_not_grow(tmp_path: Path) -> None:
+    fill(tmp_path / "a", count=20_000)
+    head, *grams = export_to(tmp_path / "out", files_in(tmp_path / "a")).read_text().splitlines()
+    told = {key: value for key, value in json.loads(head).items() if key not in ("bits", "epoch")}
+    (tmp_path / "out").write_text("\n".join((json.dumps(told), *grams)))
+    there = files_in(tmp_path / "b", start_bits=10, max_bits=16)
+    read, kept = import_tables(there, tmp_path / "out", vocabulary_size=SIZE)
+    table = there.open("user")
+    assert table is not None and (table.header.bits, table.header.generation) == (16, 1)
+    # Other n-grams share a bucket there: at 31 % of the room five seldom do.
+    assert read == len(grams) and 0.98 * read < kept <= read
+
+
+def test_a_table_that_is_there_grows_before_it_is_filled(tmp_path: Path) -> None:
+    fill(tmp_path / "a", count=20_000)
+    path = export_to(tmp_path / "out", files_in(tmp_path / "a"))
+    before = fill(tmp_path / "b", count=500, seed=2)
+    there = files_in(tmp_path / "b", start_bits=10, max_bits=16)
+    read, kept = import_tables(there, path, vocabulary_size=SIZE)
+    after = there.open("user")
+    assert after is not None and before.is_superseded and after.epoch == before.epoch
+    assert (after.header.bits, after.header.generation) == (16, 2) and 0.98 * read < kept
+    assert len(entries(before) - entries(after)) < 10
+
+
+def test_a_table_grows_no_larger_than_it_may_whatever_the_export_says(tmp_path: Path) -> None:
+    fill(tmp_path / "a", count=20_000)
+    path = export_to(tmp_path / "out", files_in(tmp_path / "a"))
+    for bits in (16, 64):
+        path.write_text(path.read_text().replace('"bits":16', f'"bits":{bits}'))
+        there = files_in(tmp_path / f"to {bits}", start_bits=10, max_bits=12)
+        read, kept = import_tables(there, path, vocabulary_size=SIZE)
+        table = there.open("user")
+        assert table is not None and table.header.bits == 12 and kept == len(entries(table)) < read
+
+
+def test_who_cannot_grow_a_table_now_fills_it_as_it_is(tmp_path: Path) -> None:
+    """Another process has the lock, as one that grows a table of the same vocabulary has it."""
+    fill(tmp_path / "a", count=20_000)
+    path = export_to(tmp_path / "out", files_in(tmp_path / "a"))
+    before = fill(tmp_path / "b", count=100, seed=2)
+    there = files_in(tmp_path / "b", start_bits=10, max_bits=16)
+    with there.lock():
+        read, kept = import_tables(
+            files_in(tmp_path / "b", start_bits=10, max_bits=16), path, vocabulary_size=SIZE
+        )
+    assert not before.is_superseded and 0 < kept == len(entries(before)) <= 1024 < read
+
+
+def test_it_is_told_how_far_an_import_is(tmp_path: Path, exported: Path) -> None:
+    steps: list[Step] = []
+    there = files_in(tmp_path / "b", start_bits=12)
+    total, _ = import_tables(there, exported, vocabulary_size=SIZE, progress=steps.append)
+    assert [step.what for step in steps] == ["checking"] * 2 + ["importing"] * 3
+    assert all(0 <= step.done <= step.total for step in steps)
+    first, half, last = steps[2:]
+    assert first == Step("importing", 0, total) and 0 < half.done < last.done == last.total == total
+    steps.clear()
+    lines = list(export_table(there, "user", steps.append))
+    assert steps == [Step("exporting", 0, len(lines) - 1)]
 
 
 def test_what_has_no_room_is_not_counted_as_kept(tmp_path: Path) -> None:
@@ -104,6 +195,10 @@ def gram(**changes: object) -> dict[str, object]:
     return {"type": "ngram", "hash": "0" * 16, "n": 3, "token": 1, "score": 3, "source": "run", **changes}
 
 
+def head(**changes: object) -> dict[str, object]:
+    return {"type": "table", "format": "localspec-memory-1", "vocab_fp": FP, "workspace": None, **changes}
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -124,6 +219,9 @@ def gram(**changes: object) -> dict[str, object]:
         json.dumps({**gram(), "type": "other"}),
         json.dumps(gram(source="x" * 100_000)),
         json.dumps(gram())[:-5],
+        json.dumps(head(bits=-1)),
+        json.dumps(head(bits=65)),
+        json.dumps(head(epoch="1")),
         json.dumps({"type": "table", "format": "localspec-memory-2", "vocab_fp": FP, "workspace": None}),
     ],
 )
