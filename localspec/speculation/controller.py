@@ -127,12 +127,21 @@ class _Prices(NamedTuple):
 
 
 class Controller(Proposer):
-    """Chooses among ``members`` and how many tokens to verify; see the module."""
+    """Chooses among ``members`` and how many tokens to verify; see the module.
+
+    ``clock`` tells, in seconds, how long asking for drafts takes.
+    """
 
     def __init__(
-        self, members: Sequence[Proposer], costs: CostCurve, calibration: Calibration, *, name: str = "auto"
+        self,
+        members: Sequence[Proposer],
+        costs: CostCurve,
+        calibration: Calibration,
+        *,
+        name: str = "auto",
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.name = name
+        self.name, self._clock = name, clock
         self._cheap = [member for member in members if not member.costly]
         self._costly = [member for member in members if member.costly]
         self._costs = costs
@@ -150,13 +159,13 @@ class Controller(Proposer):
             for state in states:
                 state.rest -= 1
             return [RESTING for _ in asks]
-        started = time.perf_counter()
+        started = self._clock()
         drafts = self._choose(asks)
         if any(draft.tokens for draft in drafts):
             for state in states:
                 state.fruitless = state.rest = 0
         elif drafts[0] is not CONTROL_ROUND:
-            self._slow_down(states, time.perf_counter() - started, max(len(ask.context) for ask in asks))
+            self._slow_down(states, self._clock() - started, max(len(ask.context) for ask in asks))
         return drafts
 
     def _slow_down(self, states: Sequence[_Request], took: float, context: int) -> None:
@@ -322,9 +331,9 @@ class Controller(Proposer):
         if not plans:
             return
         asks = [self._gated(plan, member, prices) for plan in plans]
-        started = time.perf_counter()
+        started = self._clock()
         drafts = member.propose(asks)
-        took = time.perf_counter() - started
+        took = self._clock() - started
         for plan, draft in zip(plans, drafts, strict=True):
             paid = max(took, member.price(plan.ask, max(len(draft.tokens), 1)))
             self._requests[plan.ask.request].drafting_s += paid

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.speculation.controller import CONTROL, Controller, EarlyStop, best_length
+from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop, best_length
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
 from localspec.speculation.draft_model import DraftModel
@@ -89,7 +89,7 @@ def play(
 
 
 def steered(members: list[Proposer], costs: CostCurve) -> Controller:
-    return Controller(members, costs, Calibration())
+    return Controller(members, costs, Calibration(), clock=lambda: 0.0)
 
 
 class TestController(ProposerConformance):
@@ -267,3 +267,27 @@ def test_early_stop_looks_beyond_a_step() -> None:
     assert stop.goes_on() and stop.admits(0) and stop.goes_on() and stop.admits(0)
     hopeless = EarlyStop(rate=lambda evidence: 0.2, ahead=[0.95] * 4, seconds=seconds)
     assert not hopeless.admits(0)
+
+
+def test_a_model_too_small_for_it_is_asked_less_and_less_often_in_vain() -> None:
+    """Where asking takes a tenth of a plain round: soon one round in many, and every round once it pays."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.0005
+        return now
+
+    costs, truth = curve(FLAT), [7 * i for i in range(400)]
+    controller = Controller([PromptLookup(n_min=2)], costs, Calibration(), clock=clock)
+    context, reasons = truth[:20], []
+    while len(context) < 300:
+        reasons.append(controller.propose([ask(context, 20)])[0].reason)
+        context.append(truth[len(context)])
+    rested = [reason == RESTING.reason for reason in reasons]
+    assert not any(rested[:PATIENT]) and sum(rested[-100:]) > 80
+    context += truth[100:110]
+    while not controller.propose([ask(context, 20)])[0].tokens:
+        context.append(truth[100 + len(context) % 10])
+        assert len(context) < 400
+    assert controller.propose([ask(context, 20)])[0].reason != RESTING.reason
