@@ -66,6 +66,11 @@ def token_path() -> Path:
     return data_dir() / "token"
 
 
+def history_path() -> Path:
+    """The chats, in full; there once a daemon has run."""
+    return data_dir() / "history.sqlite"
+
+
 def private_dir(path: Path) -> Path:
     """Create ``path`` if need be and take every right from group and others.
 

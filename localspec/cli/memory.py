@@ -119,7 +119,7 @@ def forget(
 
 def _history() -> str:
     """A sentence on what is not of the memory, if it is there: what was asked and answered, in full."""
-    path = home.data_dir() / "history.sqlite"
+    path = home.history_path()
     return f" The history of chats is another file: {path}" if path.exists() else ""
 
 

@@ -33,7 +33,7 @@ class Daemon:
         self.metrics = Metrics()
         self.events = Events()
         self.pool = Pool(config, self.metrics, self.events, worker_command)
-        self.history = History(home.data_dir() / "history.sqlite")
+        self.history = History(home.history_path())
         self.turns = Turns()
         self.connections: set[Client] = set()
         self.memory_turn = asyncio.Lock()

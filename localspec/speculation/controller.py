@@ -184,6 +184,7 @@ class Controller(Proposer):
             self._since_plain = 0
             return [CONTROL_ROUND for _ in asks]
         prices = self._prices(asks)
+        asks = [ask._replace(k=min(ask.k, prices.longest)) for ask in asks]
         plans = [_Plan(ask, self._limit(ask, prices)) for ask in asks]
         self._offer(plans, prices)
         for member in self._costly:
@@ -231,15 +232,14 @@ class Controller(Proposer):
         """How many draft tokens may be verified: few as long as more are not worth what near-ties would
         make of it."""
         state, rewriting = self._requests[ask.request], ask.rewriting
-        longest = min(ask.k, prices.longest)
         if rewriting is None:
-            return longest
+            return ask.k
         state.patience.advance(len(ask.context))
         cell_s = prices.seconds[rewriting.width - 1] / rewriting.width
         if state.patience.over(rewriting, cell_s, answered=ask.answered, left=ask.left):
-            return longest
+            return ask.k
         # All who are asked share a forward, and each feeds its newest token.
-        return min(longest, max(rewriting.width - prices.n, 0) // prices.n)
+        return min(ask.k, max(rewriting.width - prices.n, 0) // prices.n)
 
     # What there is, and what it promises.
 
@@ -252,10 +252,7 @@ class Controller(Proposer):
         """Ask those whose drafts cost next to nothing."""
         for member in self._cheap:
             survival = self._survival[member.name]
-            asks = [
-                plan.ask._replace(k=min(plan.ask.k, prices.longest), gate=Fade(survival, plan.ask.request))
-                for plan in plans
-            ]
+            asks = [plan.ask._replace(gate=Fade(survival, plan.ask.request)) for plan in plans]
             for plan, draft in zip(plans, member.propose(asks), strict=True):
                 if not draft.tokens:
                     continue
@@ -285,7 +282,7 @@ class Controller(Proposer):
         """Choose a member whose drafts take time where it promises more than what is at hand."""
         for plan in plans:
             ask = plan.ask
-            if min(ask.k, prices.longest) < 1:
+            if ask.k < 1:
                 continue
             waiting = self._requests[ask.request].declined
             if waiting.get(member.name, 0):
@@ -296,7 +293,7 @@ class Controller(Proposer):
                     plan.member, plan.rate = member, rate
                 elif plan.limit and self._may_probe(ask, member):
                     plan.member = member
-                elif rate <= prices.bar and plan.limit == min(ask.k, prices.longest):
+                elif rate <= prices.bar and plan.limit == ask.k:
                     waiting[member.name] = RECONSIDER - 1
             if plan.member is not member and not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING if plan.limit else NOT_WORTH_REWRITING
@@ -304,7 +301,7 @@ class Controller(Proposer):
     def _promise(self, plan: _Plan, member: Proposer, prices: _Prices) -> float:
         """Tokens per second with the best draft that ``member`` could make."""
         ask = plan.ask
-        places = [_position(i) for i in range(min(ask.k, prices.longest))]
+        places = [_position(i) for i in range(ask.k)]
         curve = self._ahead[member.name].curve(ask.request, places)
         return self._best(plan, curve, prices.with_draft(member, ask), prices)[1]
 

@@ -31,7 +31,7 @@ class _Local:
     shift: float = CAUTION
     factor: float = START_FACTOR
     """of the odds: the shift's exponential"""
-    variance: float = field(default_factory=lambda: UNCERTAIN)
+    variance: float = UNCERTAIN
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
