@@ -23,7 +23,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install --quiet --progress-bar on -c constraints.txt -e '.[dev]'
+	$(PIP) install --quiet --progress-bar on -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
 test: lint types
