@@ -31,8 +31,10 @@ class Capabilities:
     max_sequences: int
     max_batch: int
     """tokens one forward may append, over all its spans"""
-    rollback: int | None = None
-    """how many tokens `truncate` can take back; None: any number"""
+    replays: bool = False
+    """whether `truncate` may keep less than it was asked to, so that what is missing is fed again"""
+    obstacle: str = ""
+    """why nothing can be taken back, and so nothing speculated; empty: something can"""
     margin_bound: float = 0.0
     """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
     drift_bound: float = 0.0
@@ -140,11 +142,27 @@ class Backend(Protocol):
         At most ``capabilities.max_batch`` tokens. On an error nothing has been appended.
         """
 
-    def truncate(self, sequence: int, length: int) -> None:
-        """Keep the first ``length`` tokens of ``sequence``."""
+    def rollback(self, sequence: int) -> int | None:
+        """How many tokens of its next forward `truncate` will be able to take back; None: any number.
+        It may change from round to round."""
+
+    def reach(self, sequence: int, length: int) -> int:
+        """The longest start of at most ``length`` tokens that `truncate` can keep now."""
+
+    def truncate(self, sequence: int, length: int) -> int:
+        """Keep the first ``length`` tokens of ``sequence``, or as many of them as `reach` says.
+
+        Returns how many. A recurrent state can only go back to where it was kept: before the last
+        forward, at the mark, and at the beginning.
+        """
+
+    def mark(self, sequence: int) -> None:
+        """Let `truncate` come back to the present length as long as it does not go behind it; the last
+        mark counts."""
 
     def fork(self, sequence: int, length: int) -> int:
-        """A new sequence that shares the first ``length`` tokens of ``sequence``."""
+        """A new sequence that shares the first ``length`` tokens of ``sequence``, or as many as `reach`
+        says."""
 
     def close(self, sequence: int) -> None:
         """Forget ``sequence`` and free its cells."""

@@ -110,10 +110,11 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
     sequence = backend.open()
     try:
         yield from _fill(backend, sequence, tokens[:n], n)
+        backend.mark(sequence)
         reference = yield from _feed(backend, sequence, steps, [1] * STEPS)
         reference_after = yield from _feed(backend, sequence, after, [1] * AFTER)
-        exact = yield from _exact_widths(backend, sequence, steps, reference)
-        backend.truncate(sequence, n)
+        exact = yield from _exact_widths(backend, sequence, tokens[: n + STEPS], reference)
+        yield from _go_back(backend, sequence, tokens[:n], n)
         wide = yield from _feed(backend, sequence, steps, WIDTHS)
         drifted = yield from _feed(backend, sequence, after, [1] * AFTER)
         backend.truncate(sequence, 0)
@@ -130,18 +131,27 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
 
 
 def _exact_widths(
-    backend: Backend, sequence: int, steps: list[int], reference: Rows
+    backend: Backend, sequence: int, tokens: list[int], reference: Rows
 ) -> Generator[None, None, set[int]]:
-    """The widths that give the rows of ``reference`` in all places; from the last on, because what stands
-    behind a place is lost."""
-    start, exact = backend.length(sequence) - AFTER - STEPS, set(WIDTHS)
+    """The widths that give the rows of ``reference``, of the last of ``tokens``, in all places; from the
+    last on, because what stands behind a place is lost."""
+    start, exact = len(tokens) - STEPS, set(WIDTHS)
     for place in PLACES:
+        at = start + place
         for width in sorted(exact):
-            backend.truncate(sequence, start + place)
-            rows = yield from _feed(backend, sequence, steps[place : place + width], [width])
+            yield from _go_back(backend, sequence, tokens[:at], start)
+            rows = yield from _feed(backend, sequence, tokens[at : at + width], [width])
             if not np.array_equal(rows, reference[place : place + width]):
                 exact.remove(width)
     return exact
+
+
+def _go_back(backend: Backend, sequence: int, tokens: list[int], n: int) -> Generator[None, None, None]:
+    """Back to ``tokens``; what the backend could not keep is fed again, ``n`` at once and then one by one."""
+    kept = backend.truncate(sequence, len(tokens))
+    if kept < n:
+        yield from _fill(backend, sequence, tokens[kept:n], n)
+    yield from _fill(backend, sequence, tokens[max(kept, n) :], 1)
 
 
 def _fill(backend: Backend, sequence: int, tokens: list[int], width: int) -> Generator[None, None, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,8 @@ class ToyLogits:
 class ToyBackend:
     """The contract over a :data:`Rule`.
 
-    ``noise``: see :meth:`make_noisy`.
+    ``rollback`` is how many tokens can be taken back; with "replay" it goes back as a recurrent state
+    does. ``noise``: see :meth:`make_noisy`.
     """
 
     name = "toy"
@@ -92,7 +94,7 @@ class ToyBackend:
         *,
         n_ctx: int = 512,
         max_sequences: int = 8,
-        rollback: int | None = None,
+        rollback: int | Literal["replay"] | None = None,
         noise: float = 0.0,
         vocabulary: ToyVocabulary | None = None,
     ) -> None:
@@ -104,14 +106,18 @@ class ToyBackend:
             n_cells=n_ctx * max_sequences,
             max_sequences=max_sequences,
             max_batch=512,
-            rollback=rollback,
+            replays=rollback == "replay",
+            obstacle="this toy cannot be rolled back" if rollback == 0 else "",
         )
+        self._rollback = rollback if isinstance(rollback, int) else None
         self.make_noisy(noise)
         self.defaults = Options()
         self.forwards: list[list[Span]] = []
         """every batch so far"""
         self._cache: dict[int, list[int]] = {}
         self._wide: dict[int, list[bool]] = {}
+        self._kept: dict[int, dict[str, int]] = {}
+        """by sequence: the lengths before the last forward and at the mark"""
 
     def make_noisy(self, noise: float, *, exact_width: int = 1) -> None:
         """From now on a row's logits are off by up to ``noise``, depending on which cells were written by
@@ -130,7 +136,7 @@ class ToyBackend:
         if not free:
             raise EngineBusy("all sequences are in use")
         sequence = min(free)
-        self._cache[sequence], self._wide[sequence] = [], []
+        self._cache[sequence], self._wide[sequence], self._kept[sequence] = [], [], {}
         return sequence
 
     def forward(self, batch: Sequence[Span]) -> ToyLogits:
@@ -141,6 +147,8 @@ class ToyBackend:
             if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {span.sequence} is full")
         self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
+        for span in batch:
+            self._kept[span.sequence]["before"] = self.length(span.sequence)
         rows = [row for span in batch for row in self._append(span, wide=width > self._exact_width)]
         return ToyLogits(np.array(rows, dtype=np.float32).reshape(len(rows), self.vocabulary.size))
 
@@ -162,23 +170,40 @@ class ToyBackend:
             return np.zeros(self.vocabulary.size)
         return np.random.default_rng(flags).uniform(-self.noise, self.noise, self.vocabulary.size)
 
-    def truncate(self, sequence: int, length: int) -> None:
+    def rollback(self, sequence: int) -> int | None:
+        return self._rollback
+
+    def reach(self, sequence: int, length: int) -> int:
+        depth = self.length(sequence) - length
+        if not depth:
+            return length
+        if self.capabilities.replays:
+            return max((at for at in self._kept[sequence].values() if at <= length), default=0)
+        return length if self._rollback is None or depth <= self._rollback else 0
+
+    def truncate(self, sequence: int, length: int) -> int:
         cache = self._cache[sequence]
-        depth = len(cache) - length
         if not 0 <= length <= len(cache):
             raise EngineError(f"sequence {sequence} holds {len(cache)} tokens, not {length}")
-        if self.capabilities.rollback is not None and depth > self.capabilities.rollback:
-            raise EngineError(f"a rollback of {depth} tokens; {self.capabilities.rollback} are possible")
+        length = self.reach(sequence, length)
         del cache[length:], self._wide[sequence][length:]
+        kept = self._kept[sequence]
+        self._kept[sequence] = {name: at for name, at in kept.items() if at <= length}
+        return length
+
+    def mark(self, sequence: int) -> None:
+        self._kept[sequence]["mark"] = self.length(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
-        self._cache[copy] = self._cache[sequence][:length]
-        self._wide[copy] = self._wide[sequence][:length]
+        self._cache[copy] = list(self._cache[sequence])
+        self._wide[copy] = list(self._wide[sequence])
+        self._kept[copy] = dict(self._kept[sequence])
+        self.truncate(copy, length)
         return copy
 
     def close(self, sequence: int) -> None:
-        del self._cache[sequence], self._wide[sequence]
+        del self._cache[sequence], self._wide[sequence], self._kept[sequence]
 
     def length(self, sequence: int) -> int:
         return len(self._cache[sequence])

@@ -63,8 +63,17 @@ class Lent:
         self.spent_s += time.perf_counter() - started
         return logits
 
-    def truncate(self, sequence: int, length: int) -> None:
-        self._backend.truncate(sequence, length)
+    def rollback(self, sequence: int) -> int | None:
+        return self._backend.rollback(sequence)
+
+    def reach(self, sequence: int, length: int) -> int:
+        return self._backend.reach(sequence, length)
+
+    def truncate(self, sequence: int, length: int) -> int:
+        return self._backend.truncate(sequence, length)
+
+    def mark(self, sequence: int) -> None:
+        self._backend.mark(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self._backend.fork(sequence, length)

@@ -35,7 +35,6 @@ from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.rules import repetition
 
-NO_ROLLBACK = "the model's cache cannot be rolled back"
 LEARN_EVERY = 16
 """steps between two in which a busy engine learns for a millisecond"""
 LITTLE_REPETITION = "the prompt repeats too little (repetition_gate)"
@@ -67,7 +66,9 @@ class Engine:
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
-        limits = ProposerLimits(vocabulary.size, capabilities.rollback, config.disable_by_batch_size)
+        limits = ProposerLimits(
+            vocabulary.size, target.rollback, capabilities.replays, config.disable_by_batch_size
+        )
         members = _members(draft, vocabulary.size, config, self.learning)
         self._proposers = assemble(members, proposers, config, self.learning, limits)
         self._gate = config.repetition_gate
@@ -118,8 +119,8 @@ class Engine:
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped
-        if settings.proposer != "none" and not _may_roll_back(capabilities.rollback, strict=settings.strict):
-            sequence.proposer, sequence.stats.speculation_off_reason = "none", NO_ROLLBACK
+        if settings.proposer != "none" and capabilities.obstacle:
+            sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
         elif settings.proposer == "auto" and self._gate and repetition(encoded.tokens) < self._gate:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
         if request.max_ms is not None:
@@ -189,6 +190,9 @@ class Engine:
         last = end == sequence.prompt_length
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
+            if last:
+                # Where the next turn begins, and what a strict answer may have to come back to.
+                self.target.mark(sequence.slot)
             logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
             if sequence.exact == start:
                 sequence.exact = end
@@ -206,7 +210,7 @@ class Engine:
     def _groups(self, sequences: Seq[Sequence]) -> list[list[Sequence]]:
         """Who shares a forward: all, but a strict request whose rows could not be computed again is
         decoded alone, as the reference is."""
-        if self.target.capabilities.rollback is None:
+        if not self.target.capabilities.obstacle:
             return [list(sequences)] if sequences else []
         alone = [[s] for s in sequences if s.settings.strict]
         together = [s for s in sequences if not s.settings.strict]
@@ -250,11 +254,6 @@ class Engine:
                 stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
             )
         )
-
-
-def _may_roll_back(rollback: int | None, *, strict: bool) -> bool:
-    """Whether drafts can be taken back; strict mode may have to go back to the prompt."""
-    return rollback is None or (rollback > 0 and not strict)
 
 
 def _members(

@@ -37,7 +37,7 @@ def rewriting(target: Backend, sequence: Sequence) -> Rewriting | None:
 
 
 def _drifted(sequence: Sequence) -> bool:
-    return sequence.exact < len(sequence.tokens) - 1
+    return sequence.exact < sequence.fed
 
 
 def first_token(sequence: Sequence, logits: Logits) -> Emitted:
@@ -52,15 +52,15 @@ def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
     where that is still too close for cells that a wide forward wrote, those are written anew.
     """
     sequence.stats.rechecks += 1
-    length = target.length(sequence.slot)
     if wide:
-        row = _row(target.forward([Span(sequence.slot, [sequence.newest], 1)]))
-        if sequence.exact >= length:
-            sequence.exact = length + 1
+        row = _row(_write(target, sequence))
+        if sequence.exact == len(sequence.tokens):
             return _choose(sequence, row)
         if sequence.sampler.margin(row, (), len(sequence.tokens)) >= target.capabilities.drift_bound:
             return _choose(sequence, row)
-    return _choose(sequence, _row(_replay(target, sequence)))
+    sequence.exact = target.truncate(sequence.slot, sequence.exact)
+    sequence.stats.replayed_tokens += len(sequence.tokens) - sequence.exact
+    return _choose(sequence, _row(_write(target, sequence)))
 
 
 def _row(logits: Logits) -> Row:
@@ -73,16 +73,13 @@ def _choose(sequence: Sequence, row: Row) -> Emitted:
     return Emitted(token, "target", logprob)
 
 
-def _replay(target: Backend, sequence: Sequence) -> Logits:
-    """Write all cells that are not exact anew, the newest token's too; its row."""
-    start = sequence.exact
-    target.truncate(sequence.slot, start)
+def _write(target: Backend, sequence: Sequence) -> Logits:
+    """Feed what the cache misses, the newest token too, as the reference does; its row."""
+    start, end, width = target.length(sequence.slot), len(sequence.tokens), target.capabilities.exact_width
     spans = list(sequence.chunks(start))
-    width, end = target.capabilities.exact_width, len(sequence.tokens)
     spans += [(at, min(at + width, end)) for at in range(max(start, sequence.prompt_length), end, width)]
-    for at, end in spans:
-        last = end == len(sequence.tokens)
-        logits = target.forward([Span(sequence.slot, sequence.tokens[at:end], int(last))])
-    sequence.stats.replayed_tokens += len(sequence.tokens) - start
-    sequence.exact = len(sequence.tokens)
+    for at, to in spans:
+        logits = target.forward([Span(sequence.slot, sequence.tokens[at:to], int(to == end))])
+    if sequence.exact == start:
+        sequence.exact = end
     return logits

@@ -11,7 +11,7 @@ from pathlib import Path
 from localspec.backends.base import Backend, Span
 from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
-from localspec.errors import EngineBusy, LocalspecError
+from localspec.errors import EngineBusy, EngineError, LocalspecError
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
@@ -41,7 +41,7 @@ class Idle:
         self._todo: list[Chore] = [partial(measure_costs, target, learning.costs)]
         if draft is not None and learning.draft_costs is not None:
             self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
-        if learning.keeps and learning.rounding.measured is None and target.capabilities.rollback is None:
+        if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
             self._todo.insert(0, self._measure_rounding)
         self._target = target
         self._measuring: Generator[None, None, None] | None = None
@@ -138,7 +138,8 @@ def _rounds(
         for width in (*widths, 1):
             for each in dict.fromkeys((1, width)):
                 _forward(backend, costs, sequence, tokens[n : n + each])
-                backend.truncate(sequence, n)
+                if backend.truncate(sequence, n) < n:
+                    raise EngineError("the cache cannot go back to where a forward began")
                 yield
 
 

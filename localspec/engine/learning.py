@@ -103,7 +103,7 @@ class Learning:
 
     def know_rounding(self, target: Backend) -> None:
         """Let the target say how it rounds: as it was found once, or as a short probe finds it now."""
-        if target.capabilities.rollback is None:
+        if not target.capabilities.obstacle:
             if self.rounding.measured is None:
                 self.rounding.measured = measure_rounding(target)
             set_rounding(target, self.rounding.measured or PRESUMED)

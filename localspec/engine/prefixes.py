@@ -66,7 +66,7 @@ class Prefixes:
             return self._backend.open(), 0, 0
         usable = self._usable(best, prompt, strict)
         self._idle.remove(best)
-        self._backend.truncate(best.slot, usable)
+        usable = self._backend.truncate(best.slot, usable)
         all_exact = self._backend.capabilities.exact_pieces
         return best.slot, usable, usable if all_exact else min(usable, best.exact)
 
@@ -76,8 +76,7 @@ class Prefixes:
         if strict and not self._backend.capabilities.exact_pieces:
             n = min(n, idle.exact)
             n -= n % self._chunk
-        rollback = self._backend.capabilities.rollback
-        return n if rollback is None or len(idle.tokens) - n <= rollback else 0
+        return self._backend.reach(idle.slot, n)
 
     def evict(self, *, spare: Idle | None = None) -> bool:
         """Close the oldest idle prefix but ``spare``; False if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.speculation.controller import Controller
-from localspec.speculation.draft import NOTHING, Draft, nothing
+from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import Nothing, Proposer
 from localspec.speculation.rules import Ema, Fixed
 
@@ -40,7 +40,10 @@ class Limits(NamedTuple):
     """What the engine says of all drafts."""
 
     vocabulary_size: int
-    rollback: int | None
+    rollback: Callable[[int], int | None]
+    """of a sequence of the target; see :meth:`Backend.rollback`"""
+    replays: bool
+    """see :class:`Capabilities`"""
     crowd: int
     """so many sequences at once, and nobody drafts; 0: never"""
 
@@ -92,10 +95,14 @@ class Proposers:
         finds_length = isinstance(self._steered.get(sequence.proposer), Controller)
         return LONGEST_K if finds_length else DEFAULT_K
 
+    def _ask_of(self, sequence: Sequence) -> Ask:
+        ask = sequence.ask(self._length(sequence), self._limits.rollback(sequence.slot))
+        return ask._replace(replays=self._limits.replays)
+
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
         """The sequences have one proposer."""
         proposer = self._of(sequences[0])
-        asks = [s.ask(self._length(s), self._limits.rollback) for s in sequences]
+        asks = [self._ask_of(s) for s in sequences]
         started = time.perf_counter()
         try:
             drafts = proposer.propose(asks)

@@ -1,7 +1,8 @@
 """One round of speculative decoding, for a batch of sequences: the decode loop.
 
 propose → forward → verify → roll back → emit. The target's cache holds every token but the newest,
-``g``; the forward appends ``[g, t1 … tk]`` and each sequence keeps what was right.
+``g``; the forward appends ``[g, t1 … tk]`` and each sequence keeps what was right. A cache with a recurrent
+state goes back to where it was kept; what it misses then stands before ``g`` in the next forward.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from localspec.speculation.verify import (
     verify,
 )
 
+MISSING = 24
+"""tokens that a cache may miss before it gets them in a forward of their own"""
 WATCH = 2
 """rounds between two whose margins are looked at only to know how often they are small"""
 
@@ -45,11 +48,13 @@ def play_round(
     """
     clock = RoundClock(costs)
     for sequence in sequences:
+        _catch_up(target, sequence)
+        sequence.fed = target.length(sequence.slot)
         sequence.rewriting = rewriting(target, sequence)
     offers = proposers.propose(sequences)
     clock.proposed()
     spans = [
-        Span(s.slot, [s.newest, *offer.draft.tokens], len(offer.draft.tokens) + 1)
+        Span(s.slot, [*s.tokens[s.fed :], *offer.draft.tokens], len(offer.draft.tokens) + 1)
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
@@ -74,6 +79,15 @@ def play_round(
         emitted, redone = sequence.emitted - emitted, sequence.stats.redone - redone
         played.append(Played(sequence, offer.draft, accepted, before, emitted, redone))
     return clock.ended(played)
+
+
+def _catch_up(target: Backend, sequence: Sequence) -> None:
+    """Feed what the cache misses, if that is much."""
+    start, end = target.length(sequence.slot), len(sequence.tokens) - 1
+    if end - start > MISSING:
+        target.forward([Span(sequence.slot, sequence.tokens[start:end], 0)])
+        if sequence.exact == start and end - start <= target.capabilities.exact_width:
+            sequence.exact = end
 
 
 def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> _Judged:
@@ -101,17 +115,15 @@ def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> 
 
 def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, *, wide: bool) -> int:
     """Emit, and roll the target back to what was accepted; returns how many draft tokens that was."""
-    before = target.length(sequence.slot) - len(draft.tokens) - 1
-    exact = not wide and sequence.exact == before
+    before = len(sequence.tokens) - 1
+    exact = not wide and sequence.exact == sequence.fed
     accepted = min(judged.verdict.accepted, sequence.extend(judged.emitted))
     if judged.verdict.doubtful and not sequence.ended:
-        target.truncate(sequence.slot, before + accepted)
-        sequence.exact = min(sequence.exact, before + accepted)
+        kept = target.truncate(sequence.slot, before + accepted)
+        sequence.exact = min(sequence.exact, kept)
         sequence.extend([decide_alone(target, sequence, wide=wide)])
     else:
         # An accepted end token is no part of the text, nor of what the next turn builds on.
-        kept = min(before + 1 + accepted, len(sequence.tokens))
-        target.truncate(sequence.slot, kept)
-        if exact:
-            sequence.exact = kept
+        kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
+        sequence.exact = kept if exact else min(sequence.exact, kept)
     return accepted

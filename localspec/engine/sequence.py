@@ -42,10 +42,10 @@ class Limits(NamedTuple):
 class Sequence:
     """A request's state.
 
-    ``tokens`` is prompt and answer; the newest one is sampled but not fed, so the target's cache
-    holds ``len(tokens) - 1`` between rounds. ``slot`` is the backend's sequence; the first
-    ``cached`` tokens of the prompt were in it already; ``exact`` and ``rewriting``: see
-    :mod:`.exactness`.
+    ``tokens`` is prompt and answer; the newest one is sampled but not fed. ``slot`` is the backend's
+    sequence; the first ``cached`` tokens of the prompt were in it already, and it held ``fed`` when the
+    round began: ``len(tokens) - 1``, or less where its cache cannot go back everywhere. ``exact`` and
+    ``rewriting``: see :mod:`.exactness`.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Sequence:
         self.slot = NO_SLOT
         self.cached = 0
         self.exact = 0
+        self.fed = 0
         self.near_ties = NearTies()
         self.rewriting: Rewriting | None = None
         self.proposer = settings.proposer
@@ -146,6 +147,7 @@ class Sequence:
             remember=settings.remember,
             ledger=self._ledger,
             rewriting=self.rewriting,
+            missing=len(self.tokens) - 1 - self.fed,
         )
 
     # What a round tells.

@@ -108,6 +108,8 @@ class _Prices(NamedTuple):
     n: int
     longest: int
     """draft tokens up to which that is known well enough"""
+    again: Sequence[float] = ()
+    """where a rollback loses more than was drafted: what feeding so many tokens again costs"""
 
     @property
     def plain(self) -> float:
@@ -246,7 +248,9 @@ class Controller(Proposer):
     def _prices(self, asks: Sequence[Ask]) -> _Prices:
         context, n = max(len(ask.context) for ask in asks), len(asks)
         longest = max(CAUTIOUS_K, 2 * self._costs.widest(context))
-        return _Prices(self._costs.line(context)[n:], n, longest)
+        line, missing = self._costs.line(context), sum(ask.missing for ask in asks)
+        again = [seconds - line[1] for seconds in line[1 + missing :]] if asks[0].replays else ()
+        return _Prices(line[n + missing :], n, longest, again)
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Ask those whose drafts cost next to nothing."""
@@ -268,6 +272,7 @@ class Controller(Proposer):
     ) -> tuple[int, float]:
         """:func:`best_length` within the plan's limit; what that holds back is counted."""
         stake = self._stake(plan.ask, prices)
+        seconds = with_replay(curve, seconds, prices.again)
         k, rate = best_length(curve[: plan.limit], seconds, prices.n, stake)
         if plan.ask.rewriting is not None and len(curve) > plan.limit:
             unlimited = best_length(curve, seconds, prices.n, stake)[1]
@@ -466,6 +471,20 @@ def best_length(
             if lost * extra <= stake:
                 best, best_rate = k, expected / cost
     return best, best_rate
+
+
+def with_replay(
+    survival: Sequence[float], seconds: Sequence[float], again: Sequence[float]
+) -> Sequence[float]:
+    """``seconds`` with what follows where not all tokens of a draft are right: the newest token and those
+    that were right are fed again. ``again[n]`` is the price of that for n tokens; empty: nothing is lost."""
+    if not again:
+        return seconds
+    priced, expected = [seconds[0]], 1.0
+    for alive, cost in zip(survival, seconds[1:], strict=False):
+        priced.append(cost + (1.0 - alive) * again[min(round(expected), len(again) - 1)])
+        expected += alive
+    return priced
 
 
 def _position(i: int) -> int:

@@ -69,7 +69,8 @@ class Ask(NamedTuple):
     ``context`` is the request's live list of tokens, newest last; it only ever grows while the
     request runs, so a proposer keeps a cursor into it and does work for new tokens only. The last
     ``answered`` of them are the answer so far; at most ``left`` are to come. ``rewriting`` is what more
-    than a few tokens at once may cost later.
+    than a few tokens at once may cost later. ``missing`` tokens stand before the newest in the next forward
+    in any case; with ``replays`` a draft that is not accepted whole makes it more.
     """
 
     request: int
@@ -82,6 +83,8 @@ class Ask(NamedTuple):
     remember: bool = True
     ledger: Ledger = Ledger()
     rewriting: Rewriting | None = None
+    missing: int = 0
+    replays: bool = False
     gate: Gate | None = None
 
 

@@ -164,8 +164,7 @@ class DraftModel(Proposer):
             cursor = self._cursors[ask.request] = self._open(ask.context)
         shared = cursor.follow(ask.context)
         if shared < len(cursor.fed):
-            self.backend.truncate(cursor.sequence, shared)
-            del cursor.fed[shared:]
+            del cursor.fed[self.backend.truncate(cursor.sequence, shared) :]
         return _Drafting(ask, cursor)
 
     def _open(self, context: list[int]) -> _Cursor:
@@ -229,6 +228,9 @@ class DraftModel(Proposer):
         self.costs.observe(width, longest, time.perf_counter() - started)
         for drafting, tokens in group:
             drafting.cursor.fed.extend(tokens)
+            if not drafting.tokens:
+                # Whatever is drafted from here on, this much of the context is right.
+                self.backend.mark(drafting.cursor.sequence)
         return forward
 
     def _finish(self, drafting: _Drafting) -> Draft:

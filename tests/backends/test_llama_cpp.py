@@ -91,7 +91,7 @@ def test_automatic_sizes() -> None:
     backend.free()
     assert capabilities.n_ctx == 2048
     assert capabilities.n_cells >= capabilities.n_ctx
-    assert capabilities.rollback is None and capabilities.margin_bound > 0
+    assert not capabilities.obstacle and capabilities.margin_bound > 0
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,23 @@ class TestToy(BackendConformance):
         return ToyBackend(markov(seed=3))
 
 
-def test_a_limited_rollback_is_enforced() -> None:
+class TestToyThatReplays(BackendConformance):
+    @classmethod
+    def make(cls) -> Backend:
+        return ToyBackend(markov(seed=3), rollback="replay")
+
+    def keeps(self, backend: Backend) -> bool:
+        return False
+
+
+def test_beyond_a_limited_rollback_nothing_is_left() -> None:
     backend = ToyBackend(rollback=2)
     sequence = backend.open()
     backend.forward([Span(sequence, [1, 2, 3, 4], 0)])
-    with pytest.raises(EngineError, match="rollback"):
-        backend.truncate(sequence, 1)
-    backend.truncate(sequence, 2)
+    assert backend.truncate(sequence, 3) == 3
+    assert (backend.reach(sequence, 1), backend.reach(sequence, 0)) == (1, 0)
+    backend.forward([Span(sequence, [4, 5], 0)])
+    assert backend.truncate(sequence, 1) == backend.length(sequence) == 0
 
 
 def test_noise_depends_on_how_the_cells_were_written_and_on_nothing_else() -> None:

@@ -19,6 +19,14 @@ def all_rows(logits: Logits, n: int) -> Rows:
     return logits.rows(0, n)
 
 
+def go_back(backend: Backend, sequence: int, tokens: list[int], length: int) -> None:
+    """Roll back to ``length`` of ``tokens``; what the backend could not keep is fed again."""
+    reachable = backend.reach(sequence, length)
+    assert backend.truncate(sequence, length) == backend.length(sequence) == reachable <= length
+    if reachable < length:
+        feed(backend, sequence, tokens[reachable:length], rows=0)
+
+
 class BackendConformance:
     """``tolerance`` is how far logits of one position may differ between forwards of different width."""
 
@@ -31,6 +39,10 @@ class BackendConformance:
     def text(self, backend: Backend) -> list[int]:
         """Some tokens that mean something to the model, at least 60."""
         return backend.vocabulary.encode("def fib(n):\n    return n if n < 2 else " * 12, special=False)
+
+    def keeps(self, backend: Backend) -> bool:
+        """Whether it can go back a dozen tokens and more."""
+        return True
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -112,9 +124,10 @@ class BackendConformance:
         tokens = self.text(backend)[:30]
         sequence = backend.open()
         expected = all_rows(feed(backend, sequence, tokens, rows=5), 5)
-        backend.truncate(sequence, 25)
+        assert backend.reach(sequence, 25) == 25 or not self.keeps(backend)
+        go_back(backend, sequence, tokens, 25)
         feed(backend, sequence, list(reversed(tokens))[:depth])
-        backend.truncate(sequence, 25)
+        go_back(backend, sequence, tokens, 25)
         assert backend.length(sequence) == 25
         assert self.close_to(all_rows(feed(backend, sequence, tokens[25:], rows=5), 5), expected)
 
@@ -137,8 +150,8 @@ class BackendConformance:
         original = backend.open()
         feed(backend, original, tokens[:20])
         copy = backend.fork(original, 16)
-        assert backend.length(copy) == 16
-        feed(backend, copy, tokens[:9])
+        rest = [*tokens[backend.length(copy) : 16], *tokens[:9]]
+        feed(backend, copy, rest)
         alone = backend.open()
         feed(backend, alone, tokens[:20])
         one = all_rows(feed(backend, original, tokens[20:]), 1)
@@ -160,9 +173,39 @@ class BackendConformance:
         tokens = self.text(backend)
         one, two = backend.open(), backend.open()
         backend.forward([Span(one, tokens[:10], 0), Span(two, tokens[:12], 0)])
-        backend.truncate(one, 7)
-        backend.truncate(two, 11)
+        go_back(backend, one, tokens, 7)
+        go_back(backend, two, tokens, 11)
         assert (backend.length(one), backend.length(two)) == (7, 11)
+
+    def test_what_a_forward_appended_can_be_taken_back_in_every_round(self, backend: Backend) -> None:
+        """Rejected tokens leave nothing behind, however often and at whatever length."""
+        tokens = self.text(backend)
+        sequence, plain = backend.open(), backend.open()
+        feed(backend, sequence, tokens[:9], rows=0), feed(backend, plain, tokens[:9], rows=0)
+        for n in range(9, 50, 3):
+            rollback = backend.rollback(sequence)
+            wrong = [tokens[0]] * min(7, 7 if rollback is None else rollback)
+            missing = tokens[backend.length(sequence) : n]
+            feed(backend, sequence, [*missing, *tokens[n : n + 3], *wrong], rows=len(wrong) + 1)
+            if wrong:
+                backend.truncate(sequence, n + 3)
+            expected = all_rows(feed(backend, plain, tokens[n : n + 3]), 1)
+            again = backend.fork(sequence, min(n + 2, backend.length(sequence)))
+            rest = tokens[backend.length(again) : n + 3]
+            assert self.close_to(all_rows(feed(backend, again, rest), 1), expected)
+            backend.close(again)
+
+    def test_a_mark_can_be_come_back_to(self, backend: Backend) -> None:
+        tokens = self.text(backend)
+        sequence = backend.open()
+        feed(backend, sequence, tokens[:20], rows=0)
+        backend.mark(sequence)
+        expected = all_rows(feed(backend, sequence, tokens[20:30], rows=5), 5)
+        for wrong in (1, 4, 2):
+            feed(backend, sequence, tokens[:wrong])
+        kept = backend.truncate(sequence, 20)
+        assert kept == 20 or not self.keeps(backend)
+        assert self.close_to(all_rows(feed(backend, sequence, tokens[kept:30], rows=5), 5), expected)
 
     def test_a_forward_too_wide_appends_nothing(self, backend: Backend) -> None:
         sequence = backend.open()

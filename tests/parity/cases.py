@@ -67,7 +67,7 @@ class ToyModel:
     grain: float = 0.0
     noise: float = 0.0
     exact_width: int = 1
-    rollback: int | None = None
+    rollback: int | Literal["replay"] | None = None
     n_ctx: int = 96
     sequences: int = 4
     spelling: bytes = b""
@@ -184,7 +184,7 @@ TOY_MODELS = st.builds(
     grain=st.sampled_from([0.0, 0.0, 0.5]),
     noise=st.sampled_from([0.0, 0.02, 0.2, 0.2]),
     exact_width=st.sampled_from([1, 1, 2, 4]),
-    rollback=st.sampled_from([None, None, None, 0, 1, 3, 8]),
+    rollback=st.sampled_from([None, None, None, 0, 1, 3, 8, "replay", "replay"]),
     n_ctx=st.sampled_from([24, 96, 160, 160]),
     sequences=st.integers(1, 4),
     spelling=st.sampled_from([b"", b"", "éß".encode() + b"a\n"]),

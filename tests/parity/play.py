@@ -282,7 +282,7 @@ def _run(
             if ask.start == step:
                 name = ask.proposer if ask.proposer in known else "none"
                 running[i] = engine.submit(_with(truth.request, proposer=name, k=ask.k))
-                if (mine := hostile[i]) is not None and _may_draft(engine.target, running[i]):
+                if (mine := hostile[i]) is not None and not engine.target.capabilities.obstacle:
                     running[i].proposer = mine.name
             if ask.cancel is not None and ask.cancel == step - ask.start and i in running:
                 engine.cancel(running[i].id)
@@ -297,19 +297,15 @@ def _run(
     raise AssertionError("it does not end")
 
 
-def _may_draft(target: Backend, sequence: Sequence) -> bool:
-    """As the engine has it: strict mode may have to go back to the prompt."""
-    rollback = target.capabilities.rollback
-    return rollback is None or (rollback > 0 and not sequence.settings.strict)
-
-
 def check_cache(target: Backend, sequence: Sequence) -> None:
     """Between rounds all tokens but the newest; at the end perhaps that one too, and nothing behind it."""
     assert sequence.error is None, sequence.error
     if sequence.slot < 0 or not sequence.prefilled:
         return
     length = target.length(sequence.slot)
-    if not sequence.ended:
+    if target.capabilities.replays or target.rollback(sequence.slot) is not None:
+        assert length <= len(sequence.tokens)
+    elif not sequence.ended:
         assert length == len(sequence.tokens) - 1
     else:
         assert len(sequence.tokens) - 1 <= length <= len(sequence.tokens)

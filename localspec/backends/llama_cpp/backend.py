@@ -101,14 +101,14 @@ class LlamaCppBackend:
         self._context: Any = None
         try:
             self._start(config, header)
-            if measured and self.capabilities.rollback is None:
+            if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
             self.free()
             raise
 
     def _start(self, config: EngineConfig, header: GgufHeader) -> None:
-        n_ctx, n_sequences = native.choose_sizes(self._lib_model, config)
+        n_ctx, n_sequences = native.sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
         self.reference_mode = ReferenceMode(self._context, header.types)
@@ -124,7 +124,7 @@ class LlamaCppBackend:
             n_cells=n_ctx * n_sequences,
             max_sequences=n_sequences,
             max_batch=max_batch,
-            rollback=0 if recurrent else None,
+            obstacle="llama.cpp cannot roll back a recurrent model" if recurrent else "",
         )
         self._lengths: dict[int, int] = {}
 
@@ -165,7 +165,7 @@ class LlamaCppBackend:
         room = all(self._lengths[span.sequence] + width <= self.capabilities.n_ctx for span in spans)
         worth = total < filled <= min(FILL_UP * total, self.capabilities.max_batch)
         worth &= not total <= self.capabilities.exact_width < filled
-        return width if worth and room and self.capabilities.rollback is None else 0
+        return width if worth and room and not self.capabilities.obstacle else 0
 
     def _fill(self, spans: Sequence[Span], width: int) -> int:
         """Lay the spans out in llama.cpp's batch; returns how many rows of logits were asked for."""
@@ -186,13 +186,23 @@ class LlamaCppBackend:
         batch.n_tokens = at
         return sum(span.rows for span in spans)
 
-    def truncate(self, sequence: int, length: int) -> None:
-        if length == self._lengths[sequence]:
-            return
-        if not 0 <= length < self._lengths[sequence]:
+    def rollback(self, sequence: int) -> int | None:
+        return 0 if self.capabilities.obstacle else None
+
+    def reach(self, sequence: int, length: int) -> int:
+        return 0 if self.capabilities.obstacle and length < self._lengths[sequence] else length
+
+    def truncate(self, sequence: int, length: int) -> int:
+        if not 0 <= length <= self._lengths[sequence]:
             raise EngineError(f"sequence {sequence} holds {self._lengths[sequence]} tokens, not {length}")
-        self._cut(sequence, length)
-        self._lengths[sequence] = length
+        length = self.reach(sequence, length)
+        if length < self._lengths[sequence]:
+            self._cut(sequence, length)
+            self._lengths[sequence] = length
+        return length
+
+    def mark(self, sequence: int) -> None:
+        return
 
     def _cut(self, sequence: int, length: int) -> None:
         if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):

@@ -13,17 +13,10 @@ import llama_cpp
 import llama_cpp.llama_cpp as lib
 import psutil
 
+from localspec.backends.sizes import choose_sizes, widest_forward
 from localspec.config import EngineConfig
-from localspec.errors import InvalidOptions, ModelInvalid, ModelTooLarge, OutOfMemory
+from localspec.errors import ModelInvalid, OutOfMemory
 
-DEFAULT_CTX = 8192
-MIN_CTX = 64
-MIN_BATCH = 256
-WIDEST_ROUND = 21
-"""the newest token and at most 20 draft tokens"""
-MAX_PARALLEL = 4
-KV_SHARE = 0.25
-"""of the available memory, for the cells of all sequences"""
 F16_BYTES = 2
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
@@ -135,33 +128,16 @@ def kv_bytes_per_token(model: Any) -> int:
     return int(2 * F16_BYTES * width * lib.llama_model_n_layer(model))
 
 
-def choose_sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
-    """(tokens per sequence, sequences) from the config, the model and the free memory.
-
-    Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
-    one that does not fit.
-    """
-    trained = lib.llama_model_n_ctx_train(model) or DEFAULT_CTX
-    n_ctx = config.n_ctx or max(MIN_CTX, min(trained, DEFAULT_CTX))
-    if n_ctx < MIN_CTX:
-        raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
-    available = psutil.virtual_memory().available
-    each, wanted = kv_bytes_per_token(model) * n_ctx, max(1, config.parallel)
-    if each * wanted > available:
-        raise ModelTooLarge(
-            f"a cache of {wanted} x {n_ctx} tokens takes {each * wanted >> 20} MB; "
-            f"{available >> 20} MB are free",
-            "Set a smaller n_ctx or parallel.",
-        )
-    return n_ctx, config.parallel or max(1, min(MAX_PARALLEL, int(available * KV_SHARE) // each))
+def sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
+    """See :func:`choose_sizes`."""
+    return choose_sizes(lib.llama_model_n_ctx_train(model), kv_bytes_per_token(model), config)
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int) -> Any:
     """A context whose sequences have ``n_ctx`` cells each; raises :class:`OutOfMemory`."""
     params = lib.llama_context_default_params()
     params.n_ctx = n_ctx * n_sequences
-    # Room for the widest round of all sequences, however small the chunks of a prompt are.
-    params.n_batch = params.n_ubatch = max(config.prefill_chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)
+    params.n_batch = params.n_ubatch = widest_forward(config, n_sequences)
     params.n_seq_max = n_sequences
     # In one pool of cells a row depends on where the neighbours' cells lie: attention sums in the
     # order of cells. That moved logits by up to 0.17 (Q8_0); with a stream each they are bit-equal.

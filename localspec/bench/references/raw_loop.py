@@ -34,7 +34,7 @@ class RawLoop:
         self._model = native.load_model(str(path), config, None)
         self._context: Any = None
         try:
-            n_ctx, _ = native.choose_sizes(self._model, config)
+            n_ctx, _ = native.sizes(self._model, config)
             self._context = native.new_context(self._model, config, n_ctx=n_ctx, n_sequences=1)
             self._memory = lib.llama_get_memory(self._context)
             self._batch = lib.llama_batch_init(self._chunk, 0, 1)

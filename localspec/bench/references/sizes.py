@@ -27,7 +27,7 @@ def sizes_of(path: Path, config: EngineConfig) -> Sizes:
     read_header(path)
     model = native.load_model(str(path), config, None)
     try:
-        n_ctx, _ = native.choose_sizes(model, config)
+        n_ctx, _ = native.sizes(model, config)
         wanted = config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
         return Sizes(n_ctx, native.threads(config, model), wanted if lib.llama_supports_gpu_offload() else 0)
     finally:

@@ -1,0 +1,44 @@
+"""How many tokens, and of how many sequences, a model gets cells for."""
+
+from __future__ import annotations
+
+import psutil
+
+from localspec.config import EngineConfig
+from localspec.errors import InvalidOptions, ModelTooLarge
+
+DEFAULT_CTX = 8192
+MIN_CTX = 64
+MIN_BATCH = 256
+WIDEST_ROUND = 21
+"""the newest token and at most 20 draft tokens"""
+MAX_PARALLEL = 4
+KV_SHARE = 0.25
+"""of the available memory, for the cells of all sequences"""
+
+
+def choose_sizes(trained: int | None, cell_bytes: int, config: EngineConfig) -> tuple[int, int]:
+    """(tokens per sequence, sequences) from the config, the context a model was trained for, the size of
+    one token's cells and the free memory.
+
+    Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
+    one that does not fit.
+    """
+    n_ctx = config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
+    if n_ctx < MIN_CTX:
+        raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
+    available = psutil.virtual_memory().available
+    each, wanted = cell_bytes * n_ctx, max(1, config.parallel)
+    if each * wanted > available:
+        raise ModelTooLarge(
+            f"a cache of {wanted} x {n_ctx} tokens takes {each * wanted >> 20} MB; "
+            f"{available >> 20} MB are free",
+            "Set a smaller n_ctx or parallel.",
+        )
+    most = int(available * KV_SHARE) // each if each else MAX_PARALLEL
+    return n_ctx, config.parallel or max(1, min(MAX_PARALLEL, most))
+
+
+def widest_forward(config: EngineConfig, n_sequences: int) -> int:
+    """Room for a piece of a prompt, and for the widest round of all sequences."""
+    return max(config.prefill_chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)
