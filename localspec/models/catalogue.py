@@ -1,4 +1,5 @@
-"""Which models there are: the bundled pair, and the GGUF files of the configured directories."""
+"""Which models there are: the bundled pair, and the GGUF files and model directories of the configured
+directories."""
 
 from __future__ import annotations
 
@@ -6,15 +7,24 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
-from localspec.errors import ModelError, ModelNotFound
-from localspec.models.fingerprint import gguf_tokens, vocab_fp
+from localspec.errors import ModelError, ModelInvalid, ModelNotFound
+from localspec.models.directory import is_directory_model, read_directory
+from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.protocol.messages import ModelDescription
 
 BUNDLED = "bundled"
 BUNDLED_TARGET = "stdlib-6m"
 BUNDLED_DRAFT = "stdlib-1m"
+
+Format = Literal["gguf", "mlx"]
+
+FORMATS: tuple[Format, ...] = ("gguf", "mlx")
+BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
+
+FIM_TEXTS = ("<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>")
 
 
 def bundled_dir() -> Path:
@@ -24,41 +34,74 @@ def bundled_dir() -> Path:
     return checkout if checkout.is_dir() else package / "_models"
 
 
-def bundled_model(name: str) -> Path:
-    """The GGUF file of one of the bundled pair."""
-    return bundled_dir() / name / f"{name}.gguf"
+def bundled_model(name: str, format: Format = "gguf") -> Path:
+    """One of the bundled pair: its GGUF file, or its directory for MLX."""
+    folder = bundled_dir() / name
+    return folder if format == "mlx" else folder / f"{name}.gguf"
 
 
 def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """(id, file) of every model, the bundled pair first; an id is the file's name without its ending."""
-    for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
-        yield name, bundled_model(name)
+    """(id, path) of every model, the bundled pair first, in each place GGUF files before directories.
+
+    An id is the directory's name, or the file's without its ending; models of two formats may share it.
+    """
+    for format in FORMATS:
+        for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
+            yield name, bundled_model(name, format)
     for directory in model_dirs:
         folder = _path(directory)
-        for path in sorted(folder.rglob("*.gguf")) if os.path.isdir(folder) else ():
-            yield path.stem, path
+        if os.path.isdir(folder):
+            for path in (*_gguf_files(folder), *_model_directories(folder)):
+                yield model_name(path), path
 
 
-def find_model(name: str, model_dirs: Iterable[str] = ()) -> Path:
-    """The file that ``name`` means: ``bundled``, a path, or an id of :func:`model_files`.
+def _gguf_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.gguf") if not is_directory_model(path))
 
-    Raises :class:`ModelNotFound`, naming the nearest id.
+
+def _model_directories(folder: Path) -> list[Path]:
+    """The directories with a configuration and weights, at any depth."""
+    found = (config.parent for config in folder.rglob("config.json") if is_directory_model(config.parent))
+    return sorted(path for path in found if any(path.glob("*.safetensors")))
+
+
+def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
+    """The file or directory that ``name`` means: ``bundled``, a path, or an id of :func:`model_files`.
+
+    Of an id that stands for models of both formats, ``format`` chooses, or else it is the GGUF file.
+    Raises :class:`ModelNotFound`, naming the nearest id, and :class:`ModelInvalid` for a directory
+    that is no model's.
     """
     if name == BUNDLED:
-        return bundled_model(BUNDLED_TARGET)
+        return bundled_model(BUNDLED_TARGET, format or "gguf")
     path = _path(name)
-    if path.suffix == ".gguf" or "/" in name or os.path.exists(path):
-        if not os.path.exists(path):
-            raise ModelNotFound(f"there is no file {path}")
-        return path.resolve()
-    files: dict[str, Path] = {}
+    is_directory = os.path.isdir(path)
+    if path.suffix == ".gguf" or "/" in name or (os.path.exists(path) and not is_directory):
+        return _at(path)
+    found: dict[str, dict[Format, Path]] = {}
     for known, file in model_files(model_dirs):
-        files.setdefault(known, file)  # the first: no file in a directory takes a bundled model's place
-    if name in files:
-        return files[name]
-    near = difflib.get_close_matches(name, [BUNDLED, *files], n=1)
+        # The first: nothing in a directory takes a bundled model's place.
+        found.setdefault(known, {}).setdefault(format_of(file), file)
+    if name in found:
+        both = found[name]
+        return both.get(format or "gguf") or next(iter(both.values()))
+    if is_directory:  # last: a folder that happens to be here takes no model's place either
+        return _at(path)
+    near = difflib.get_close_matches(name, [BUNDLED, *found], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ModelNotFound(f"there is no model named {name!r}{hint}")
+
+
+def _at(path: Path) -> Path:
+    """The model at a path, which is there and may be one."""
+    if not os.path.exists(path):
+        raise ModelNotFound(f"there is no file {path}")
+    if os.path.isdir(path) and not is_directory_model(path):
+        raise ModelInvalid(
+            f"{path} is a directory without a config.json",
+            "Give the path of a GGUF file, or of a directory with config.json and *.safetensors.",
+        )
+    return path.resolve()
 
 
 def _path(name: str) -> Path:
@@ -71,30 +114,47 @@ def _text(name: str | Path) -> str:
 
 
 def model_name(path: Path) -> str:
-    """What a model file is called."""
-    return path.stem
+    """What a model's file or directory is called."""
+    return path.name if is_directory_model(path) else path.stem
+
+
+def format_of(path: Path) -> Format:
+    """Which format a model's file or directory has."""
+    return "mlx" if is_directory_model(path) else "gguf"
 
 
 def describe(name: str, path: Path) -> ModelDescription:
-    """Read a model file's header; a problem is told in the description, never raised."""
+    """Read a model's headers; a problem is told in the description, never raised."""
+    format = format_of(path)
     try:
-        header = read_header(path)
+        return _describe_directory(name, path) if format == "mlx" else _describe_file(name, path)
     except ModelError as error:
         return ModelDescription(
             id=_text(name),
             path=_text(path),
-            format="gguf",
-            backend="llama_cpp",
-            size=os.path.getsize(path) if os.path.isfile(path) else 0,
+            format=format,
+            backend=BACKENDS[format],
+            size=_size(path),
             problem=_text(error.message),
         )
+
+
+def _size(path: Path) -> int:
+    """The bytes of a broken model's file, or of its directory's weight files."""
+    files = path.glob("*.safetensors") if os.path.isdir(path) else (path,)
+    return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+
+
+def _describe_file(name: str, path: Path) -> ModelDescription:
+    """Raises :class:`ModelError`."""
+    header = read_header(path)
     tokens = gguf_tokens(header)
     context = header.of_architecture("context_length")
     return ModelDescription(
         id=_text(name),
         path=_text(path),
         format="gguf",
-        backend="llama_cpp",
+        backend=BACKENDS["gguf"],
         architecture=header.architecture,
         parameters=header.parameters,
         quantisation=header.quantisation,
@@ -105,12 +165,37 @@ def describe(name: str, path: Path) -> ModelDescription:
     )
 
 
+def _describe_directory(name: str, path: Path) -> ModelDescription:
+    """Raises :class:`ModelError`."""
+    model = read_directory(path)
+    tokens = directory_tokens(path)
+    return ModelDescription(
+        id=_text(name),
+        path=_text(path),
+        format="mlx",
+        backend=BACKENDS["mlx"],
+        architecture=model.architecture,
+        parameters=model.parameters,
+        quantisation=model.quantisation,
+        size=model.size,
+        context=model.context,
+        vocab_fp=vocab_fp(tokens) if tokens else None,
+        fim=fills_gaps(tokens),
+    )
+
+
 def has_fim(header: GgufHeader) -> bool:
     """Whether the file names its fill-in-the-middle tokens, by id or by their usual texts."""
     if "tokenizer.ggml.fim_pre_token_id" in header.metadata:
         return True
     tokens = header.metadata.get("tokenizer.ggml.tokens") or ()
-    return any(text in tokens for text in ("<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"))
+    return any(text in tokens for text in FIM_TEXTS)
+
+
+def fills_gaps(tokens: Iterable[tuple[int, bytes]]) -> bool:
+    """Whether a vocabulary has a fill-in-the-middle token, by its usual text."""
+    texts = {text.encode() for text in FIM_TEXTS}
+    return any(text in texts for _, text in tokens)
 
 
 def list_models(model_dirs: tuple[str, ...] = ()) -> list[ModelDescription]:

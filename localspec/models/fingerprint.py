@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from localspec.models.gguf import GgufHeader
+from localspec.models.tokenizer_json import read_tokenizer
+
+Decoder = Callable[[str], bytes]
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
@@ -51,9 +55,38 @@ def gguf_tokens(header: GgufHeader) -> list[tuple[int, bytes]]:
     """The real tokens of a GGUF file, without padding and unused ids."""
     texts = header.metadata.get("tokenizer.ggml.tokens") or ()
     types = header.metadata.get("tokenizer.ggml.token_type") or (NORMAL,) * len(texts)
-    decode = byte_level if header.metadata.get("tokenizer.ggml.model") == "gpt2" else sentencepiece
+    own, added = _decoders(of_bytes=header.metadata.get("tokenizer.ggml.model") == "gpt2")
     return [
-        (token, text.encode() if kind in (CONTROL, USER_DEFINED) else decode(text))
+        (token, added(text) if kind in (CONTROL, USER_DEFINED) else own(text))
         for token, (text, kind) in enumerate(zip(texts, types, strict=False))
-        if kind != UNUSED and text != f"[PAD{token}]"
+        if kind != UNUSED and not _is_padding(token, text)
     ]
+
+
+def directory_tokens(path: Path) -> list[tuple[int, bytes]]:
+    """The real tokens of a model directory by id, without padding and ids that the model cannot produce.
+
+    Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or is none.
+    """
+    texts = read_tokenizer(path)
+    own, added = _decoders(of_bytes=texts.byte_level)
+    tokens = {token: (text, own) for token, text in texts.own.items()}
+    tokens |= {token: (text, added) for token, text in texts.added.items()}
+    return [
+        (token, decode(text))
+        for token, (text, decode) in sorted(tokens.items())
+        if token < texts.size and not _is_padding(token, text)
+    ]
+
+
+def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
+    """What makes bytes of a model's own tokens, and of those that were added to it as literal text.
+
+    With SentencePiece the spaces of the latter, too, may be written as ▁: converters differ.
+    """
+    return (byte_level, str.encode) if of_bytes else (sentencepiece, sentencepiece)
+
+
+def _is_padding(token: int, text: str) -> bool:
+    """Whether this only fills an id that no token has, as llama.cpp's converter writes it."""
+    return text == f"[PAD{token}]"

@@ -11,10 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.errors import ModelNotFound
-from localspec.models.catalogue import bundled_dir, describe, find_model, list_models
+from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.catalogue import (
+    Format,
+    bundled_dir,
+    bundled_model,
+    describe,
+    find_model,
+    list_models,
+    model_files,
+    model_name,
+)
 from localspec.protocol.messages import ModelDescription, ModelList
-from tests.models import ggufs
+from tests.models import directories, ggufs
+
+BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m", "stdlib-6m", "stdlib-1m"]
+"""as GGUF files, then as directories"""
 
 
 @pytest.fixture
@@ -33,6 +45,7 @@ def shelf(tmp_path: Path) -> Path:
 
 def listed(folder: Path) -> dict[str, ModelDescription]:
     models = list_models((str(folder),))
+    assert [model.id for model in models[:4]] == BUNDLED_PAIR
     assert msgspec.json.decode(msgspec.json.encode(ModelList(tuple(models))), type=ModelList)
     return {model.id: model for model in models}
 
@@ -105,12 +118,22 @@ def test_a_strange_name_is_not_found(name: str) -> None:
 
 
 def test_the_bundled_pair_is_listed_first() -> None:
-    target, draft = list_models()
-    assert (target.id, target.path) == ("stdlib-6m", str(ggufs.TARGET))
-    assert (draft.id, draft.path) == ("stdlib-1m", str(ggufs.DRAFT))
-    assert target.vocab_fp == draft.vocab_fp is not None
-    assert target.fim and draft.fim
-    assert target.problem is draft.problem is None
+    models = list_models()
+    assert [model.id for model in models] == BUNDLED_PAIR
+    paths = (ggufs.TARGET, ggufs.DRAFT, directories.TARGET, directories.DRAFT)
+    assert [model.path for model in models] == [str(path) for path in paths]
+    assert [model.format for model in models] == ["gguf", "gguf", "mlx", "mlx"]
+    assert len({model.vocab_fp for model in models}) == 1 and models[0].vocab_fp
+    assert all(model.fim and model.problem is None for model in models)
+
+
+def test_the_bundled_models_are_the_same_in_both_formats() -> None:
+    target, draft, *both = list_models()
+    for gguf, mlx in zip((target, draft), both, strict=True):
+        same = msgspec.structs.replace(
+            mlx, path=gguf.path, format="gguf", backend="llama_cpp", size=gguf.size
+        )
+        assert same == gguf
 
 
 def test_a_good_file_is_described(shelf: Path) -> None:
@@ -168,7 +191,7 @@ def test_a_file_name_that_is_no_text_is_listed_readably(shelf: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["/nowhere/at/all", "~no-such-user/models", "a\0b", "n" * 5000, "\ud800"])
 def test_a_directory_that_is_not_there_adds_nothing(folder: str) -> None:
-    assert [model.id for model in list_models((folder,))] == ["stdlib-6m", "stdlib-1m"]
+    assert [model.id for model in list_models((folder,))] == BUNDLED_PAIR
 
 
 def test_a_file_in_place_of_a_directory_adds_nothing(shelf: Path) -> None:
@@ -178,6 +201,135 @@ def test_a_file_in_place_of_a_directory_adds_nothing(shelf: Path) -> None:
 def test_directories_that_contain_themselves_end(shelf: Path) -> None:
     (shelf / "deep" / "again").symlink_to(shelf, target_is_directory=True)
     assert "nested" in listed(shelf)
+
+
+# --- directories -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library(shelf: Path) -> Path:
+    """The shelf, with model directories on it."""
+    directories.write(shelf, name="Toy-0.5B")
+    directories.write(shelf / "deep", name="nested")
+    directories.write(shelf, {"model.safetensors": directories.SMALL[:-1]}, name="cut-directory")
+    directories.write(shelf, {"model.safetensors": None}, name="no-weights")
+    directories.write(shelf, {"config.json": None}, name="no-configuration")
+    return shelf
+
+
+def test_directories_with_a_configuration_and_weights_are_models(library: Path) -> None:
+    found = [(name, path) for name, path in model_files([str(library)]) if path.is_dir()]
+    expected = [
+        *(("stdlib-6m", directories.TARGET), ("stdlib-1m", directories.DRAFT)),
+        *(("Toy-0.5B", library / "Toy-0.5B"), ("cut-directory", library / "cut-directory")),
+        *(("nested", library / "deep" / "nested"),),
+    ]
+    assert [each for each in found if each[0] != "folder"] == expected
+    assert all(model_name(path) == name for name, path in found)
+
+
+def test_a_good_directory_is_described(library: Path) -> None:
+    good = listed(library)["Toy-0.5B"]
+    assert good == ModelDescription(
+        id="Toy-0.5B",
+        path=str(library / "Toy-0.5B"),
+        format="mlx",
+        backend="mlx",
+        architecture="toy",
+        parameters=10,
+        quantisation="F16",
+        size=len(directories.SMALL),
+        context=64,
+        vocab_fp=good.vocab_fp,
+    )
+    assert good.vocab_fp
+
+
+def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -> None:
+    broken = listed(library)["cut-directory"]
+    assert (broken.format, broken.backend, broken.size) == ("mlx", "mlx", len(directories.SMALL) - 1)
+    assert "it is truncated" in (broken.problem or "")
+
+
+def test_a_directory_named_like_a_file_is_listed_once(tmp_path: Path) -> None:
+    directories.write(tmp_path, name="toy.gguf")
+    (model,) = list_models((str(tmp_path),))[4:]
+    assert (model.id, model.format, model.problem) == ("toy.gguf", "mlx", None)
+    assert find_model(model.path) == tmp_path / "toy.gguf"
+
+
+def test_a_directory_whose_name_is_no_text_is_listed_readably(tmp_path: Path) -> None:
+    directories.write(tmp_path, name=os.fsdecode(b"a\xff"))
+    directories.write(tmp_path, {"tokenizer.json": None}, name=os.fsdecode(b"b\xff"))
+    models = listed(tmp_path)
+    assert models["a\ufffd"].problem is None
+    assert "it has no tokenizer.json" in (models["b\ufffd"].problem or "")
+
+
+def test_a_directory_is_found_by_its_path(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(library)
+    for name in (str(library / "Toy-0.5B"), "./Toy-0.5B", "./Toy-0.5B/", "Toy-0.5B"):
+        assert find_model(name) == library / "Toy-0.5B"
+
+
+def test_a_directory_is_found_by_its_id(library: Path) -> None:
+    assert find_model("Toy-0.5B", [str(library)]) == library / "Toy-0.5B"
+
+
+@pytest.mark.parametrize("name", [".", "./no-configuration", "no-configuration", "folder.gguf"])
+def test_a_directory_that_is_no_models_is_refused(
+    library: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(library)
+    with pytest.raises(ModelInvalid, match="is a directory without a config.json") as caught:
+        find_model(name)
+    assert "config.json and *.safetensors" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"), [(None, "nested.gguf"), ("gguf", "nested.gguf"), ("mlx", "nested")]
+)
+def test_of_two_models_of_one_name_the_format_chooses(
+    library: Path, format: Format | None, expected: str
+) -> None:
+    assert find_model("nested", [str(library)], format=format).name == expected
+
+
+@pytest.mark.parametrize(("name", "format"), [("good", "mlx"), ("Toy-0.5B", "gguf")])
+def test_a_model_of_one_format_is_found_whatever_is_wanted(library: Path, name: str, format: Format) -> None:
+    assert find_model(name, [str(library)], format=format) == find_model(name, [str(library)])
+
+
+@pytest.mark.parametrize("name", ["bundled", "stdlib-6m"])
+def test_the_bundled_target_is_there_in_both_formats(name: str) -> None:
+    assert find_model(name, format="mlx") == bundled_model("stdlib-6m", "mlx") == directories.TARGET
+    assert find_model(name, format="gguf") == bundled_model("stdlib-6m") == ggufs.TARGET
+
+
+def test_a_folder_that_happens_to_be_here_takes_no_models_place(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories.write(library, name="stdlib-6m")
+    monkeypatch.chdir(library)
+    assert find_model("stdlib-6m") == ggufs.TARGET
+    assert find_model("./stdlib-6m") == library / "stdlib-6m"
+
+
+def test_a_path_is_taken_whatever_format_is_wanted(library: Path) -> None:
+    assert find_model(str(library / "good.gguf"), format="mlx") == library / "good.gguf"
+
+
+def test_files_and_directories_have_names() -> None:
+    assert model_name(Path("some/Toy-0.5B.gguf")) == "Toy-0.5B"
+    assert model_name(ggufs.DRAFT) == model_name(directories.DRAFT) == "stdlib-1m"
+
+
+@pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])
+def test_a_directory_fills_gaps_by_the_usual_texts(tmp_path: Path, marker: str) -> None:
+    for text in (marker, marker + "."):
+        tokenizer = directories.tokenizer({"a": 0}, [directories.added(1, text)])
+        path = directories.write(tmp_path, {"tokenizer.json": tokenizer})
+        assert describe("x", path).fim == (text == marker)
 
 
 # --- describing one ----------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.models.fingerprint import (
@@ -14,28 +15,24 @@ from localspec.models.fingerprint import (
     BYTE,
     CONTROL,
     NORMAL,
+    UNKNOWN,
     UNUSED,
     USER_DEFINED,
     byte_level,
+    directory_tokens,
     gguf_tokens,
     sentencepiece,
     vocab_fp,
 )
 from localspec.models.gguf import read_header
-from tests.models import ggufs
+from tests.models import directories, ggufs
+from tests.models.directories import added
 
 STAND_INS = {byte: char for char, byte in ALPHABET.items()}
 
 
 def of_gguf(path: Path) -> str:
     return vocab_fp(gguf_tokens(read_header(path)))
-
-
-def of_tokenizer_json(path: Path) -> str:
-    content = json.loads(path.read_text("utf-8"))
-    texts = {token: byte_level(text) for text, token in content["model"]["vocab"].items()}
-    texts |= {token["id"]: token["content"].encode() for token in content["added_tokens"]}
-    return vocab_fp(sorted(texts.items()))
 
 
 def tokens_of(
@@ -46,12 +43,12 @@ def tokens_of(
 
 
 def test_the_bundled_pair_has_one_vocabulary() -> None:
-    assert of_gguf(ggufs.DRAFT) == of_gguf(ggufs.TARGET)
+    assert of_gguf(ggufs.DRAFT) == of_gguf(ggufs.TARGET) == "a1a3538f5621ca9e"
 
 
 @pytest.mark.parametrize("path", [ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
 def test_gguf_and_tokenizer_json_of_one_model_have_one_fingerprint(path: Path) -> None:
-    assert of_gguf(path) == of_tokenizer_json(path.parent / "tokenizer.json")
+    assert of_gguf(path) == vocab_fp(directory_tokens(path.parent))
 
 
 def test_one_other_token_gives_another_fingerprint(tmp_path: Path) -> None:
@@ -126,3 +123,129 @@ def test_a_token_that_only_resembles_padding_is_counted(tmp_path: Path) -> None:
 
 def test_a_file_without_token_types_has_normal_tokens_only(tmp_path: Path) -> None:
     assert tokens_of(tmp_path, ["Ġa"]) == [(0, b" a")]
+
+
+def test_spaces_of_added_sentencepiece_tokens_may_be_written_either_way(tmp_path: Path) -> None:
+    old = tokens_of(tmp_path, ["▁▁", "▁<PRE>"], [USER_DEFINED, CONTROL], model="llama")
+    assert old == tokens_of(tmp_path, ["  ", " <PRE>"], [USER_DEFINED, CONTROL], model="llama")
+    assert old == tokens_of(tmp_path, ["▁▁", "▁<PRE>"], [NORMAL, NORMAL], model="llama")
+    assert old == [(0, b"  "), (1, b" <PRE>")]
+
+
+# --- GGUF and tokenizer.json of one model ------------------------------------------------------
+
+Vocabulary = Sequence[tuple[str, int]]
+
+
+def both(
+    folder: Path, gguf: Vocabulary, tokenizer: dict[str, Any], *, model: str = "gpt2", **files: object
+) -> list[tuple[int, bytes]]:
+    """The tokens of one vocabulary, which are the same in both formats."""
+    names = {f"{name}.json": content for name, content in files.items()}
+    directory = directories.write(folder, {"tokenizer.json": tokenizer, **names})
+    tokens = directory_tokens(directory)
+    assert tokens == tokens_of(folder, [text for text, _ in gguf], [kind for _, kind in gguf], model)
+    return tokens
+
+
+def table(vocabulary: Vocabulary, first: int = 0) -> dict[str, int]:
+    return {text: first + place for place, (text, _) in enumerate(vocabulary)}
+
+
+BYTES = [(STAND_INS[byte], NORMAL) for byte in range(256)]
+WORDS = [(text, NORMAL) for text in ("Ġthe", "ĠĠĠ", "ĊĊ", "Ã©", "âĤ¬", "ðŁ", "the", "<0x0A>", "‼", "[PAD]")]
+
+
+def test_byte_level_vocabularies_are_equal(tmp_path: Path) -> None:
+    own = BYTES + WORDS
+    end = len(own)
+    extra = [
+        *(("<|end|>", CONTROL), ("<｜fim▁begin｜>", CONTROL), ("    ", USER_DEFINED), ("Ġé", USER_DEFINED)),
+        *((f"[PAD{end + 4}]", UNUSED), ("<|far|>", CONTROL), (f"[PAD{end + 6}]", USER_DEFINED)),
+    ]
+    specials = [added(end, "<|end|>"), added(end + 5, "<|far|>"), added(end + 1, "<｜fim▁begin｜>")]
+    others = [added(end + 3, "Ġé", special=False), added(end + 2, "    ", special=False)]
+    tokens = both(tmp_path, own + extra, directories.tokenizer(table(own), specials + others))
+    assert [text for _, text in tokens[:256]] == [bytes([byte]) for byte in range(256)]
+    assert [text for _, text in tokens[256:261]] == [b" the", b"   ", b"\n\n", "é".encode(), "€".encode()]
+    assert tokens[-3:] == [(end + 2, b"    "), (end + 3, "Ġé".encode()), (end + 5, b"<|far|>")]
+
+
+def test_added_tokens_may_have_the_first_ids(tmp_path: Path) -> None:
+    own = [("<s>", CONTROL), ("<pad>", CONTROL), ("Ġa", NORMAL)]
+    tokenizer = directories.tokenizer(table(own), [added(0, "<s>"), added(1, "<pad>")])
+    assert both(tmp_path, own, tokenizer) == [(0, b"<s>"), (1, b"<pad>"), (2, b" a")]
+
+
+PIECES = [
+    *(("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)),
+    *((f"<0x{byte:02X}>", BYTE) for byte in range(256)),
+    *(
+        (text, NORMAL)
+        for text in ("▁", "▁▁", "▁the", "the", "é", "▁é", "\n", "\ufffd", "Ġ", "<0xZZ>", "▁<PRE>")
+    ),
+]
+OF_PIECES = [
+    *(added(token, text) for token, text in enumerate(("<unk>", "<s>", "</s>"))),
+    added(len(PIECES), "▁▁▁", special=False),
+    added(len(PIECES) + 1, "<mask>", special=False),
+]
+END_OF_PIECES = [("   ", USER_DEFINED), ("<mask>", CONTROL), (f"[PAD{len(PIECES) + 2}]", UNKNOWN)]
+
+
+@pytest.mark.parametrize("kind", ["BPE", "Unigram"])
+def test_sentencepiece_vocabularies_are_equal(tmp_path: Path, kind: str) -> None:
+    scored = [(text, -float(place)) for place, (text, _) in enumerate(PIECES)]
+    own = scored if kind == "Unigram" else table(PIECES)
+    tokenizer = directories.tokenizer(own, OF_PIECES, byte_level=False)
+    tokens = both(tmp_path, PIECES + END_OF_PIECES, tokenizer, model="llama")
+    assert tokens[0] == (0, b"<unk>")
+    assert [text for _, text in tokens[3:259]] == [bytes([byte]) for byte in range(256)]
+    assert [text for _, text in tokens[259:263]] == [b" ", b"  ", b" the", b"the"]
+    assert tokens[-2:] == [(len(PIECES), b"   "), (len(PIECES) + 1, b"<mask>")]
+
+
+@pytest.mark.parametrize("config", [{"vocab_size": 2}, {"text_config": {"vocab_size": 2}}])
+def test_ids_that_the_model_does_not_have_are_not_counted(tmp_path: Path, config: dict[str, Any]) -> None:
+    tokenizer = directories.tokenizer({"a": 0, "b": 1}, [added(2, "<image>")])
+    assert both(tmp_path, [("a", NORMAL), ("b", NORMAL)], tokenizer, config=config) == [(0, b"a"), (1, b"b")]
+
+
+def test_added_tokens_of_the_settings_are_counted_too(tmp_path: Path) -> None:
+    gguf = [("a", NORMAL), ("<|x|>", CONTROL), ("<|y|>", CONTROL)]
+    decoder = {"1": {"content": "<|not x|>"}, "2": {"content": "<|y|>", "special": True}}
+    tokenizer = directories.tokenizer({"a": 0}, [added(1, "<|x|>")])
+    file = {"added_tokens_decoder": decoder, "model_max_length": 10**30}
+    tokens = both(tmp_path, gguf, tokenizer, tokenizer_config=file)
+    assert tokens == [(0, b"a"), (1, b"<|x|>"), (2, b"<|y|>")]
+
+
+def test_a_tokenizer_needs_neither_added_tokens_nor_settings(tmp_path: Path) -> None:
+    tokenizer = directories.tokenizer({"Ġa": 0}) | {"added_tokens": None}
+    assert both(tmp_path, [("Ġa", NORMAL)], tokenizer, tokenizer_config=None) == [(0, b" a")]
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "decoder"])
+def test_byte_level_is_known_wherever_it_is_said(tmp_path: Path, part: str) -> None:
+    tokenizer = directories.tokenizer({"Ġa": 0}, byte_level=False)
+    tokenizer[part] = {"type": "Sequence", "parts": [{"type": "Split"}, {"type": "ByteLevel"}]}
+    assert both(tmp_path, [("Ġa", NORMAL)], tokenizer) == [(0, b" a")]
+
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama"])
+@settings(deadline=5000)
+@given(
+    own=st.lists(texts, unique=True, max_size=8),
+    more=st.lists(st.tuples(texts, st.booleans()), unique_by=lambda each: each[0], max_size=4),
+)
+def test_any_vocabulary_has_one_fingerprint(
+    tmp_path_factory: pytest.TempPathFactory, model: str, own: list[str], more: list[tuple[str, bool]]
+) -> None:
+    gguf = [(text, NORMAL) for text in own]
+    gguf += [(text, CONTROL if special else USER_DEFINED) for text, special in more]
+    extra = [added(len(own) + n, text, special=special) for n, (text, special) in enumerate(more)]
+    tokenizer = directories.tokenizer(table(gguf[: len(own)]), extra, byte_level=model == "gpt2")
+    both(tmp_path_factory.getbasetemp(), gguf, tokenizer, model=model)

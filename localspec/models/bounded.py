@@ -1,0 +1,52 @@
+"""Reading files that others wrote: plain files only, up to a limit, and no error but a ModelError."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from localspec.errors import ModelInvalid, ModelNotFound
+
+T = TypeVar("T")
+
+REMEDY = "Give a complete model directory; `-m bundled` always works."
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """A plain file and its size in bytes; links are followed.
+
+    Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
+    cannot be read; what goes wrong while it is open is told as the latter.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+            raise ModelInvalid(f"{path} is not a plain file", REMEDY)
+        with path.open("rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise ModelNotFound(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{path} cannot be read: {error}", REMEDY) from None
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """All of a file of at most ``limit`` bytes; raises as :func:`opened` does."""
+    with opened(path) as (file, size):
+        if size > limit:
+            raise ModelInvalid(f"{path} is longer than {limit} bytes", REMEDY)
+        return file.read(size)
+
+
+def decode_json(data: bytes, kind: type[T], path: Path) -> T:
+    """The JSON of ``path`` as a ``kind``; raises :class:`ModelInvalid` where it is none, or another."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ModelInvalid(f"{path} does not hold the JSON it should: {error}", REMEDY) from None

@@ -1,0 +1,177 @@
+"""Model directories as MLX reads them: ``config.json``, weights in safetensors files, ``tokenizer.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.bounded import REMEDY, decode_json, read_bounded
+from localspec.models.weights import Weight, read_weights
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+MAX_CONFIG = 16 * 1024 * 1024
+# The index of the largest models of 2026 has 9 MB.
+MAX_INDEX = 100 * 1024 * 1024
+# What the wire can carry, and more than any model has.
+MAX_NUMBER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDirectory:
+    """What a model directory says about itself; ``weights`` are the files to load, ``size`` their bytes."""
+
+    path: Path
+    config: dict[str, Any]
+    weights: tuple[Path, ...]
+    quantisation: str
+    parameters: int
+    size: int
+
+    @property
+    def architecture(self) -> str:
+        name = self.config.get("model_type")
+        if not isinstance(name, str):
+            return "unknown"
+        return name.encode("utf-8", "replace").decode()  # JSON may hold half a surrogate pair
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens the model was trained for, if it says so."""
+        return number_of(self.config, "max_position_embeddings")
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
+
+
+def is_directory_model(path: Path) -> bool:
+    """Whether this is a directory with a ``config.json``."""
+    return os.path.isfile(path / CONFIG)
+
+
+def read_directory(path: Path) -> ModelDirectory:
+    """Read a model directory's configuration and check its weight files' headers.
+
+    Raises :class:`ModelNotFound` for a directory that is not there, :class:`ModelInvalid` for one
+    that is no model's, is incomplete, needs code of its own, or has a file that cannot be used.
+    """
+    if not os.path.isdir(path):
+        if os.path.exists(path):
+            raise ModelInvalid(f"{path} is a file, not a model directory", REMEDY)
+        raise ModelNotFound(f"there is no directory {path}")
+    config = read_config(path)
+    if "model_file" in config:
+        raise ModelInvalid(
+            f"{path} wants to run its own code: its config.json names a model_file",
+            "A model's own code is never run; give a model whose architecture is known.",
+        )
+    weights = _weight_files(path)
+    tensors: dict[str, Weight] = {}
+    size = 0
+    for file in weights:
+        header = read_weights(file)
+        tensors |= header.tensors
+        size += header.file_size
+    settings = config.get("quantization")
+    return ModelDirectory(
+        path=path,
+        config=config,
+        weights=weights,
+        quantisation=_quantisation(tensors, settings),
+        parameters=sum(_elements(name, tensors, settings) for name in tensors),
+        size=size,
+    )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The ``config.json`` of a directory; raises :class:`ModelInvalid` where it is no JSON object."""
+    file = path / CONFIG
+    try:
+        data = read_bounded(file, MAX_CONFIG)
+    except ModelNotFound:
+        raise _bad(path, f"it has no {CONFIG}") from None
+    try:
+        # Not msgspec: the configurations of real models hold the word Infinity.
+        config = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise ModelInvalid(f"{file} is no JSON: {error}", REMEDY) from None
+    if not isinstance(config, dict):
+        raise ModelInvalid(f"{file} holds no JSON object", REMEDY)
+    return config
+
+
+def number_of(config: dict[str, Any], key: str) -> int | None:
+    """A positive number of a configuration or of its ``text_config``; None if there is none."""
+    for part in (config, config.get("text_config")):
+        value = part.get(key) if isinstance(part, dict) else None
+        if type(value) is int and 0 < value <= MAX_NUMBER:
+            return value
+    return None
+
+
+def _weight_files(path: Path) -> tuple[Path, ...]:
+    """What MLX will load, and what the index names; or else every weight file there is."""
+    try:
+        names = {name for name in os.listdir(path) if name.endswith(".safetensors")}
+    except OSError as error:
+        raise ModelInvalid(f"{path} cannot be read: {error}", REMEDY) from None
+    if not names:
+        raise _bad(path, "it has no *.safetensors file")
+    # mlx-lm loads files of this name whether or not the index has them: all are checked.
+    loaded = {name for name in names if name.startswith("model")} | _indexed(path)
+    return tuple(path / name for name in sorted(loaded or names))
+
+
+def _indexed(path: Path) -> set[str]:
+    """The files that the index of split weights names, if there is one; all are there."""
+    index = path / INDEX
+    if not os.path.lexists(index):
+        return set()
+    names = set(decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values())
+    for name in sorted(names):
+        if not name.endswith(".safetensors") or "/" in name or "\\" in name:
+            raise _bad(path, f"{INDEX} names {name[:200]!r}, which is no safetensors file beside it")
+        if not os.path.exists(path / name):
+            raise _bad(path, f"{name[:200]!r} is missing, which {INDEX} names")
+    return names
+
+
+def _quantisation(tensors: dict[str, Weight], settings: object) -> str:
+    """The bits of a quantised model, or the type most weights have."""
+    bits = _bits(settings)
+    if bits:
+        return f"{bits}bit"
+    weights: dict[str, int] = {}
+    for tensor in tensors.values():
+        weights[tensor.type] = weights.get(tensor.type, 0) + tensor.elements
+    return max(weights, key=lambda kind: weights[kind]) if weights else "unknown"
+
+
+def _bits(settings: object) -> int | None:
+    """How many bits a weight has, by (a part of) the ``quantization`` of a configuration."""
+    bits = settings.get("bits") if isinstance(settings, dict) else None
+    return bits if type(bits) is int and 0 < bits <= 32 else None
+
+
+def _elements(name: str, tensors: dict[str, Weight], settings: object) -> int:
+    """How many weights a tensor stands for: several in each U32 of a quantised one, none in its scales."""
+    module, _, role = name.rpartition(".")
+    packed = tensors.get(f"{module}.weight")
+    own = settings.get(module) if isinstance(settings, dict) else None
+    bits = _bits(own) or _bits(settings)
+    if not bits or packed is None or packed.type != "U32" or f"{module}.scales" not in tensors:
+        return tensors[name].elements
+    if role in ("scales", "biases"):
+        return 0
+    return packed.elements * 32 // bits if role == "weight" else tensors[name].elements
+
+
+def _bad(path: Path, what: str) -> ModelInvalid:
+    return ModelInvalid(f"{path} is not a usable model directory: {what}", REMEDY)

@@ -1,0 +1,94 @@
+"""A bounded reader of ``tokenizer.json``: the tokens of a model directory, as its files write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.bounded import REMEDY, decode_json, read_bounded
+from localspec.models.directory import number_of, read_config
+from localspec.models.gguf import MAX_ARRAY
+
+TOKENIZER = "tokenizer.json"
+SETTINGS = "tokenizer_config.json"
+MAX_TOKENIZER = 256 * 1024 * 1024
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ARRAY)]
+Pieces = Annotated[list[tuple[str, float]], msgspec.Meta(max_length=MAX_ARRAY)]
+
+
+class TokenTexts(NamedTuple):
+    """Tokens by id: the model's own, encoded, and the added ones, literal; ``size`` is the first id
+    that the model cannot produce."""
+
+    own: dict[int, str]
+    added: dict[int, str]
+    byte_level: bool
+    size: int
+
+
+class _Added(msgspec.Struct):
+    content: str
+
+
+class _Numbered(_Added):
+    id: TokenId
+
+
+class _Model(msgspec.Struct):
+    """Of BPE a table of ids, of Unigram a list of pieces and their scores."""
+
+    vocab: dict[str, TokenId] | Pieces
+
+
+class _Tokenizer(msgspec.Struct):
+    model: _Model
+    added_tokens: list[_Numbered] | None = None
+    normalizer: msgspec.Raw = msgspec.Raw(b"")
+    pre_tokenizer: msgspec.Raw = msgspec.Raw(b"")
+    decoder: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Settings(msgspec.Struct):
+    added_tokens_decoder: dict[TokenId, _Added] | None = None
+
+
+def read_tokenizer(path: Path) -> TokenTexts:
+    """The tokens of the model directory ``path``.
+
+    Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or is none.
+    """
+    file = path / TOKENIZER
+    try:
+        data = read_bounded(file, MAX_TOKENIZER)
+    except ModelNotFound:
+        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
+        raise ModelInvalid(what, REMEDY) from None
+    tokenizer = decode_json(data, _Tokenizer, file)
+    parts = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
+    return TokenTexts(
+        own=_own(tokenizer.model),
+        added=_settings(path) | {token.id: token.content for token in tokenizer.added_tokens or ()},
+        byte_level=any(b'"ByteLevel"' in bytes(part) for part in parts),
+        size=number_of(read_config(path), "vocab_size") or MAX_ARRAY,
+    )
+
+
+def _own(model: _Model) -> dict[int, str]:
+    if isinstance(model.vocab, dict):
+        return {token: text for text, token in model.vocab.items()}
+    return {token: text for token, (text, _) in enumerate(model.vocab)}
+
+
+def _settings(path: Path) -> dict[int, str]:
+    """The added tokens of ``tokenizer_config.json``, which may be more than ``tokenizer.json`` has."""
+    file = path / SETTINGS
+    try:
+        data = read_bounded(file, MAX_TOKENIZER)
+    except ModelNotFound:
+        return {}
+    added = decode_json(data, _Settings, file).added_tokens_decoder or {}
+    return {token: text.content for token, text in added.items()}

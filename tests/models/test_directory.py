@@ -1,0 +1,205 @@
+"""What is read of a model directory that is well-formed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+from localspec.models.directory import ModelDirectory, is_directory_model, read_directory
+from localspec.models.weights import Weight, read_weights
+from tests.models import directories
+
+BITS = {"group_size": 64, "bits": 4}
+
+
+@pytest.fixture(scope="module", params=[directories.DRAFT, directories.TARGET], ids=lambda path: path.name)
+def bundled(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_a_directory_with_a_configuration_is_a_model(tmp_path: Path) -> None:
+    path = directories.write(tmp_path)
+    assert is_directory_model(path)
+    assert not is_directory_model(tmp_path)
+    assert not is_directory_model(path / "config.json")
+    assert not is_directory_model(tmp_path / "nothing")
+    assert not is_directory_model(tmp_path / "a\0b")
+
+
+def test_the_bundled_models_are_described(bundled: Path) -> None:
+    model = read_directory(bundled)
+    assert (model.path, model.architecture, model.context) == (bundled, "qwen3", 2048)
+    assert model.weights == (bundled / "model.safetensors",)
+    assert model.size == (bundled / "model.safetensors").stat().st_size
+    assert model.config == json.loads((bundled / "config.json").read_text("utf-8"))
+
+
+def test_tensors_are_those_that_the_safetensors_package_reads(bundled: Path) -> None:
+    path = bundled / "model.safetensors"
+    tensors = read_weights(path).tensors
+    with safe_open(path, framework="numpy") as file:
+        assert tensors.keys() == set(file.keys())
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        assert tensors == {
+            name: Weight(piece.get_dtype(), _product(piece.get_shape())) for name, piece in slices.items()
+        }
+    assert read_directory(bundled).parameters == sum(tensor.elements for tensor in tensors.values())
+
+
+def _product(shape: list[int]) -> int:
+    product = 1
+    for side in shape:
+        product *= side
+    return product
+
+
+def described(folder: Path, **changes: Any) -> ModelDirectory:
+    """A small model whose configuration has ``changes``."""
+    return read_directory(directories.write(folder, {"config.json": directories.CONFIG | changes}))
+
+
+# --- the configuration -------------------------------------------------------------------------
+
+
+def test_a_context_inside_of_the_text_models_configuration_is_found(tmp_path: Path) -> None:
+    config = {"model_type": "toy", "text_config": {"max_position_embeddings": 32}}
+    assert read_directory(directories.write(tmp_path, {"config.json": config})).context == 32
+
+
+@pytest.mark.parametrize("context", ["many", True, 0, -1, 1.5, None, 2**63, [64]])
+def test_a_context_that_is_no_number_is_unknown(tmp_path: Path, context: object) -> None:
+    assert described(tmp_path, max_position_embeddings=context).context is None
+
+
+@pytest.mark.parametrize("kind", [None, 5, ["toy"]])
+def test_an_architecture_that_is_no_text_is_unknown(tmp_path: Path, kind: object) -> None:
+    assert described(tmp_path, model_type=kind).architecture == "unknown"
+
+
+def test_an_architecture_can_always_be_shown(tmp_path: Path) -> None:
+    assert described(tmp_path, model_type="a\ud800").architecture == "a?"
+
+
+def test_a_configuration_may_hold_what_only_python_calls_json(tmp_path: Path) -> None:
+    assert described(tmp_path, time_step_limit=[0.0, float("inf")]).context == 64
+
+
+# --- weights -----------------------------------------------------------------------------------
+
+
+def of_weights(folder: Path, shapes: directories.Shapes, **changes: Any) -> ModelDirectory:
+    config = directories.CONFIG | changes
+    weights = directories.weights(shapes)
+    return read_directory(directories.write(folder, {"config.json": config, "model.safetensors": weights}))
+
+
+def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path) -> None:
+    model = of_weights(tmp_path, {"norm": ("F32", (64,)), "weight": ("BF16", (16, 16)), "one": ("F32", ())})
+    assert (model.quantisation, model.parameters) == ("BF16", 321)
+
+
+def test_no_weights_have_no_quantisation(tmp_path: Path) -> None:
+    model = of_weights(tmp_path, {})
+    assert (model.quantisation, model.parameters) == ("unknown", 0)
+
+
+def quantised(module: str, inputs: int, outputs: int, bits: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+    groups = ("F16", (outputs, inputs // 64))
+    packed = ("U32", (outputs, inputs * bits // 32))
+    return {f"{module}.weight": packed, f"{module}.scales": groups, f"{module}.biases": groups}
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+def test_quantised_weights_are_counted_one_by_one(tmp_path: Path, bits: int) -> None:
+    shapes = quantised("layer", 128, 8, bits) | {"layer.bias": ("F16", (8,)), "norm.weight": ("F16", (128,))}
+    model = of_weights(tmp_path, shapes, quantization={"group_size": 64, "bits": bits})
+    assert (model.quantisation, model.parameters) == (f"{bits}bit", 128 * 8 + 8 + 128)
+
+
+def test_a_layer_may_be_quantised_in_its_own_way(tmp_path: Path) -> None:
+    shapes = quantised("model.head", 128, 8, 8) | quantised("model.layer", 128, 8, 4)
+    own = {"model.head": {"group_size": 64, "bits": 8}, "model.norm": False}
+    model = of_weights(tmp_path, shapes, quantization=BITS | own)
+    assert (model.quantisation, model.parameters) == ("4bit", 2 * 128 * 8)
+
+
+def test_the_scales_of_what_is_not_quantised_are_weights(tmp_path: Path) -> None:
+    shapes = {"layer.weight": ("F16", (8,)), "layer.scales": ("F16", (8,)), "scales": ("F16", (8,))}
+    assert of_weights(tmp_path, shapes, quantization=BITS).parameters == 24
+
+
+@pytest.mark.parametrize(
+    "settings", [None, [], "4bit", {"bits": 0}, {"bits": -4}, {"bits": "4"}, {"bits": 33}]
+)
+def test_a_quantisation_that_makes_no_sense_is_none(tmp_path: Path, settings: object) -> None:
+    model = of_weights(tmp_path, quantised("layer", 128, 8, 4), quantization=settings)
+    assert (model.quantisation, model.parameters) == ("U32", 128 + 16 + 16)
+
+
+# --- files -------------------------------------------------------------------------------------
+
+PART = "model-0000{}-of-00002.safetensors"
+
+
+def split(folder: Path, **changes: object) -> Path:
+    """A model of two weight files with their index."""
+    parts = {"a": PART.format(1), "b": PART.format(2)}
+    files: dict[str, object] = {
+        "model.safetensors": None,
+        parts["a"]: directories.weights({"a": ("F16", (4,))}),
+        parts["b"]: directories.weights({"b": ("F16", (2,))}),
+        directories.INDEX: {"metadata": {"total_size": 12}, "weight_map": parts | changes},
+    }
+    return directories.write(folder, files)
+
+
+def test_split_weights_are_one_model(tmp_path: Path) -> None:
+    path = split(tmp_path)
+    model = read_directory(path)
+    assert model.weights == (path / PART.format(1), path / PART.format(2))
+    assert model.parameters == 6
+    assert model.size == sum(file.stat().st_size for file in model.weights)
+
+
+def test_scales_may_be_in_another_file_than_their_weights(tmp_path: Path) -> None:
+    path = split(tmp_path)
+    shapes = quantised("layer", 128, 8, 4)
+    for part, names in ((1, ("weight", "biases")), (2, ("scales",))):
+        some = {f"layer.{name}": shapes[f"layer.{name}"] for name in names}
+        (path / PART.format(part)).write_bytes(directories.weights(some))
+    (path / "config.json").write_text(json.dumps(directories.CONFIG | {"quantization": BITS}))
+    assert read_directory(path).parameters == 128 * 8
+
+
+def test_adapters_and_second_copies_are_not_counted(tmp_path: Path) -> None:
+    others = {"adapters.safetensors": b"", "consolidated.safetensors": directories.SMALL}
+    path = directories.write(tmp_path, others)
+    assert read_directory(path).weights == (path / "model.safetensors",)
+
+
+def test_what_mlx_would_load_is_checked_although_the_index_does_not_name_it(tmp_path: Path) -> None:
+    path = split(tmp_path)
+    (path / "model-more.safetensors").write_bytes(directories.SMALL)
+    assert path / "model-more.safetensors" in read_directory(path).weights
+
+
+def test_weights_of_any_name_are_found(tmp_path: Path) -> None:
+    path = directories.write(tmp_path, {"model.safetensors": None, "toy.safetensors": directories.SMALL})
+    assert read_directory(path).weights == (path / "toy.safetensors",)
+
+
+def test_files_may_be_links_as_in_a_download_cache(tmp_path: Path) -> None:
+    blobs = directories.write(tmp_path, name="blobs")
+    path = tmp_path / "snapshot"
+    path.mkdir()
+    for file in os.listdir(blobs):
+        (path / file).symlink_to(Path("..", "blobs", file))
+    assert is_directory_model(path)
+    model = read_directory(path)
+    assert (model.parameters, model.size) == (10, len(directories.SMALL))
