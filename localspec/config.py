@@ -30,6 +30,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """layers on the GPU; -1: all where there is one"""
     prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 256
     """tokens of prompt per forward"""
+    kv_bits: Literal[0, 4, 8] = 0
+    """bits of a number in the cache; 0: as the model computes it"""
     ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
     """shortest match of prompt lookup, in tokens"""
     ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5

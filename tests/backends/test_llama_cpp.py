@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
@@ -31,6 +33,27 @@ class TestLlamaCppDraft(TestLlamaCpp):
     @classmethod
     def make(cls) -> Backend:
         return LlamaCppBackend(DRAFT, SMALL)
+
+
+class TestQuantisedCells(TestLlamaCpp):
+    # A cell written in a wide forward may fall into another step than one written alone.
+    tolerance = 0.3
+
+    @classmethod
+    def make(cls) -> Backend:
+        return LlamaCppBackend(TARGET, replace(SMALL, kv_bits=8))
+
+
+def test_quantised_cells_take_less_room_and_change_little() -> None:
+    rows = []
+    for bits in (0, 8, 4):
+        backend = LlamaCppBackend(TARGET, replace(SMALL, kv_bits=bits))
+        tokens = backend.vocabulary.encode("def fib(n):\n    return n if n < 2 else ", special=False)
+        rows.append(backend.forward([Span(backend.open(), tokens, 1)]).rows(0, 1)[0])
+        backend.free()
+    exact, *others = rows
+    moved = [float(np.abs(row - exact).max()) for row in others]
+    assert 0.0 < moved[0] < moved[1] < 5.0
 
 
 def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:

@@ -17,7 +17,7 @@ from localspec.backends.sizes import choose_sizes, widest_forward
 from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid, OutOfMemory
 
-F16_BYTES = 2
+F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 
@@ -121,16 +121,17 @@ def load_vocabulary(path: str) -> Any:
     return model
 
 
-def kv_bytes_per_token(model: Any) -> int:
-    """An estimate of one cell's size: K and V of every layer as F16."""
+def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
+    """An estimate of one cell's size: K and V of every layer, as F16 where ``kv_bits`` does not say less."""
     heads = max(1, lib.llama_model_n_head(model))
     width = lib.llama_model_n_embd(model) // heads * max(1, lib.llama_model_n_head_kv(model))
-    return int(2 * F16_BYTES * width * lib.llama_model_n_layer(model))
+    number = {8: Q8_0_BYTES, 4: Q4_0_BYTES}.get(config.kv_bits, F16_BYTES)
+    return int(2 * number * width * lib.llama_model_n_layer(model))
 
 
 def sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
     """See :func:`choose_sizes`."""
-    return choose_sizes(lib.llama_model_n_ctx_train(model), kv_bytes_per_token(model), config)
+    return choose_sizes(lib.llama_model_n_ctx_train(model), kv_bytes_per_token(model, config), config)
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int) -> Any:
@@ -144,6 +145,8 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
     params.kv_unified = False
     params.n_threads = params.n_threads_batch = threads(config, model)
     params.no_perf = True
+    if config.kv_bits:
+        params.type_k = params.type_v = lib.GGML_TYPE_Q8_0 if config.kv_bits == 8 else lib.GGML_TYPE_Q4_0
     context = lib.llama_init_from_model(model, params)
     if _interrupted.is_set() and context:
         lib.llama_free(context)

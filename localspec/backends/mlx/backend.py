@@ -1,0 +1,230 @@
+"""The backend contract over one MLX model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import mlx.core as mx
+
+from localspec.backends.base import Capabilities, Span
+from localspec.backends.mlx import native
+from localspec.backends.mlx.attention import Step
+from localspec.backends.mlx.layers import Cells, layers_of, parts_of
+from localspec.backends.mlx.logits import MlxLogits
+from localspec.backends.mlx.slot import Rewinding, Slot
+from localspec.backends.mlx.vocabulary import MlxVocabulary
+from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
+from localspec.backends.sizes import choose_sizes, widest_forward
+from localspec.config import EngineConfig
+from localspec.errors import EngineBusy, EngineError
+from localspec.models.catalogue import model_name
+from localspec.models.directory import ModelDirectory, read_directory
+from localspec.protocol.options import Options
+
+HEADLESS = 32
+"""from so many tokens without rows on, they get a forward of their own, in which MLX computes no logits"""
+TIDY = 64
+"""tokens of a forward from which on MLX gives back what it keeps of freed memory, as mlx-lm does"""
+
+
+class MlxBackend:
+    """See :class:`localspec.backends.base.Backend`.
+
+    Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a check of the directory before MLX
+    opens it. ``measured=False`` spares the probe of its rounding.
+    """
+
+    name = "mlx"
+
+    def __init__(self, path: Path, config: EngineConfig | None = None, *, measured: bool = True) -> None:
+        config = config or EngineConfig()
+        directory = read_directory(path)
+        self.model = model_name(path)
+        self._model = native.load_model(directory)
+        self._wired = native.Wired()
+        self._slots: dict[int, Slot] = {}
+        try:
+            self._start(directory, config)
+            if measured:
+                set_rounding(self, measure_rounding(self) or PRESUMED)
+        except BaseException:
+            self.free()
+            raise
+
+    def _start(self, directory: ModelDirectory, config: EngineConfig) -> None:
+        size, cell_bytes = self._try(config)
+        self.vocabulary = MlxVocabulary(directory, size)
+        self.defaults: Options = self.vocabulary.defaults
+        n_ctx, n_sequences = choose_sizes(directory.context, cell_bytes, config)
+        max_batch = widest_forward(config, n_sequences)
+        self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
+        parts = parts_of(self._layers)
+        self._attention = [part.attention for part in parts if isinstance(part, Cells)]
+        self._batches = all(part.batches for part in parts)
+        self._rewinding = Rewinding(self._layers)
+        self.capabilities = Capabilities(
+            n_ctx=n_ctx,
+            n_cells=n_ctx * n_sequences,
+            max_sequences=n_sequences,
+            max_batch=max_batch,
+            replays=self._rewinding.replays,
+            obstacle=self._rewinding.obstacle,
+        )
+        self.description = (
+            f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
+            f" {directory.size} bytes {native.tail(directory)}, {native.device()},"
+            f" chunks of {config.prefill_chunk}" + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
+        )
+
+    def _try(self, config: EngineConfig) -> tuple[int, int]:
+        """One token through the model, to see whether it runs: (vocabulary size, bytes of its cells)."""
+        layers = layers_of(self._model, slack=1, bits=config.kv_bits)
+        step = Step(0, [0], 1)
+        views = [layer.view(step, layer.new()) for layer in layers]
+        logits = self._model(mx.array([[0]]), cache=views)
+        mx.eval(logits)
+        cells = [part.attention for part in parts_of(layers) if isinstance(part, Cells)]
+        taken = sum(array.nbytes // array.shape[2] for each in cells for array in each.arrays())
+        return logits.shape[-1], taken
+
+    # The verbs.
+
+    def open(self) -> int:
+        for sequence in range(self.capabilities.max_sequences):
+            if sequence not in self._slots:
+                places = {slot.place for slot in self._slots.values()}
+                place = next(i for i in range(len(places) + 1) if i not in places)
+                self._slots[sequence] = Slot(place, [layer.new() for layer in self._layers])
+                return sequence
+        raise EngineBusy("all sequences of the model are in use")
+
+    def forward(self, batch: Sequence[Span]) -> MlxLogits:
+        self._check(batch)
+        before = {slot: slot.states for slot in self._slots.values()}
+        try:
+            rows = self._rows(batch)
+            logits = MlxLogits(rows, self._arrays())
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            for slot, states in before.items():
+                slot.states = states
+            raise EngineError(f"mlx cannot compute this: {error}") from None
+        longest = max(len(span.tokens) for span in batch)
+        for sequence, tokens, _ in batch:
+            slot = self._slots[sequence]
+            filled = longest if self._batches else len(tokens)
+            self._rewinding.advance(slot, len(tokens), filled, before[slot])
+        if longest >= TIDY:
+            mx.clear_cache()
+        return logits
+
+    def _check(self, batch: Sequence[Span]) -> None:
+        total = sum(len(span.tokens) for span in batch)
+        if not 0 < total <= self.capabilities.max_batch:
+            raise EngineError(f"a forward of {total} tokens; 1 to {self.capabilities.max_batch} are possible")
+        for sequence, tokens, _ in batch:
+            if self._slots[sequence].length + len(tokens) > self.capabilities.n_ctx:
+                raise EngineError(f"sequence {sequence} has no room for {len(tokens)} more tokens")
+
+    def _rows(self, batch: Sequence[Span]) -> mx.array:
+        """The logits asked for, of shape (rows, vocabulary size)."""
+        if len(batch) > 1 and self._batches:
+            return self._together(batch)
+        rows = [self._alone(self._slots[sequence], tokens, rows) for sequence, tokens, rows in batch]
+        return rows[0] if len(rows) == 1 else mx.concatenate(rows)
+
+    def _alone(self, slot: Slot, tokens: Sequence[int], rows: int) -> mx.array:
+        headless = len(tokens) - rows
+        if not rows or headless < HEADLESS:
+            headless = 0
+        else:
+            self._run(slot, slot.length, tokens[:headless])
+        logits = self._run(slot, slot.length + headless, tokens[headless:])
+        return logits[0, logits.shape[1] - rows :]
+
+    def _run(self, slot: Slot, length: int, tokens: Sequence[int]) -> mx.array:
+        """One sequence through the model; logits of shape (1, tokens, vocabulary size), not computed yet."""
+        step = Step(slot.place, [length], len(tokens))
+        views = [layer.view(step, state) for layer, state in zip(self._layers, slot.states, strict=True)]
+        logits: mx.array = self._model(mx.array([list(tokens)]), cache=views)
+        slot.states = [layer.after(view) for layer, view in zip(self._layers, views, strict=True)]
+        return logits
+
+    def _together(self, batch: Sequence[Span]) -> mx.array:
+        """All sequences through the model at once, the shorter spans filled up to the longest."""
+        slots = [self._slots[span.sequence] for span in batch]
+        self._side_by_side(slots)
+        first, width = min(slot.place for slot in slots), max(len(span.tokens) for span in batch)
+        filled: list[list[int]] = [[] for _ in batch]
+        lengths, wanted = [0] * len(batch), list[int]()
+        for slot, (_, tokens, rows) in zip(slots, batch, strict=True):
+            row, n = slot.place - first, len(tokens)
+            filled[row] = [*tokens] + [tokens[-1]] * (width - n)
+            lengths[row] = slot.length
+            wanted += range(row * width + n - rows, row * width + n)
+        step = Step(first, lengths, width)
+        views = [layer.view(step, None) for layer in self._layers]
+        logits: mx.array = self._model(mx.array(filled), cache=views)
+        return logits.reshape(len(batch) * width, -1)[mx.array(wanted, dtype=mx.int32)]
+
+    def _side_by_side(self, slots: Sequence[Slot]) -> None:
+        """Move rows where those of ``slots`` do not lie in one piece: only when others decode together
+        than before."""
+        places = sorted(slot.place for slot in slots)
+        if places[-1] - places[0] == len(places) - 1:
+            return
+        others = [slot for slot in self._slots.values() if slot not in slots]
+        order = [*slots, *others]
+        for each in self._attention:
+            each.rearrange([slot.place for slot in order])
+        for place, slot in enumerate(order):
+            slot.place = place
+
+    def _arrays(self) -> list[mx.array]:
+        """All that sequences hold."""
+        found = [array for each in self._attention for array in each.arrays()]
+        for slot in self._slots.values():
+            for layer, state in zip(self._layers, slot.states, strict=True):
+                found += layer.arrays(state)
+        return found
+
+    def rollback(self, sequence: int) -> int | None:
+        return 0 if self._rewinding.obstacle else None
+
+    def reach(self, sequence: int, length: int) -> int:
+        return self._rewinding.reach(self._slots[sequence], length)
+
+    def truncate(self, sequence: int, length: int) -> int:
+        slot = self._slots[sequence]
+        if not 0 <= length <= slot.length:
+            raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
+        return self._rewinding.cut(slot, length)
+
+    def mark(self, sequence: int) -> None:
+        self._rewinding.mark(self._slots[sequence])
+
+    def fork(self, sequence: int, length: int) -> int:
+        slot = self._slots[sequence]
+        if not 0 <= length <= slot.length:
+            raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
+        copy = self.open()
+        for each in self._attention:
+            each.copy(slot.place, self._slots[copy].place)
+        self._rewinding.copy(slot, self._slots[copy], length)
+        return copy
+
+    def close(self, sequence: int) -> None:
+        del self._slots[sequence]
+        if not self._slots:
+            for each in self._attention:
+                each.clear()
+            mx.clear_cache()
+
+    def length(self, sequence: int) -> int:
+        return self._slots[sequence].length
+
+    def free(self) -> None:
+        self._slots.clear()
+        self._layers, self._attention, self._model = [], [], None
+        self._wired.release()
+        mx.clear_cache()

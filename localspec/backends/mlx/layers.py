@@ -1,0 +1,210 @@
+"""What a model keeps per layer, from what mlx-lm would have kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from localspec.backends.mlx.attention import Attention, Step
+from localspec.backends.mlx.lm import (
+    ArraysCache,
+    CacheList,
+    ChunkedKVCache,
+    ConcatenateKVCache,
+    KVCache,
+    QuantizedKVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+)
+from localspec.errors import EngineError
+
+TRIMMABLE = {ChunkedKVCache, ConcatenateKVCache, KVCache, QuantizedKVCache}
+"""caches that can always be cut back; of others mlx-lm's ``is_trimmable`` says so until it is too late"""
+
+State = Any
+"""What one layer holds of one sequence beside cells: arrays that are replaced, never written to."""
+
+
+class Layer(ABC):
+    """What the model keeps in one place of its list of caches."""
+
+    batches = False
+    """whether several sequences can go through it at once"""
+
+    @abstractmethod
+    def new(self) -> State:
+        """That of an empty sequence."""
+
+    @abstractmethod
+    def view(self, step: Step, state: State) -> Any:
+        """What the model gets as its cache in one forward."""
+
+    @abstractmethod
+    def after(self, view: Any) -> State:
+        """The state that a forward left in ``view``."""
+
+    def trim(self, state: State, n: int) -> None:
+        """Take back ``n`` tokens of a state that changes in place."""
+        return
+
+    def holds(self, state: State, length: int) -> bool:
+        """Whether a state that changes in place can be cut to ``length`` tokens."""
+        return True
+
+    def copy(self, state: State) -> State:
+        """A state of its own for another sequence."""
+        return state
+
+    def arrays(self, state: State) -> list[mx.array]:
+        """What is to be evaluated after a forward, beside cells."""
+        return []
+
+
+class Recurrent(Layer):
+    """A recurrent state or a short convolution: what is past cannot be taken back, so it is kept."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def new(self) -> State:
+        return [None] * self._size
+
+    def view(self, step: Step, state: State) -> ArraysCache:
+        cache = ArraysCache(self._size)
+        cache.cache = list(state)
+        return cache
+
+    def after(self, view: ArraysCache) -> State:
+        return list(view.cache)
+
+    def arrays(self, state: State) -> list[mx.array]:
+        return [array for array in state if array is not None]
+
+
+class Cells(Layer):
+    """Attention: its cells are those of all sequences, so a sequence has no state beside them."""
+
+    batches = True
+
+    def __init__(self, attention: Attention) -> None:
+        self.attention = attention
+
+    def new(self) -> State:
+        return None
+
+    def view(self, step: Step, state: State) -> Any:
+        return self.attention.view(step)
+
+    def after(self, view: Any) -> State:
+        return None
+
+
+class Several(Layer):
+    """Layers that share a place, as attention and a recurrent state side by side."""
+
+    def __init__(self, parts: Sequence[Layer]) -> None:
+        self.parts = list(parts)
+        self.batches = all(part.batches for part in parts)
+
+    def new(self) -> State:
+        return [part.new() for part in self.parts]
+
+    def view(self, step: Step, state: State) -> CacheList:
+        return CacheList(*(p.view(step, s) for p, s in zip(self.parts, state, strict=True)))
+
+    def after(self, view: CacheList) -> State:
+        return [p.after(v) for p, v in zip(self.parts, view.caches, strict=True)]
+
+    def holds(self, state: State, length: int) -> bool:
+        return all(part.holds(each, length) for part, each in zip(self.parts, state, strict=True))
+
+    def trim(self, state: State, n: int) -> None:
+        for part, each in zip(self.parts, state, strict=True):
+            part.trim(each, n)
+
+    def copy(self, state: State) -> State:
+        return [part.copy(each) for part, each in zip(self.parts, state, strict=True)]
+
+    def arrays(self, state: State) -> list[mx.array]:
+        return [a for part, each in zip(self.parts, state, strict=True) for a in part.arrays(each)]
+
+
+class Foreign(Layer):
+    """A cache of mlx-lm's that localspec has no form of its own for: it changes in place."""
+
+    def __init__(self, kind: type, make: Callable[[], Any]) -> None:
+        self._make, self.name = make, kind.__name__
+        self.trims = _always_trims(make())
+
+    def new(self) -> State:
+        return self._make()
+
+    def view(self, step: Step, state: State) -> Any:
+        return state
+
+    def after(self, view: Any) -> State:
+        return view
+
+    def holds(self, state: State, length: int) -> bool:
+        if type(state) is not ChunkedKVCache:
+            return True
+        # It drops what no later token looks at, and does not count that when it is trimmed.
+        return bool(state.start_position <= length - length % state.chunk_size)
+
+    def trim(self, state: State, n: int) -> None:
+        trimmed = state.trim(n)
+        if trimmed != n:
+            raise EngineError(f"mlx-lm's {self.name} took {trimmed} tokens back instead of {n}")
+
+    def copy(self, state: State) -> State:
+        return deepcopy(state)
+
+    def arrays(self, state: State) -> list[mx.array]:
+        return [array for _, array in tree_flatten(state.state) if isinstance(array, mx.array)]
+
+
+def layers_of(model: Any, *, slack: int, bits: int) -> list[Layer]:
+    """One for each entry of the cache that mlx-lm makes for ``model``; see :class:`Attention`."""
+    return [
+        _layer(cache, slack, bits, lambda i=i: make_prompt_cache(model)[i])  # type: ignore[misc]
+        for i, cache in enumerate(make_prompt_cache(model))
+    ]
+
+
+def _layer(cache: Any, slack: int, bits: int, make: Callable[[], Any]) -> Layer:
+    kind = type(cache)
+    if kind is KVCache:
+        return Cells(Attention(None, slack=slack, bits=bits))
+    if kind is RotatingKVCache and not cache.keep:
+        return Cells(Attention(cache.max_size, slack=slack))
+    if kind is ArraysCache:
+        return Recurrent(len(cache.cache))
+    if kind is CacheList and not _always_trims(cache):
+        parts = [
+            _layer(part, slack, bits, lambda i=i: make().caches[i])  # type: ignore[misc]
+            for i, part in enumerate(cache.caches)
+        ]
+        return Several(parts)
+    return Foreign(kind, make)
+
+
+def _always_trims(cache: Any) -> bool:
+    """Several caches of plain attention in one place are left as they are: the models that have them
+    (sparse attention) write to their arrays."""
+    if type(cache) is CacheList:
+        return all(_always_trims(each) for each in cache.caches)
+    return type(cache) in TRIMMABLE
+
+
+def parts_of(layers: Sequence[Layer]) -> list[Layer]:
+    """All layers, those that share a place one by one."""
+    return [
+        each
+        for layer in layers
+        for each in (parts_of(layer.parts) if isinstance(layer, Several) else [layer])
+    ]

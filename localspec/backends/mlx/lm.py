@@ -1,0 +1,47 @@
+"""What is used of mlx-lm, imported without what that does to this process.
+
+mlx-lm lowers the limit of open files for good when it is imported, and fails where it may not.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def _limits_left_alone() -> Iterator[None]:
+    change = resource.setrlimit
+    resource.setrlimit = lambda *_: None
+    try:
+        yield
+    finally:
+        resource.setrlimit = change
+
+
+with _limits_left_alone():
+    from mlx_lm.models.cache import (
+        ArraysCache,
+        CacheList,
+        ChunkedKVCache,
+        ConcatenateKVCache,
+        KVCache,
+        QuantizedKVCache,
+        RotatingKVCache,
+        make_prompt_cache,
+    )
+    from mlx_lm.utils import load_model, maybe_set_recommended_wired_limit
+
+__all__ = [
+    "ArraysCache",
+    "CacheList",
+    "ChunkedKVCache",
+    "ConcatenateKVCache",
+    "KVCache",
+    "QuantizedKVCache",
+    "RotatingKVCache",
+    "load_model",
+    "make_prompt_cache",
+    "maybe_set_recommended_wired_limit",
+]

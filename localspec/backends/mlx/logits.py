@@ -1,0 +1,42 @@
+"""The rows of one forward, on the device until somebody wants to see them."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+from localspec.backends.base import Rows
+
+
+class MlxLogits:
+    """``rows`` of shape (n, vocabulary size). What a round asks of them is computed on the device,
+    together with ``cells`` that the forward wrote, while Python goes on."""
+
+    def __init__(self, rows: mx.array, cells: list[mx.array]) -> None:
+        self._rows = rows
+        if not rows.shape[0]:
+            self._best, self._margins = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
+            mx.async_eval(cells)
+            return
+        self._best = mx.argmax(rows, axis=-1, keepdims=True)
+        self._margins = _margins(rows, self._best)
+        mx.async_eval(self._best, self._margins, *cells)
+
+    def argmax(self) -> list[int]:
+        found: list[int] = self._best[:, 0].tolist()
+        return found
+
+    def margins(self) -> list[float]:
+        found: list[float] = self._margins.tolist()
+        return found
+
+    def rows(self, start: int, stop: int) -> Rows:
+        return np.array(self._rows[start:stop].astype(mx.float32))
+
+
+def _margins(rows: mx.array, best: mx.array) -> mx.array:
+    """Top-1 minus top-2: two passes over a row instead of sorting it."""
+    numbers = rows.astype(mx.float32)
+    top = mx.take_along_axis(numbers, best, axis=-1)
+    others = mx.put_along_axis(numbers, best, mx.array(-mx.inf), axis=-1)
+    return (top - others.max(axis=-1, keepdims=True))[:, 0]

@@ -1,0 +1,72 @@
+"""Loading MLX models, and what MLX says of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from importlib import metadata
+from typing import Any
+
+import mlx.core as mx
+
+from localspec.backends.mlx.lm import load_model as load_mlx
+from localspec.backends.mlx.lm import maybe_set_recommended_wired_limit
+from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.models.directory import ModelDirectory
+
+TAIL_BYTES = 1 << 20
+
+
+def version() -> str:
+    """MLX's."""
+    return metadata.version("mlx")
+
+
+def device() -> str:
+    """What MLX computes on, for people: ``Apple M3 Max (gpu)``, ``cpu``."""
+    kind = "gpu" if mx.default_device().type == mx.DeviceType.gpu else "cpu"
+    name = mx.device_info().get("device_name") if kind == "gpu" else None
+    return f"{name} ({kind})" if name else kind
+
+
+def load_model(directory: ModelDirectory) -> Any:
+    """The model; never runs code of the directory's own.
+
+    Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
+    """
+    try:
+        return load_mlx(directory.path, trust_remote_code=False)[0]
+    except MemoryError:
+        raise OutOfMemory(f"{directory.path} does not fit into memory") from None
+    except Exception as error:
+        # mlx-lm raises whatever a wrong shape, key or type led to.
+        raise ModelInvalid(
+            f"mlx-lm cannot load {directory.path}: {_sentence(error)}",
+            "Give a complete MLX model directory of an architecture that mlx-lm knows.",
+        ) from None
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:300]} …"
+
+
+def tail(directory: ModelDirectory) -> str:
+    """What tells two fine-tunes of one size apart: a hash of the last weights."""
+    with directory.weights[-1].open("rb") as file:
+        file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+class Wired:
+    """Keeps a model's memory from being swapped out on Apple silicon, as mlx-lm does while it generates."""
+
+    def __init__(self) -> None:
+        self._before = maybe_set_recommended_wired_limit() if mx.metal.is_available() else None
+
+    def release(self) -> None:
+        """As it was before."""
+        if self._before is not None:
+            mx.synchronize()
+            mx.set_wired_limit(self._before)
+            self._before = None

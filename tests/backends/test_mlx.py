@@ -1,0 +1,57 @@
+"""MLX models obey the contract, whatever kinds of caches they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from localspec.backends.base import Backend
+from localspec.config import EngineConfig
+from tests.conformance.backend import BackendConformance
+from tests.mlx_models import FAMILIES, write_model
+
+pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
+from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
+from localspec.models.catalogue import bundled_model  # noqa: E402
+
+SMALL = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16)
+QUANTISED_CELLS = {
+    f"{name}, {bits}-bit cells": (name, bits) for name in ("qwen3", "llama") for bits in (8, 4)
+}
+MODELS = {name: (name, 0) for name in FAMILIES} | QUANTISED_CELLS
+
+
+def load(name: str, folder: Path) -> MlxBackend:
+    """One of MODELS."""
+    family, bits = MODELS[name]
+    config = msgspec.structs.replace(SMALL, kv_bits=bits)
+    return MlxBackend(write_model(family, folder), config, measured=False)
+
+
+class TestFamilies(BackendConformance):
+    tolerance = 2e-3
+
+    @pytest.fixture(scope="class", params=MODELS)
+    @classmethod
+    def shared(
+        cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Backend]:
+        backend = load(request.param, tmp_path_factory.mktemp("model"))
+        yield backend
+        backend.free()
+
+    def keeps(self, backend: Backend) -> bool:
+        # Marks are for states; chunks that were left behind are gone.
+        return not backend.capabilities.replays and backend.model != "llama4"
+
+
+class TestBundled(BackendConformance):
+    # Half precision: a row depends a little on how many stand beside it.
+    tolerance = 0.1
+
+    @classmethod
+    def make(cls) -> Backend:
+        return MlxBackend(bundled_model("stdlib-1m", "mlx"), SMALL, measured=False)
