@@ -73,7 +73,6 @@ class Order(NamedTuple):
 
     target: Path | None = None
     draft: Path | None = None
-    backend: str = "auto"
     config: EngineConfig = EngineConfig()
     workloads: tuple[str, ...] = ()
     contestants: tuple[str, ...] = ()
@@ -154,7 +153,7 @@ class Bench:
     def _stand(self) -> Iterator[Stand]:
         drafts = {role: path for role, path in self._models.items() if role != TARGET}
         config = msgspec.structs.replace(self._order.config, parallel=PARALLEL)
-        stand = load_stand(self._models[TARGET], drafts, config, self._order.backend, self._tell)
+        stand = load_stand(self._models[TARGET], drafts, config, self._tell)
         try:
             yield stand
         finally:
@@ -263,7 +262,7 @@ class Bench:
         if not path.exists():
             random_model(path, bundled_model(BUNDLED_TARGET))
         config = msgspec.structs.replace(self._order.config, parallel=1)
-        stand = load_stand(path, {}, config, self._order.backend, self._tell)
+        stand = load_stand(path, {}, config, self._tell)
         try:
             scripts = record(stand, load_workload("chat")[:OVERHEAD_CASES])
             runs = []

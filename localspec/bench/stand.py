@@ -23,7 +23,8 @@ from localspec.engine.idle import WIDEST, measure_costs
 from localspec.engine.learning import Learning
 from localspec.engine.load import open_backend, tokens_of
 from localspec.memory.memory import Memory
-from localspec.models.catalogue import describe
+from localspec.models.catalogue import describe, model_name
+from localspec.models.directory import read_directory
 from localspec.models.pairing import check_pair
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
@@ -180,15 +181,13 @@ class Stand:
             backend.free()
 
 
-def load_stand(
-    target: Path, drafts: Mapping[str, Path], config: EngineConfig, backend: str, tell: Tell
-) -> Stand:
+def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, tell: Tell) -> Stand:
     """Load the models; raises what loading raises, and then nothing is left open."""
     opened: list[Backend] = []
     try:
         for number, (role, path) in enumerate({TARGET: target, **drafts}.items()):
             tell(f"loading {role}", number / (len(drafts) + 1))
-            opened.append(open_backend(path, backend, config, measured=False))
+            opened.append(open_backend(path, config, measured=False))
         tell("measuring the target's rounding", 0.9)
         # To the end, however long it takes: the benchmark counts divergences.
         set_rounding(opened[0], measure_rounding(opened[0], within_s=math.inf) or PRESUMED)
@@ -227,7 +226,13 @@ def answer(engine: Engine, request: Request) -> Answered:
 
 def model_facts(role: str, path: Path) -> Model:
     """What identifies a model file."""
-    facts = describe(path.stem, path)
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return Model(role, path.stem, facts.size, facts.quantisation, facts.parameters, facts.vocab_fp, sha256)
+    name = model_name(path)
+    facts = describe(name, path)
+    files = read_directory(path).weights if facts.format == "mlx" else (path,)
+    sha256 = hashlib.sha256()
+    for each in files:
+        with each.open("rb") as file:
+            while piece := file.read(1 << 20):
+                sha256.update(piece)
+    digest = sha256.hexdigest()
+    return Model(role, name, facts.size, facts.quantisation, facts.parameters, facts.vocab_fp, digest)

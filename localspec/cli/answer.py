@@ -36,18 +36,24 @@ def read_stdin() -> str:
 
 def local(request: Request, config: Config, printer: Printer) -> Result:
     """Load the model in this process, answer, and free it again."""
+    from localspec.engine.choice import choose
     from localspec.engine.events import Degradation, Prefilling
-    from localspec.engine.load import choose, load_engine
+    from localspec.engine.load import load_engine, speed_of
     from localspec.engine.stream import Stream
     from localspec.protocol.results import Chunk
 
     options = request.options.over(config.options)
-    choice = choose(options.model or "bundled", options.draft or "auto", config.model_dirs)
+    choice = choose(
+        options.model or "bundled",
+        options.draft or "auto",
+        config.model_dirs,
+        backend=options.backend or "auto",
+        speed=speed_of,
+    )
     with (
         warnings_as_notes(),
         load_engine(
             choice,
-            backend=options.backend or "auto",
             config=config.engine,
             progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
             memory=True,

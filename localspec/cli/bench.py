@@ -8,13 +8,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
 from localspec.cli import output
-from localspec.config import load_config
+from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
 if TYPE_CHECKING:
@@ -64,11 +64,13 @@ class BenchFlags:
     "Model to measure; otherwise the bundled pair, inflated to the cost of 0.5 billion parameters."
     draft: str | None = None
     "Its draft model: a name, a path, `none` or, otherwise, `auto`."
+    backend: Literal["auto", "llama_cpp", "mlx"] | None = None
+    "What runs the model of -m; otherwise the config's."
 
 
 NO_FLAGS = BenchFlags()
 OF_FROM = {"from_", "json", "report"}
-OF_RECORD = {"record", "quick", "workload", "cases", "model", "draft"}
+OF_RECORD = {"record", "quick", "workload", "cases", "model", "draft", "backend"}
 """the options that have a meaning beside --from, and beside --record"""
 
 
@@ -214,14 +216,16 @@ def _record(flags: BenchFlags, path: Path) -> int:
 
 def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
     from localspec.bench.bench import RUNS, Bench, Order
-    from localspec.engine.load import choose
+    from localspec.engine.choice import choose
 
     config = load_config()
-    choice = None if flags.model is None else choose(flags.model, flags.draft or "auto", config.model_dirs)
+    backend = flags.backend or environment_options().over(config.options).backend or "auto"
+    choice = None
+    if flags.model is not None:
+        choice = choose(flags.model, flags.draft or "auto", config.model_dirs, backend=backend)
     order = Order(
         target=choice and choice.target,
         draft=choice and choice.draft,
-        backend=config.options.backend or "auto",
         config=config.engine,
         workloads=flags.workload,
         contestants=flags.contestant,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,10 @@ SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticEr
 """what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
 """what a draft model's step is taken to cost before one was seen: little, so that it is tried"""
+
+
+SPEED_CONTEXT = 512
+"""tokens of context behind the steps by which models are compared"""
 
 
 class Learnt(Protocol):
@@ -60,11 +65,43 @@ class KnownRounding:
         self.measured = Rounding(margin, drift, width, exact_pieces=state["exact_pieces"] is True)
 
 
+class KnownSpeed:
+    """Seconds that a plain step takes, by a model's path: what decides between formats before one is
+    loaded. ``costs`` is where it comes from."""
+
+    def __init__(self, costs: CostCurve | None = None) -> None:
+        self.seconds: float | None = None
+        self._costs = costs
+
+    def state(self) -> dict[str, Any]:
+        measured = self._costs.measured(SPEED_CONTEXT).get(1) if self._costs else None
+        seconds = measured or self.seconds
+        return {"seconds": seconds} if seconds else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        seconds = float(state.get("seconds", 0.0))
+        if not 0.0 <= seconds < math.inf:
+            raise ValueError("no time")
+        self.seconds = seconds or None
+
+
+def known_speed(directory: Path, model: Path) -> float | None:
+    """What an engine with that model once measured, in seconds."""
+    speed = KnownSpeed()
+    _Record(directory, _speed_of(model), speed).read()
+    return speed.seconds
+
+
+def _speed_of(model: Path) -> str:
+    return f"speed of {os.fsencode(model)!r}"
+
+
 class Learning:
     """The learnt of one pair of models.
 
     ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. A file that cannot be read or written costs what was learnt, nothing else.
+    they end with the engine. ``path`` is the target's. A file that cannot be read or written costs what
+    was learnt, nothing else.
     """
 
     def __init__(
@@ -73,6 +110,7 @@ class Learning:
         draft: Backend | None,
         *,
         directory: Path | None = None,
+        path: Path | None = None,
         memory: Memory | None = None,
     ) -> None:
         self.memory = memory
@@ -90,6 +128,8 @@ class Learning:
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)
+            if path is not None:
+                self._keep(directory, _speed_of(path), KnownSpeed(self.costs))
 
     @property
     def keeps(self) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
 from localspec.config import EngineConfig
+from localspec.engine.choice import Choice, choose
 from localspec.engine.engine import Engine
-from localspec.engine.learning import Learning
+from localspec.engine.learning import Learning, known_speed
 from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, find_model, model_name
-from localspec.models.fingerprint import gguf_tokens, vocab_fp
-from localspec.models.gguf import read_header
+from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
+from localspec.models.fingerprint import vocab_fp
 from localspec.models.pairing import Tokens, check_pair
 from localspec.protocol.options import parse_options, readable
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Progressed = Callable[[float], None] | None
 Progress = Callable[[str, float], None]
 """(what is loading, fraction 0 to 1)"""
 
@@ -33,37 +34,20 @@ FITS = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
 """what :func:`check_pair` finds, for people"""
 
 
-class Choice(NamedTuple):
-    """Which files to open, and why this draft."""
-
-    target: Path
-    draft: Path | None
-    reason: str
-
-
-def choose(model: str, draft: str, model_dirs: tuple[str, ...] = ()) -> Choice:
-    """Resolve names to files; ``draft`` may be ``auto`` or ``none``. Raises :class:`ModelNotFound`."""
-    target = find_model(model, model_dirs)
-    if draft == "none":
-        return Choice(target, None, "no draft model was wanted")
-    if draft != "auto":
-        return Choice(target, find_model(draft, model_dirs), "this draft model was asked for")
-    if target == bundled_model(BUNDLED_TARGET):
-        return Choice(target, bundled_model(BUNDLED_DRAFT), "the bundled pair")
-    return Choice(target, None, "no draft model is known for this target")
-
-
 def open_backend(
     path: Path,
-    backend: str,
     config: EngineConfig,
     progress: Callable[[float], None] | None = None,
     *,
     measured: bool = True,
 ) -> Backend:
-    """Load one model; raises :class:`BackendUnavailable` for a backend that cannot run here."""
-    if backend not in ("auto", "llama_cpp"):
-        raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
+    """Load one model on the backend of its format; raises :class:`BackendUnavailable` where that cannot
+    be imported, and what loading raises."""
+    load = _mlx if format_of(path) == "mlx" else _llama_cpp
+    return load(path, config, progress, measured)
+
+
+def _llama_cpp(path: Path, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:
     try:
         from localspec.backends.llama_cpp.backend import LlamaCppBackend
     except (ImportError, OSError) as error:
@@ -71,6 +55,17 @@ def open_backend(
             f"llama-cpp-python cannot be imported: {error}", "Install it: pip install llama-cpp-python"
         ) from None
     return LlamaCppBackend(path, config, progress=progress, measured=measured)
+
+
+def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:
+    try:
+        from localspec.backends.mlx.backend import MlxBackend
+    except (ImportError, OSError) as error:
+        raise BackendUnavailable(
+            f"{path} is an MLX directory, and mlx-lm cannot be imported: {error}",
+            "Install it: pip install 'localspec[mlx]'",
+        ) from None
+    return MlxBackend(path, config, progress=progress, measured=measured)
 
 
 def tokens_of(vocabulary: Vocabulary) -> Tokens:
@@ -82,7 +77,6 @@ def tokens_of(vocabulary: Vocabulary) -> Tokens:
 def load_engine(
     choice: Choice,
     *,
-    backend: str = "auto",
     config: EngineConfig | None = None,
     progress: Progress | None = None,
     memory: bool = False,
@@ -96,21 +90,22 @@ def load_engine(
     def part(stage: str) -> Callable[[float], None]:
         return lambda fraction: progress(stage, fraction) if progress else None
 
-    target = open_backend(choice.target, backend, config, part("target"), measured=False)
+    target = open_backend(choice.target, config, part("target"), measured=False)
     draft: Backend | None = None
     try:
-        reason = choice.reason
+        reason = f"{choice.backend_reason}; {choice.draft_reason}"
         if choice.draft is not None:
             # As many sequences as the target has, so that every request can have its own draft.
             parallel = target.capabilities.max_sequences
             sized = msgspec.structs.replace(config, parallel=parallel)
-            draft = open_backend(choice.draft, backend, sized, part("draft"), measured=False)
+            draft = open_backend(choice.draft, sized, part("draft"), measured=False)
             fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
             reason = f"{reason}; {FITS[fit]}"
         learning = Learning(
             target,
             draft,
-            directory=_unless_broken(lambda: home.private_dir(home.cache_dir() / "learnt")),
+            directory=_unless_broken(learnt_dir),
+            path=choice.target,
             memory=_unless_broken(lambda: open_memory(choice.target, target.vocabulary))
             if memory and config.memory
             else None,
@@ -129,8 +124,8 @@ def load_engine(
 def _beyond_training(model: Path, config: EngineConfig) -> str:
     """Warns of an ``n_ctx`` larger than what the model was trained for; returns what to add to the reason."""
     # Without a wish the context is never larger: nothing to read the file for.
-    trained = read_header(model).of_architecture("context_length") if config.n_ctx else None
-    if type(trained) is not int or config.n_ctx <= trained:
+    trained = trained_context(model) if config.n_ctx else None
+    if trained is None or config.n_ctx <= trained:
         return ""
     told = f"n_ctx is {config.n_ctx}, but {model_name(model)} was trained for {trained} tokens"
     log.warning("%s: beyond them answers may make no sense", told)
@@ -148,8 +143,19 @@ def _unless_broken(place: Callable[[], T]) -> T | None:
 
 def open_memory(model: Path, vocabulary: Vocabulary) -> Memory:
     """This user's n-gram memory for models with this model's vocabulary."""
-    fingerprint = vocab_fp(gguf_tokens(read_header(model)))
+    fingerprint = vocab_fp(real_tokens(model))
     return Memory(home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
+
+
+def learnt_dir() -> Path:
+    """Where what is learnt about models and this machine is kept."""
+    return home.private_dir(home.cache_dir() / "learnt")
+
+
+def speed_of(model: Path) -> float | None:
+    """Seconds that a plain step of a model took on this machine, if one was measured."""
+    directory = _unless_broken(learnt_dir)
+    return None if directory is None else known_speed(directory, model)
 
 
 def load(
@@ -174,6 +180,7 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    engine = load_engine(choose(str(target), str(draft)), backend=backend, config=config, memory=memory)
+    choice = choose(str(target), str(draft), backend=backend, speed=speed_of)
+    engine = load_engine(choice, config=config, memory=memory)
     engine.options = options
     return engine

@@ -184,6 +184,19 @@ def _describe_directory(name: str, path: Path) -> ModelDescription:
     )
 
 
+def real_tokens(path: Path) -> list[tuple[int, bytes]]:
+    """(id, bytes) of a model's real tokens, alike in both formats; raises :class:`ModelError`."""
+    return directory_tokens(path) if format_of(path) == "mlx" else gguf_tokens(read_header(path))
+
+
+def trained_context(path: Path) -> int | None:
+    """How many tokens a model was trained for, if it says so; raises :class:`ModelError`."""
+    if format_of(path) == "mlx":
+        return read_directory(path).context
+    context = read_header(path).of_architecture("context_length")
+    return context if type(context) is int else None
+
+
 def has_fim(header: GgufHeader) -> bool:
     """Whether the file names its fill-in-the-middle tokens, by id or by their usual texts."""
     if "tokenizer.ggml.fim_pre_token_id" in header.metadata:

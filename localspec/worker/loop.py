@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from localspec.engine.choice import choose
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
-from localspec.engine.load import choose, load_engine
+from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
 from localspec.protocol.events import RoundFacts
@@ -62,8 +63,8 @@ def _load(channel: Channel, load: Load) -> Engine:
             told[stage] = fraction
             channel.send(Loading(stage, fraction))
 
-    choice = choose(load.model, load.draft, load.model_dirs)
-    return load_engine(choice, backend=load.backend, config=load.engine, progress=progress, memory=True)
+    choice = choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of)
+    return load_engine(choice, config=load.engine, progress=progress, memory=True)
 
 
 class Worker:

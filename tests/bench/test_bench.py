@@ -221,7 +221,7 @@ def test_without_a_draft_model_the_router_knows_lookup_and_memory() -> None:
 
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
-    loaded = load_stand(TARGET, {}, SMALL, "auto", silent)
+    loaded = load_stand(TARGET, {}, SMALL, silent)
     yield loaded
     loaded.close()
 

@@ -291,9 +291,9 @@ def test_a_pair_that_does_not_fit_is_refused_and_freed(tmp_path: Path) -> None:
     other.write_bytes(draft.read_bytes().replace("Ġdef".encode(), "Ġdxf".encode(), 1))
     small = EngineConfig(n_ctx=256, parallel=1, threads=1)
     with pytest.raises(TokenizerMismatch):
-        load_stand(target, {"draft": other}, small, "auto", silent)
+        load_stand(target, {"draft": other}, small, silent)
     with pytest.raises(ModelNotFound):
-        load_stand(tmp_path / "none.gguf", {}, small, "auto", silent)
+        load_stand(tmp_path / "none.gguf", {}, small, silent)
 
 
 def test_a_model_is_identified_by_its_content() -> None:

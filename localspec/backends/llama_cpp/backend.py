@@ -97,7 +97,8 @@ class LlamaCppBackend:
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
             f" {config.gpu_layers} layers on the GPU, chunks of {config.prefill_chunk}"
-            + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
+            + f", {config.kv_bits}-bit cells"
+            * bool(config.kv_bits)
         )
         self._context: Any = None
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mlx.core as mx
@@ -37,11 +37,18 @@ class MlxBackend:
 
     name = "mlx"
 
-    def __init__(self, path: Path, config: EngineConfig | None = None, *, measured: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: EngineConfig | None = None,
+        *,
+        progress: Callable[[float], None] | None = None,
+        measured: bool = True,
+    ) -> None:
         config = config or EngineConfig()
         directory = read_directory(path)
         self.model = model_name(path)
-        self._model = native.load_model(directory)
+        self._model = native.load_model(directory, progress)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}
         try:

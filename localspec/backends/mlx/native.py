@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from localspec.backends.mlx.lm import load_model as load_mlx
 from localspec.backends.mlx.lm import maybe_set_recommended_wired_limit
@@ -15,6 +17,8 @@ from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.directory import ModelDirectory
 
 TAIL_BYTES = 1 << 20
+PIECES = 40
+"""in which weights are read, and progress is told"""
 
 
 def version() -> str:
@@ -29,13 +33,15 @@ def device() -> str:
     return f"{name} ({kind})" if name else kind
 
 
-def load_model(directory: ModelDirectory) -> Any:
-    """The model; never runs code of the directory's own.
+def load_model(directory: ModelDirectory, progress: Callable[[float], None] | None = None) -> Any:
+    """The model, its weights in memory; never runs code of the directory's own.
 
     Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
     """
     try:
-        return load_mlx(directory.path, trust_remote_code=False)[0]
+        model = load_mlx(directory.path, lazy=True, trust_remote_code=False)[0]
+        _read_weights(model, progress or (lambda fraction: None))
+        return model
     except MemoryError:
         raise OutOfMemory(f"{directory.path} does not fit into memory") from None
     except Exception as error:
@@ -44,6 +50,20 @@ def load_model(directory: ModelDirectory) -> Any:
             f"mlx-lm cannot load {directory.path}: {_sentence(error)}",
             "Give a complete MLX model directory of an architecture that mlx-lm knows.",
         ) from None
+
+
+def _read_weights(model: Any, progress: Callable[[float], None]) -> None:
+    """Read what so far is only known by its place in a file, some of it at a time."""
+    arrays = [array for _, array in tree_flatten(model.parameters())]
+    total, done, piece = sum(array.nbytes for array in arrays), 0, list[mx.array]()
+    for array in arrays:
+        piece.append(array)
+        done += array.nbytes
+        if sum(each.nbytes for each in piece) >= total // PIECES:
+            mx.eval(piece)
+            progress(done / total)
+            piece = []
+    mx.eval(piece)
 
 
 def _sentence(error: Exception) -> str:

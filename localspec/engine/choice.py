@@ -1,0 +1,96 @@
+"""Which models to open, on which backend, and why."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from localspec.errors import BackendUnavailable, InvalidOptions
+from localspec.models.catalogue import (
+    BACKENDS,
+    BUNDLED_DRAFT,
+    BUNDLED_TARGET,
+    Format,
+    bundled_model,
+    find_model,
+    format_of,
+)
+
+KINDS: dict[Format, str] = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
+
+Speed = Callable[[Path], float | None]
+"""seconds that a plain step of a model takes, if that was measured once"""
+
+
+class Choice(NamedTuple):
+    """Which models to open, why on this backend, and why this draft."""
+
+    target: Path
+    draft: Path | None
+    backend_reason: str
+    draft_reason: str
+
+
+def choose(
+    model: str,
+    draft: str,
+    model_dirs: tuple[str, ...] = (),
+    *,
+    backend: str = "auto",
+    speed: Speed = lambda path: None,
+) -> Choice:
+    """Resolve names to models; ``draft`` may be ``auto`` or ``none``, ``backend`` may be ``auto``.
+
+    Raises :class:`ModelNotFound`, :class:`BackendUnavailable` for a backend that localspec does not have
+    here, and :class:`InvalidOptions` for one that cannot run this model.
+    """
+    target, on = _target(model, model_dirs, backend, speed)
+    why = f"on {BACKENDS[format_of(target)]}, {on}"
+    if draft == "none":
+        return Choice(target, None, why, "no draft model was wanted")
+    if draft != "auto":
+        found = find_model(draft, model_dirs, format=format_of(target))
+        return Choice(target, found, why, "this draft model was asked for")
+    if target == bundled_model(BUNDLED_TARGET, format_of(target)):
+        return Choice(target, bundled_model(BUNDLED_DRAFT, format_of(target)), why, "the bundled pair")
+    return Choice(target, None, why, "no draft model is known for this target")
+
+
+def _target(model: str, model_dirs: tuple[str, ...], backend: str, speed: Speed) -> tuple[Path, str]:
+    """The model, and why in this format."""
+    if backend != "auto":
+        return _wanted(model, model_dirs, backend), "as asked"
+    gguf, mlx = (find_model(model, model_dirs, format=format) for format in ("gguf", "mlx"))
+    if gguf == mlx:
+        return gguf, f"which runs {KINDS[format_of(gguf)]}"
+    seconds = speed(gguf), speed(mlx)
+    if seconds[0] and seconds[1]:
+        faster, slower = sorted(1.0 / s for s in seconds if s)[::-1]
+        best = gguf if seconds[0] <= seconds[1] else mlx
+        return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
+    if not is_apple_silicon():
+        return gguf, "as this is no Apple silicon"
+    if find_spec("mlx_lm") is None:
+        return gguf, "as mlx-lm is not installed"
+    return mlx, "as this is Apple silicon"
+
+
+def _wanted(model: str, model_dirs: tuple[str, ...], backend: str) -> Path:
+    wanted = next((format for format, name in BACKENDS.items() if name == backend), None)
+    if wanted is None:
+        raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
+    found = find_model(model, model_dirs, format=wanted)
+    if format_of(found) != wanted:
+        raise InvalidOptions(
+            f"{found} is {KINDS[format_of(found)]}; {backend} runs {KINDS[wanted]}",
+            f"Leave the backend to auto, or give {KINDS[wanted]}.",
+        )
+    return found
+
+
+def is_apple_silicon() -> bool:
+    """Whether MLX is at home here."""
+    return platform.system() == "Darwin" and platform.machine() == "arm64"
