@@ -15,9 +15,10 @@ from pathlib import Path
 import llama_cpp.llama_cpp as lib
 from hypothesis import strategies as st
 
+from localspec.backends.base import Backend
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import Rounding, measure_rounding, set_rounding
+from localspec.backends.rounding import measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from tests.parity.cases import Texts
@@ -64,11 +65,12 @@ def quantised(source: Path, folder: Path, name: str) -> Path:
     return path
 
 
-def measured(backend: LlamaCppBackend) -> Rounding:
+def measured(backend: Backend) -> None:
     """Probed to the end, as an idle engine does, however busy the machine is."""
-    found = measure_rounding(backend, within_s=math.inf)
-    assert found is not None
-    return found
+    if not backend.capabilities.obstacle:
+        found = measure_rounding(backend, within_s=math.inf)
+        assert found is not None
+        set_rounding(backend, found)
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     if name.endswith(LONG):
         config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
     one = LlamaCppBackend(target, config, measured=False)
-    set_rounding(one, measured(one))
+    measured(one)
     try:
         other = LlamaCppBackend(draft, config, measured=False)
     except BaseException:

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.mlx_models import FAMILIES
 from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel, cases
 from tests.parity.chains import LIMIT, chi_square, draws
 from tests.parity.loaded import LONG, MODELS, loaded, texts_of
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.slow
 
 Record = Callable[[str, object], None]
 
-TOY_CASES, LOADED_CASES, LONG_CASES, DRAWS = 200, 125, 20, 100_000
+TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = 200, 125, 20, 40, 100_000
+MLX_MODELS = (*FAMILIES, "qwen3, 8-bit cells", "qwen3, 4-bit cells")
 AT_LENGTH = settings(
     deadline=None,
     database=None,
@@ -67,6 +69,26 @@ def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> No
     assert tally.cases >= wanted and 0 < tally.accepted < tally.drafted
     assert tally.cached > 0 and tally.cancelled > 0
     assert tally.degraded > 0 or wanted == LONG_CASES
+
+
+@pytest.mark.parametrize("name", MLX_MODELS)
+def test_mlx_models(name: str, tmp_path: Path, record_property: Record) -> None:
+    pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
+    from tests.parity.loaded_mlx import TEXTS, loaded_mlx
+
+    tally = Tally()
+    with loaded_mlx(name, tmp_path) as world:
+
+        @hypothesis.seed(MLX_MODELS.index(name))
+        @settings(AT_LENGTH, max_examples=MLX_CASES)
+        @given(case=cases(TEXTS))
+        def same(case: Case) -> None:
+            play(world, case, tally)
+
+        same()
+    report(tally, record_property, f"mlx {name}")
+    assert tally.cases >= MLX_CASES and 0 < tally.accepted < tally.drafted
+    assert tally.cached > 0 and tally.cancelled > 0 and tally.degraded > 0
 
 
 @pytest.mark.parametrize(("controller", "proposer"), [("cost", "draft"), ("ema", "auto"), ("fixed", "draft")])

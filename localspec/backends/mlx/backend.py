@@ -67,7 +67,7 @@ class MlxBackend:
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
         parts = parts_of(self._layers)
-        self._attention = [part.attention for part in parts if isinstance(part, Cells)]
+        self.attention = [part.attention for part in parts if isinstance(part, Cells)]
         self._batches = all(part.batches for part in parts)
         self._rewinding = Rewinding(self._layers)
         self.capabilities = Capabilities(
@@ -182,14 +182,14 @@ class MlxBackend:
             return
         others = [slot for slot in self._slots.values() if slot not in slots]
         order = [*slots, *others]
-        for each in self._attention:
+        for each in self.attention:
             each.rearrange([slot.place for slot in order])
         for place, slot in enumerate(order):
             slot.place = place
 
     def _arrays(self) -> list[mx.array]:
         """All that sequences hold."""
-        found = [array for each in self._attention for array in each.arrays()]
+        found = [array for each in self.attention for array in each.arrays()]
         for slot in self._slots.values():
             for layer, state in zip(self._layers, slot.states, strict=True):
                 found += layer.arrays(state)
@@ -215,7 +215,7 @@ class MlxBackend:
         if not 0 <= length <= slot.length:
             raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
         copy = self.open()
-        for each in self._attention:
+        for each in self.attention:
             each.copy(slot.place, self._slots[copy].place)
         self._rewinding.copy(slot, self._slots[copy], length)
         return copy
@@ -223,7 +223,7 @@ class MlxBackend:
     def close(self, sequence: int) -> None:
         del self._slots[sequence]
         if not self._slots:
-            for each in self._attention:
+            for each in self.attention:
                 each.clear()
             mx.clear_cache()
 
@@ -232,6 +232,6 @@ class MlxBackend:
 
     def free(self) -> None:
         self._slots.clear()
-        self._layers, self._attention, self._model = [], [], None
+        self._layers, self.attention, self._model = [], [], None
         self._wired.release()
         mx.clear_cache()
