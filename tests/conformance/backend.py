@@ -28,9 +28,11 @@ def go_back(backend: Backend, sequence: int, tokens: list[int], length: int) -> 
 
 
 class BackendConformance:
-    """``tolerance`` is how far logits of one position may differ between forwards of different width."""
+    """``tolerance`` is how far logits of one position may differ between forwards of different width;
+    ``far`` is a length at which windows have moved on."""
 
     tolerance = 0.0
+    far = 60
 
     @classmethod
     def make(cls) -> Backend:
@@ -179,10 +181,12 @@ class BackendConformance:
 
     def test_what_a_forward_appended_can_be_taken_back_in_every_round(self, backend: Backend) -> None:
         """Rejected tokens leave nothing behind, however often and at whatever length."""
-        tokens = self.text(backend)
+        tokens = (self.text(backend) * 8)[: self.far + 60]
         sequence, plain = backend.open(), backend.open()
-        feed(backend, sequence, tokens[:9], rows=0), feed(backend, plain, tokens[:9], rows=0)
-        for n in range(9, 50, 3):
+        for at in range(0, self.far, 100):
+            piece = tokens[at : min(at + 100, self.far)]
+            feed(backend, sequence, piece, rows=0), feed(backend, plain, piece, rows=0)
+        for n in range(self.far, self.far + 42, 3):
             rollback = backend.rollback(sequence)
             wrong = [tokens[0]] * min(7, 7 if rollback is None else rollback)
             missing = tokens[backend.length(sequence) : n]
@@ -206,6 +210,25 @@ class BackendConformance:
         kept = backend.truncate(sequence, 20)
         assert kept == 20 or not self.keeps(backend)
         assert self.close_to(all_rows(feed(backend, sequence, tokens[kept:30], rows=5), 5), expected)
+
+    def test_neighbours_may_leave_and_others_take_their_places(self, backend: Backend) -> None:
+        tokens = self.text(backend)
+        texts = [tokens[i : i + 30] for i in (0, 7, 11, 2)]
+        alone, expected = backend.open(), []
+        for text in texts:
+            backend.truncate(alone, 0)
+            expected.append(all_rows(feed(backend, alone, text), 1))
+        backend.close(alone)
+        sequences = {i: backend.open() for i in range(3)}
+        for i, sequence in sequences.items():
+            feed(backend, sequence, texts[i][:20], rows=0)
+        backend.close(sequences.pop(1))
+        backend.forward([Span(sequences[i], texts[i][20:25], 0) for i in (0, 2)])
+        sequences[3] = backend.open()
+        feed(backend, sequences[3], texts[3][:28], rows=0)
+        backend.close(sequences.pop(0))
+        rows = backend.forward([Span(sequences[3], texts[3][28:], 1), Span(sequences[2], texts[2][25:], 1)])
+        assert self.close_to(rows.rows(0, 2), np.concatenate([expected[3], expected[2]]))
 
     def test_a_forward_too_wide_appends_nothing(self, backend: Backend) -> None:
         sequence = backend.open()

@@ -175,7 +175,8 @@ class EchoWorker:
             os._exit(7)
         if load.model.startswith("gate:"):
             Path(load.model.removeprefix("gate:")).read_text()
-        self.send(Ready(load.model, None, "toy", 4096, "an echo needs no draft"))
+        backend = "toy" if load.backend == "auto" else load.backend
+        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft"))
 
     def submit(self, submit: Submit) -> None:
         self.send(Prefill(submit.id, 1.0))

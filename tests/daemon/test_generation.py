@@ -198,9 +198,17 @@ def test_a_client_that_says_goodbye_and_stays_is_cut_off(daemon: DaemonProcess, 
 def test_models_are_listed_with_what_is_loaded(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:
-            await client.call(1, "generate", prompt="x", options={"model": "stdlib-1m"})
+            options = {"model": "stdlib-1m", "backend": "mlx"}
+            await client.call(1, "generate", prompt="x", options=options)
             models = (await client.call(2, "models/list"))["result"]["models"]
-            assert {m["id"]: m["loaded"] for m in models} == {"stdlib-6m": False, "stdlib-1m": True}
+            loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
+            assert len(models) == 4 and loaded == [("stdlib-1m", "mlx")]
+            path = next(m["path"] for m in models if (m["id"], m["format"]) == ("stdlib-6m", "gguf"))
+            options = {"model": f"{path}", "draft": "none", "backend": "llama_cpp"}
+            await client.call(3, "generate", prompt="x", options=options)
+            models = (await client.call(4, "models/list"))["result"]["models"]
+            loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
+            assert loaded == [("stdlib-6m", "gguf"), ("stdlib-1m", "mlx")]
 
     run(test())
 

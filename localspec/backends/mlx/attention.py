@@ -142,9 +142,9 @@ class Attention:
         """Row i becomes what row ``order[i]`` was."""
         for parts in (self._keys, self._values):
             for i, part in enumerate(parts):
-                # Rows that were never written to may be missing here.
-                rows = min(len(order), part.shape[0])
-                parts[i] = part[mx.array([min(row, rows - 1) for row in order])]
+                # A row that was never written to may be missing: any other will do.
+                last = part.shape[0] - 1
+                parts[i] = part[mx.array([min(row, last) for row in order])]
 
     def clear(self) -> None:
         """Give all cells back."""
