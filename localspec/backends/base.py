@@ -33,6 +33,8 @@ class Capabilities:
     """tokens one forward may append, over all its spans"""
     replays: bool = False
     """whether `truncate` may keep less than it was asked to, so that what is missing is fed again"""
+    batches: bool = True
+    """whether several sequences share a forward; otherwise one is computed after the other"""
     obstacle: str = ""
     """why nothing can be taken back, and so nothing speculated; empty: something can"""
     margin_bound: float = 0.0

@@ -209,7 +209,9 @@ class Engine:
 
     def _groups(self, sequences: Seq[Sequence]) -> list[list[Sequence]]:
         """Who shares a forward: all, but a strict request whose rows could not be computed again is
-        decoded alone, as the reference is."""
+        decoded alone, as the reference is; and nobody where the backend computes one after the other."""
+        if not self.target.capabilities.batches:
+            return [[sequence] for sequence in sequences]
         if not self.target.capabilities.obstacle:
             return [list(sequences)] if sequences else []
         alone = [[s] for s in sequences if s.settings.strict]

@@ -112,6 +112,8 @@ def load_engine(
         )
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
+        if not target.capabilities.batches:
+            reason += "; its sequences are computed one after the other"
         engine.reason = reason + _beyond_training(choice.target, config)
         return engine
     except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import mlx.core as mx
@@ -10,7 +10,8 @@ import mlx.core as mx
 from localspec.backends.base import Capabilities, Span
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Step
-from localspec.backends.mlx.layers import Cells, layers_of, parts_of
+from localspec.backends.mlx.foresight import Foresight
+from localspec.backends.mlx.layers import Cells, State, layers_of, parts_of
 from localspec.backends.mlx.logits import MlxLogits
 from localspec.backends.mlx.slot import Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
@@ -70,6 +71,7 @@ class MlxBackend:
         self.attention = [part.attention for part in parts if isinstance(part, Cells)]
         self._batches = all(part.batches for part in parts)
         self._rewinding = Rewinding(self._layers)
+        self._foresight = Foresight(not self._rewinding.in_place)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             n_cells=n_ctx * n_sequences,
@@ -77,6 +79,7 @@ class MlxBackend:
             max_batch=max_batch,
             replays=self._rewinding.replays,
             obstacle=self._rewinding.obstacle,
+            batches=self._batches,
         )
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
@@ -109,21 +112,38 @@ class MlxBackend:
     def forward(self, batch: Sequence[Span]) -> MlxLogits:
         self._check(batch)
         before = {slot: slot.states for slot in self._slots.values()}
+        step = _plain_step(batch)
+        slot = self._slots[batch[0].sequence]
+        foreseen = self._foresight.take(slot, step)
+        if foreseen is not None:
+            slot.states, logits = foreseen
+        else:
+            logits = self._computed(batch, before)
+        longest = max(len(span.tokens) for span in batch)
+        for sequence, tokens, _ in batch:
+            each = self._slots[sequence]
+            filled = longest if self._batches else len(tokens)
+            self._rewinding.advance(each, len(tokens), filled, before[each])
+        if self._foresight.is_due(slot, step, logits) and slot.length < self.capabilities.n_ctx:
+            self._foresight.keep(slot, *self._begun(slot, logits))
+        if longest >= TIDY:
+            mx.clear_cache()
+        return logits
+
+    def _computed(self, batch: Sequence[Span], before: Mapping[Slot, list[State]]) -> MlxLogits:
         try:
-            rows = self._rows(batch)
-            logits = MlxLogits(rows, self._arrays())
+            return MlxLogits(self._rows(batch), self._arrays())
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             for slot, states in before.items():
                 slot.states = states
             raise EngineError(f"mlx cannot compute this: {error}") from None
-        longest = max(len(span.tokens) for span in batch)
-        for sequence, tokens, _ in batch:
-            slot = self._slots[sequence]
-            filled = longest if self._batches else len(tokens)
-            self._rewinding.advance(slot, len(tokens), filled, before[slot])
-        if longest >= TIDY:
-            mx.clear_cache()
-        return logits
+
+    def _begun(self, slot: Slot, logits: MlxLogits) -> tuple[list[State], MlxLogits]:
+        """The next plain step, before anybody knows its token: what it will leave behind, and its rows."""
+        before = slot.states
+        rows = self._run(slot, slot.length, logits.best)
+        begun, slot.states = slot.states, before
+        return begun, MlxLogits(rows[0], self._arrays())
 
     def _check(self, batch: Sequence[Span]) -> None:
         total = sum(len(span.tokens) for span in batch)
@@ -145,15 +165,16 @@ class MlxBackend:
         if not rows or headless < HEADLESS:
             headless = 0
         else:
-            self._run(slot, slot.length, tokens[:headless])
-        logits = self._run(slot, slot.length + headless, tokens[headless:])
+            self._run(slot, slot.length, mx.array([tokens[:headless]]))
+        logits = self._run(slot, slot.length + headless, mx.array([tokens[headless:]]))
         return logits[0, logits.shape[1] - rows :]
 
-    def _run(self, slot: Slot, length: int, tokens: Sequence[int]) -> mx.array:
-        """One sequence through the model; logits of shape (1, tokens, vocabulary size), not computed yet."""
-        step = Step(slot.place, [length], len(tokens))
+    def _run(self, slot: Slot, length: int, tokens: mx.array) -> mx.array:
+        """Tokens of shape (1, n) through the model; logits of shape (1, n, vocabulary size), not computed
+        yet."""
+        step = Step(slot.place, [length], tokens.shape[1])
         views = [layer.view(step, state) for layer, state in zip(self._layers, slot.states, strict=True)]
-        logits: mx.array = self._model(mx.array([list(tokens)]), cache=views)
+        logits: mx.array = self._model(tokens, cache=views)
         slot.states = [layer.after(view) for layer, view in zip(self._layers, views, strict=True)]
         return logits
 
@@ -221,6 +242,7 @@ class MlxBackend:
         return copy
 
     def close(self, sequence: int) -> None:
+        self._foresight.forget()
         del self._slots[sequence]
         if not self._slots:
             for each in self.attention:
@@ -232,6 +254,13 @@ class MlxBackend:
 
     def free(self) -> None:
         self._slots.clear()
+        self._foresight.forget()
         self._layers, self.attention, self._model = [], [], None
         self._wired.release()
         mx.clear_cache()
+
+
+def _plain_step(batch: Sequence[Span]) -> int | None:
+    """The token of a forward that decodes one sequence by one token, as plain decoding does."""
+    sequence, tokens, rows = batch[0]
+    return tokens[0] if len(batch) == len(tokens) == rows == 1 else None

@@ -10,20 +10,21 @@ from localspec.backends.base import Rows
 
 class MlxLogits:
     """``rows`` of shape (n, vocabulary size). What a round asks of them is computed on the device,
-    together with ``cells`` that the forward wrote, while Python goes on."""
+    together with ``cells`` that the forward wrote, while Python goes on; ``best``, of shape (n, 1), is
+    there for the next forward without having been read."""
 
     def __init__(self, rows: mx.array, cells: list[mx.array]) -> None:
         self._rows = rows
         if not rows.shape[0]:
-            self._best, self._margins = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
+            self.best, self._margins = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
             mx.async_eval(cells)
             return
-        self._best = mx.argmax(rows, axis=-1, keepdims=True)
-        self._margins = _margins(rows, self._best)
-        mx.async_eval(self._best, self._margins, *cells)
+        self.best = mx.argmax(rows, axis=-1, keepdims=True)
+        self._margins = _margins(rows, self.best)
+        mx.async_eval(self.best, self._margins, *cells)
 
     def argmax(self) -> list[int]:
-        found: list[int] = self._best[:, 0].tolist()
+        found: list[int] = self.best[:, 0].tolist()
         return found
 
     def margins(self) -> list[float]:

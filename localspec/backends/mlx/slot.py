@@ -37,6 +37,8 @@ class Rewinding:
         self.replays = any(isinstance(p, Recurrent) for p in parts)
         """whether what is cut off may be more than was asked for, and is to be fed again"""
         foreign = [p for p in parts if isinstance(p, Foreign)]
+        self.in_place = bool(foreign)
+        """whether a forward changes what its states were before"""
         stuck = sorted({p.name for p in foreign if self.replays or not p.trims})
         self.obstacle = f"mlx-lm's {', '.join(stuck)} cannot be rolled back" if stuck else ""
         """why nothing can be cut off; empty: it can"""

@@ -1,0 +1,66 @@
+"""Plain steps that are begun before they are asked for: the device need not wait for Python.
+
+Between two forwards Python looks at a token, remembers it, and builds the next graph, some milliseconds
+for a model with many layers, in which the device would have nothing to do. In plain greedy decoding the
+next token is the one that the last row says; mlx-lm hands it on without reading it, and so do we, once a
+few steps went that way. If another token is fed after all, or more than one, what was begun is forgotten:
+its cell is written over, and its states were never taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from localspec.backends.mlx.layers import State
+from localspec.backends.mlx.logits import MlxLogits
+from localspec.backends.mlx.slot import Slot
+
+STREAK = 4
+"""plain steps with the most probable token, one after another, until the next one is begun ahead"""
+
+
+class _Begun(NamedTuple):
+    slot: Slot
+    length: int
+    """of the sequence when it was begun"""
+    states: list[State]
+    logits: MlxLogits
+
+
+class Foresight:
+    """What was begun for the step to come; ``possible``: whether states can be left untaken."""
+
+    def __init__(self, possible: bool) -> None:
+        self._possible = possible
+        self._last: tuple[Slot, int, MlxLogits] | None = None
+        self._begun: _Begun | None = None
+        self._streak = 0
+
+    def take(self, slot: Slot, token: int | None) -> tuple[list[State], MlxLogits] | None:
+        """What was begun, if this is the step: ``token`` behind what ``slot`` holds; None: any other."""
+        begun, self._begun = self._begun, None
+        last, self._last = self._last, None
+        follows = token is not None and last is not None and last[:2] == (slot, slot.length)
+        if not follows or last is None or last[2].argmax() != [token]:
+            self._streak = 0
+            return None
+        self._streak += 1
+        if begun is None or (begun.slot, begun.length) != (slot, slot.length):
+            return None
+        return begun.states, begun.logits
+
+    def is_due(self, slot: Slot, token: int | None, logits: MlxLogits) -> bool:
+        """After a forward: whether the next step is to be begun. ``token``: see :meth:`take`."""
+        if token is None or not self._possible:
+            return False
+        self._last = slot, slot.length, logits
+        return self._streak >= STREAK
+
+    def keep(self, slot: Slot, states: list[State], logits: MlxLogits) -> None:
+        """The next step of ``slot`` was begun."""
+        self._begun = _Begun(slot, slot.length, states, logits)
+
+    def forget(self) -> None:
+        """A sequence is gone."""
+        self._begun = self._last = None
+        self._streak = 0
