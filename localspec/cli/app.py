@@ -53,6 +53,11 @@ models = App(name="models", help="The models on this disk.")
 models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
 app.command(models)
 app.command(
+    "localspec.cli.doctor:doctor",
+    name="doctor",
+    help="Check what is usable here, and say what to do where something is not.",
+)
+app.command(
     "localspec.cli.bench:app",
     name="bench",
     help="Measure this machine: plain against every proposer.",

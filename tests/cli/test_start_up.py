@@ -43,7 +43,7 @@ def test_version(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("run",), ("complete",), ("daemon",), ("daemon", "status"), ("models",)]
+    "command", [(), ("run",), ("complete",), ("daemon",), ("daemon", "status"), ("models",), ("doctor",)]
 )
 def test_help(cli: Cli, command: tuple[str, ...]) -> None:
     done = cli(*command, "--help")

@@ -1,0 +1,80 @@
+"""``localspec doctor``: what is usable here, and what to do where something is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from msgspec.structs import replace
+
+from localspec.cli import output
+from localspec.cli.output import printable
+from localspec.errors import ExitCode
+
+if TYPE_CHECKING:
+    from localspec.doctor.finding import Finding
+
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+def doctor(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+    """Check what is usable here; exits with 1 if there is a problem.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON object.
+    """
+    from localspec.doctor.examination import examine
+
+    # What the engine would warn of, such as a home that cannot be written, is among the findings.
+    logging.getLogger("localspec").addHandler(logging.NullHandler())
+    progress = output.Progress()
+    try:
+        findings = [_printable(finding) for finding in examine(progress.update)]
+    finally:
+        progress.stop()
+    ok = all(finding.level != "problem" for finding in findings)
+    if as_json:
+        output.json({"findings": findings, "ok": ok})
+    elif output.is_terminal():
+        output.write(_table(findings))
+    else:
+        output.write("".join(f"{line}\n" for line in _lines(findings)))
+    return ExitCode.OK if ok else ExitCode.ERROR
+
+
+def _printable(finding: Finding) -> Finding:
+    remedy = None if finding.remedy is None else printable(finding.remedy)
+    return replace(finding, sentence=printable(finding.sentence), remedy=remedy)
+
+
+def _told(finding: Finding) -> str:
+    return " ".join(f"{finding.sentence} {finding.remedy or ''}".splitlines()).rstrip()
+
+
+def _lines(findings: Sequence[Finding]) -> list[str]:
+    levels, names = (max(len(text) for text in column) for column in _columns(findings))
+    return [f"{each.level:{levels}}  {each.name:{names}}  {_told(each)}" for each in findings]
+
+
+def _columns(findings: Sequence[Finding]) -> tuple[list[str], list[str]]:
+    return [each.level for each in findings], [each.name for each in findings]
+
+
+def _table(findings: Sequence[Finding]) -> str:
+    """The same in colours, its sentences wrapped under each other."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for finding in findings:
+        # As it is: what stands in brackets, as in a file's name, would be taken for markup.
+        table.add_row(Text(finding.level, COLOURS[finding.level]), finding.name, Text(_told(finding)))
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

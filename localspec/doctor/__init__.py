@@ -1,0 +1,1 @@
+"""What is usable here, and what to do where something is not."""

@@ -1,0 +1,44 @@
+"""Probing a backend in a process of its own, which may crash or hang."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import msgspec
+
+from localspec.doctor.probe import Report
+
+PATIENCE_S = 20.0
+"""how long a backend may take to load and compute one token"""
+
+
+def probed(backend: str, patience: float = PATIENCE_S) -> Report:
+    """What the probe reports; a crash or a hang is an error like others."""
+    # -P: a file json.py in the current directory would take the library's place.
+    command = (sys.executable, "-P", "-m", "localspec.doctor.probe", backend)
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Report(error=f"it did not answer within {patience:.0f} s")
+    except OSError as error:
+        return Report(error=f"its process cannot be started: {error.strerror}")
+    if done.returncode < 0:
+        name = _signal_name(-done.returncode)
+        return Report(error=f"its process was ended by {name}", signal=name)
+    try:
+        # The last line: native code may print, too.
+        return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=Report)
+    except msgspec.MsgspecError:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return Report(error=f"its process ended with {done.returncode}: {last or 'it said nothing'}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

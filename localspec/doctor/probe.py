@@ -1,0 +1,89 @@
+"""``python -m localspec.doctor.probe BACKEND``: whether a backend can be loaded and computes.
+
+It runs in a process of its own: native code that was built for another processor, or is broken, ends the
+process that loads it. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+import msgspec
+
+PACKAGES = {"llama_cpp": ("llama_cpp",), "mlx": ("mlx", "mlx_lm", "tokenizers", "transformers")}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``error`` says why it cannot be used, ``missing`` that it is not installed, and ``signal`` what
+    ended its process."""
+
+    versions: str = ""
+    device: str = ""
+    error: str = ""
+    missing: bool = False
+    signal: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return not self.error
+
+
+def main() -> None:
+    report = look_at(sys.argv[1])
+    sys.stdout.write("\n" + msgspec.json.encode(report).decode() + "\n")
+
+
+def look_at(backend: str) -> Report:
+    """Load the backend, and compute one token of the bundled draft model with it."""
+    try:
+        facts = _mlx() if backend == "mlx" else _llama_cpp()
+        _compute(backend)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        return Report(error=_sentence(error), missing=name in PACKAGES[backend])
+    except Exception as error:
+        # Whatever a broken installation raises: it is what is to be told.
+        return Report(error=_sentence(error))
+    return facts
+
+
+def _llama_cpp() -> Report:
+    import llama_cpp.llama_cpp as lib
+
+    from localspec.backends.llama_cpp import native
+
+    native.initialise()
+    device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"
+    return Report(versions=f"llama-cpp-python {native.version()}", device=device)
+
+
+def _mlx() -> Report:
+    from localspec.backends.mlx import native
+
+    device = native.device()
+    versions = f"mlx {native.version()} with mlx-lm {metadata.version('mlx-lm')}"
+    return Report(versions=versions, device="the CPU" if device == "cpu" else device)
+
+
+def _compute(backend: str) -> None:
+    from localspec.backends.base import Span
+    from localspec.config import EngineConfig
+    from localspec.engine.load import open_backend
+    from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
+
+    path = bundled_model(BUNDLED_DRAFT, "mlx" if backend == "mlx" else "gguf")
+    if not path.exists():
+        return  # the check of the bundled models tells that
+    model = open_backend(path, EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
+    model.forward([Span(model.open(), [0], 1)]).argmax()
+    model.free()
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:300]} …"
+
+
+if __name__ == "__main__":
+    main()
