@@ -130,12 +130,12 @@ class ModelError(LocalspecError):
 
 class ModelNotFound(ModelError):
     code = "model_not_found"
-    default_remedy = "See `localspec models list`, or give the path of a GGUF file."
+    default_remedy = "See `localspec models list`, or give the path of a GGUF file or an MLX directory."
 
 
 class ModelInvalid(ModelError):
     code = "model_invalid"
-    default_remedy = "Give a complete GGUF file; `-m bundled` always works."
+    default_remedy = "Give a complete GGUF file or MLX directory; `-m bundled` always works."
 
 
 class ModelTooLarge(ModelError):

@@ -29,7 +29,7 @@ class ModelFlags:
     "Model to answer with: a name of `localspec models list`, or a path."
     draft: Annotated[str | None, Parameter(group=MODEL)] = None
     "Draft model: a name, a path, `none` or `auto`; otherwise the config's, or `auto` beside another -m."
-    backend: Annotated[Literal["auto", "llama_cpp"] | None, Parameter(group=MODEL)] = None
+    backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
     "What runs the model."
     max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
     "Longest answer, in tokens; 0 only reads the prompt. Otherwise what the context leaves, 256 to fill in."
@@ -118,5 +118,14 @@ def absolute(name: str) -> str:
     if name in ("bundled", "none", "auto"):
         return name
     path = Path(name).expanduser()
-    is_path = path.exists() or path.suffix == ".gguf" or "/" in name
+    is_path = path.suffix == ".gguf" or "/" in name
+    if not is_path and path.exists():
+        # A folder that happens to be here takes no model's place.
+        is_path = not (path.is_dir() and name in _known())
     return str(path.resolve()) if is_path else name
+
+
+def _known() -> set[str]:
+    from localspec.models.catalogue import model_files
+
+    return {id for id, _ in model_files(load_config().model_dirs)}

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -19,11 +19,19 @@ from localspec import home
 from localspec.cli import output
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
-from localspec.errors import DiskFull, ExitCode, InvalidOptions, ModelInvalid, StorageError
+from localspec.errors import (
+    BackendUnavailable,
+    DiskFull,
+    ExitCode,
+    InvalidOptions,
+    ModelInvalid,
+    StorageError,
+)
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 
 if TYPE_CHECKING:
+    from localspec.backends.base import Vocabulary
     from localspec.memory.archive import Imported, Step
     from localspec.memory.files import TableFiles
     from localspec.memory.memory import Memory
@@ -35,7 +43,7 @@ SHOWN_SOURCES = 3
 
 
 class Words(NamedTuple):
-    """A model's vocabulary, as its file's header tells it."""
+    """A model's vocabulary, as its file's header or its directory tells it."""
 
     model: Path
     vocab_fp: str
@@ -165,10 +173,10 @@ def prime(
     words = _words(model)
     files = dict.fromkeys(file for path in paths for file in text_files(path))
     texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
-    with _Tokenizer(words.model) as tokenizer:
-        memory = Memory(_directory(), words.vocab_fp, tokenizer.vocabulary.piece, notice=_notice)
+    with _vocabulary(words) as vocabulary:
+        memory = Memory(_directory(), words.vocab_fp, vocabulary.piece, notice=_notice)
         try:
-            learned, tokens = _learn(texts, tokenizer, memory, workspace)
+            learned, tokens = _learn(texts, vocabulary, memory, workspace)
         finally:
             memory.close()
     if memory.failure is not None:
@@ -191,7 +199,7 @@ def _given_texts() -> list[File]:
 
 
 def _learn(
-    texts: Sequence[tuple[Path, str | None]], tokenizer: _Tokenizer, memory: Memory, workspace: Path | None
+    texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
 ) -> tuple[int, int]:
     """(files, tokens) learned; a file without its text is read."""
     from localspec.memory.lesson import Lesson
@@ -207,7 +215,7 @@ def _learn(
             if text is None:
                 continue
             place = workspace or root(file.parent)
-            ids = tokenizer.vocabulary.encode(text, special=False)
+            ids = vocabulary.encode(text, special=False)
             memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
                 pass
@@ -334,35 +342,53 @@ def _became(imported: Imported, file: Path) -> str:
     return f"Kept {kept} of the {counted(read, 'n-gram')} in {file}: for the {others} there was no room."
 
 
-class _Tokenizer:
+def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
     """A model's vocabulary, loaded without its weights."""
+    from localspec.models.catalogue import format_of
 
-    def __init__(self, model: Path) -> None:
-        from localspec.backends.llama_cpp.native import load_vocabulary
-        from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
+    return _of_directory(words) if format_of(words.model) == "mlx" else _of_file(words)
 
-        self._model = load_vocabulary(str(model))
-        self.vocabulary = LlamaVocabulary(self._model)
 
-    def __enter__(self) -> _Tokenizer:
-        return self
+@contextmanager
+def _of_directory(words: Words) -> Iterator[Vocabulary]:
+    """Needs the package of tokenizers only, nothing of MLX."""
+    from localspec.models.directory import read_directory
 
-    def __exit__(self, *_: object) -> None:
-        from llama_cpp import llama_model_free
+    try:
+        from localspec.backends.mlx.vocabulary import MlxVocabulary
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"{words.model} is an MLX directory, and its tokenizer cannot be used: {error}",
+            "Install it: pip install 'localspec[mlx]'",
+        ) from None
+    yield MlxVocabulary(read_directory(words.model), words.size)
 
-        llama_model_free(self._model)
+
+@contextmanager
+def _of_file(words: Words) -> Iterator[Vocabulary]:
+    from llama_cpp import llama_model_free
+
+    from localspec.backends.llama_cpp.native import load_vocabulary
+    from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
+
+    model = load_vocabulary(str(words.model))
+    try:
+        yield LlamaVocabulary(model)
+    finally:
+        llama_model_free(model)
 
 
 def _words(model: str | None) -> Words:
     """Raises :class:`ModelError` for a model that is not there or has no vocabulary."""
-    from localspec.models.catalogue import find_model
-    from localspec.models.fingerprint import gguf_tokens, vocab_fp
-    from localspec.models.gguf import read_header
+    from localspec.models.catalogue import BACKENDS, find_model, real_tokens
+    from localspec.models.fingerprint import vocab_fp
 
     config = load_config()
     options = environment_options().over(config.options)
-    path = find_model(model or options.model or "bundled", config.model_dirs)
-    tokens = gguf_tokens(read_header(path))
+    # Of a name that stands for two models; what is given as a path needs no backend to be learnt with.
+    wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
+    path = find_model(model or options.model or "bundled", config.model_dirs, format=wanted)
+    tokens = real_tokens(path)
     if not tokens:
         raise ModelInvalid(f"{path} has no vocabulary")
     return Words(path, vocab_fp(tokens), max(token for token, _ in tokens) + 1)

@@ -13,7 +13,7 @@ from localspec.models.catalogue import BUNDLED_TARGET, list_models
 from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
-HEADER = ("id", "size", "type", "parameters", "context", "fills gaps", "state")
+HEADER = ("id", "format", "size", "type", "parameters", "context", "fills gaps", "state")
 
 
 def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
@@ -50,6 +50,7 @@ def _cells(model: ModelDescription) -> tuple[str, ...]:
     notes += [model.problem] if model.problem else []
     return (
         model.id,
+        model.format,
         f"{model.size / MILLION:.1f} MB",
         model.quantisation or "-",
         f"{model.parameters / MILLION:.1f} M" if model.parameters else "-",

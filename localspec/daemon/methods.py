@@ -33,10 +33,12 @@ Handler = Callable[[Exchange, Any], Awaitable[object]]
 async def models_list(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     daemon = exchange.daemon
     found = await asyncio.to_thread(list_models, daemon.config.model_dirs)
-    loaded = {name for worker, ready in daemon.pool.loaded() for name in (worker.key.model, ready.model)}
-    return messages.ModelList(
-        tuple(replace(model, loaded=not loaded.isdisjoint((model.id, model.path))) for model in found)
-    )
+    loaded = {
+        (name, ready.backend)
+        for worker, ready in daemon.pool.loaded()
+        for name in (worker.key.model, ready.model)
+    }
+    return messages.ModelList(tuple(replace(model, loaded=_is_among(loaded, model)) for model in found))
 
 
 async def session_open(exchange: Exchange, params: messages.SessionOpen) -> messages.SessionOpened:
@@ -183,6 +185,11 @@ def _prompt(params: messages.Generate) -> Prompt:
             raise InvalidOptions("raw is for a prompt: messages need the chat template", "Drop raw.")
         return ChatPrompt(params.messages)
     return TextPrompt(params.prompt) if params.raw else ChatPrompt((Message("user", params.prompt),))
+
+
+def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
+    """Whether a model is loaded, by its name or path, on the backend of its format: an id may have two."""
+    return any((name, model.backend) in loaded for name in (model.id, model.path))
 
 
 def _loaded(worker: WorkerProcess, ready: Ready) -> messages.LoadedModel:

@@ -13,7 +13,7 @@ from localspec.daemon.events import Events
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
-from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Load, Loading, Ready
 from localspec.protocol.options import Options
@@ -23,9 +23,9 @@ MAX_WORKERS = 4
 
 
 def key_of(options: Options) -> Key:
-    """Which worker answers these (merged) options; the bundled model has several names."""
+    """Which worker answers these (merged) options; the bundled model has two names."""
     model = options.model or BUNDLED
-    if model in (BUNDLED_TARGET, str(bundled_model(BUNDLED_TARGET))):
+    if model == BUNDLED_TARGET:
         model = BUNDLED
     return Key(model, options.draft or "auto", options.backend or "auto")
 

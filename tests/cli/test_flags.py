@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localspec.cli.flags import ModelFlags
+from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import EngineConfig, parse_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.catalogue import bundled_model
@@ -88,6 +88,36 @@ def test_a_link_is_the_file_that_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "link.gguf").symlink_to(tmp_path / "big.gguf")
     base = Options(model=f"{tmp_path}/link.gguf", draft="small")
     assert Options(model=f"{tmp_path}/big.gguf").over(base).draft == "small"
+
+
+def test_a_folder_that_is_here_takes_no_models_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("stdlib-6m", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    root = tmp_path.resolve()
+    assert [
+        absolute(name) for name in ("stdlib-6m", "./stdlib-6m", "mine", "file", "other", "other.gguf")
+    ] == [
+        *("stdlib-6m", f"{root}/stdlib-6m", f"{root}/mine", f"{root}/file", "other", f"{root}/other.gguf"),
+    ]
+
+
+def test_every_backend_can_be_asked_for(cli: Cli) -> None:
+    for backend in ("auto", "llama_cpp", "mlx"):
+        assert ModelFlags(backend=backend).options().backend == backend
+    assert "--backend" in cli("run", "--help").stdout
+    refused = cli(*SHORT, "--backend", "nonsense", "x")
+    assert refused.returncode == 2 and '"auto", "llama_cpp", "mlx"' in refused.stderr
+
+
+@pytest.mark.parametrize("where", [(), ("--no-daemon",)], ids=["daemon", "alone"])
+def test_an_unknown_backend_in_the_environment_is_named(cli: Cli, where: tuple[str, ...]) -> None:
+    there = Cli(cli.home)
+    there.environment["LOCALSPEC_BACKEND"] = "nonsense"
+    for command in ((*SHORT, *where, "x"), ("memory", "prime", "/dev/null")):
+        refused = there(*command)
+        assert refused.returncode == 2 and "'nonsense'. Mend LOCALSPEC_BACKEND." in refused.stderr
 
 
 @pytest.fixture

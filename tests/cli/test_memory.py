@@ -26,7 +26,9 @@ from localspec.errors import DiskFull, ExitCode, StorageError
 from localspec.memory.archive import Imported
 from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.cli.harness import Cli
+from tests.doctor.imports import REFUSE, at_import
 from tests.waiting import DEADLINE_S, until_sync
 
 
@@ -69,6 +71,44 @@ def test_priming_learns_what_git_tracks_into_the_repositorys_table(cli: Cli, rep
     assert str(repo) in text and "n-grams" in text and "wrap.py" in text
     private = [path for path in (cli.home / "data").rglob("*") if path.stat().st_mode & 0o077]
     assert private == []
+
+
+def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
+    learned = cli.json("memory", "prime", str(repo))
+    exported = cli.json("memory", "export", str(tmp_path / "out"), "-m", directory)
+    (before,) = tables(cli)
+    assert exported["ngrams"] == before["entries"] and exported["ngrams"] > 1000
+    cli("memory", "forget", "--yes")
+    imported = cli.json("memory", "import", str(tmp_path / "out"), "-m", directory)
+    assert imported["ngrams"] == exported["ngrams"]
+    cli("memory", "forget", "--yes")
+    assert cli.json("memory", "prime", str(repo), "-m", directory) == learned
+    (after,) = tables(cli)
+    assert after["vocab_fp"] == before["vocab_fp"] and after["tokens"] == before["tokens"]
+    assert cli.json("memory", "export", str(tmp_path / "out"))["ngrams"] == after["entries"]
+
+
+def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    cli.environment["PYTHONPATH"] = str(hook)
+    directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
+    at_import(hook, "mlx", REFUSE)
+    assert cli.json("memory", "prime", str(repo), "-m", directory)["files"] == 2
+    at_import(hook, "tokenizers", REFUSE)
+    refused = cli("memory", "prime", str(repo), "-m", directory)
+    assert refused.returncode == 69 and "pip install 'localspec[mlx]'" in refused.stderr
+    assert cli.json("memory", "prime", str(repo))["files"] == 2
+
+
+def test_a_broken_directory_is_refused(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for what in ("prime", "export"):
+        refused = cli("memory", what, str(repo / "wrap.py"), "-m", str(tmp_path), "--json")
+        assert refused.returncode == 1
+        assert json.loads(refused.stdout)["error"]["code"] == "model_invalid"
+    assert tables(cli) == []
 
 
 def test_a_file_outside_of_git_goes_to_the_user_wide_table(cli: Cli, tmp_path: Path) -> None:

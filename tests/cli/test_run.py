@@ -234,13 +234,16 @@ def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
 
 def test_models_list(cli: Cli) -> None:
     cli("run", *GREEDY, "hello")
-    found = {model["id"]: model for model in cli.json("models", "list")["models"]}
-    assert (
-        found["stdlib-6m"]["loaded"] and found["stdlib-6m"]["fim"] and found["stdlib-6m"]["context"] == 2048
-    )
-    assert found["stdlib-6m"]["vocab_fp"] == found["stdlib-1m"]["vocab_fp"]
-    header, first, *_ = cli("models", "list").stdout.splitlines()
-    assert header.startswith("id ") and first.startswith("stdlib-6m ") and "bundled, loaded" in first
+    models = cli.json("models", "list")["models"]
+    found = {(model["id"], model["format"]): model for model in models}
+    target = found["stdlib-6m", "gguf"]
+    assert target["loaded"] and target["fim"] and target["context"] == 2048
+    assert [model["loaded"] for model in models] == [True, False, False, False]
+    assert len({model["vocab_fp"] for model in models}) == 1
+    header, *lines = cli("models", "list").stdout.splitlines()
+    assert header.split()[:3] == ["id", "format", "size"]
+    assert [line.split()[:2] for line in lines] == [list(each) for each in found]
+    assert ["bundled, loaded" in line for line in lines] == [True, False, False, False]
 
 
 @pytest.mark.parametrize("arguments", [("run", "--nonsense", "x"), ("run", "--temperature", "abc", "x")])

@@ -203,12 +203,11 @@ def test_models_are_listed_with_what_is_loaded(daemon: DaemonProcess) -> None:
             models = (await client.call(2, "models/list"))["result"]["models"]
             loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
             assert len(models) == 4 and loaded == [("stdlib-1m", "mlx")]
-            path = next(m["path"] for m in models if (m["id"], m["format"]) == ("stdlib-6m", "gguf"))
-            options = {"model": f"{path}", "draft": "none", "backend": "llama_cpp"}
+            options = {"model": models[1]["path"], "backend": "llama_cpp"}
             await client.call(3, "generate", prompt="x", options=options)
             models = (await client.call(4, "models/list"))["result"]["models"]
             loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
-            assert loaded == [("stdlib-6m", "gguf"), ("stdlib-1m", "mlx")]
+            assert loaded == [("stdlib-1m", "gguf"), ("stdlib-1m", "mlx")]
 
     run(test())
 
