@@ -12,7 +12,14 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import Options, check_options, parse_options, readable, unknown_key
+from localspec.protocol.options import (
+    Options,
+    check_options,
+    check_value,
+    parse_options,
+    readable,
+    unknown_key,
+)
 
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
@@ -116,13 +123,16 @@ def environment_options() -> Options:
 
     They belong to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
     """
-    names = {name: f"LOCALSPEC_{name.upper()}" for name in ("model", "draft", "proposer", "backend")}
-    values = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
-    try:
-        return parse_options(values)
-    except InvalidOptions as error:
-        variables = ", ".join(names[name] for name in values)
-        raise InvalidOptions(error.message, f"Mend {variables}.") from None
+    values = {}
+    for name in ("model", "draft", "proposer", "backend"):
+        variable = f"LOCALSPEC_{name.upper()}"
+        if value := os.environ.get(variable):
+            try:
+                check_value(Options, name, value, said=variable)
+            except InvalidOptions as error:
+                raise InvalidOptions(error.message, f"Mend {variable}.") from None
+            values[name] = value
+    return parse_options(values)
 
 
 def parse_config(values: dict[str, Any], *, where: str) -> Config:

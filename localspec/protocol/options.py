@@ -13,7 +13,7 @@ from msgspec import Meta, inspect
 from localspec.errors import InvalidOptions
 
 ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
-BackendName = Literal["auto", "llama_cpp", "mlx", "toy"]
+BackendName = Literal["auto", "llama_cpp", "mlx"]
 LONGEST_SHOWN = 60
 """characters of a refused value that are repeated to whoever gave it"""
 
