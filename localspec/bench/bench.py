@@ -54,7 +54,7 @@ from localspec.bench.two_up import measure_two_up
 from localspec.bench.workload import WORKLOADS, Case, load_workload, quick
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, format_of, model_name
 from localspec.protocol.options import unknown_key
 
 RESTART, TWO_UP, SWEEP = "warm-restart", "two-up", "sweep"
@@ -173,9 +173,9 @@ class Bench:
             results.propose_costs = propose_costs(makers.items())
         ours = {contestant.name for contestant in self._contestants} - {CONTROL}
         runs = [run for run in results.runs if run.contestant in ours and run.workload != SWEEP]
-        results.overheads = overheads_of(runs, self._models[TARGET].stem, stand)
+        results.overheads = overheads_of(runs, model_name(self._models[TARGET]), stand)
         self._special(stand)
-        if not self._order.quick:
+        if not self._order.quick and format_of(self._models[TARGET]) == "gguf":
             self._large_vocabulary()
 
     def _record(self, stand: Stand, clock: Clock) -> None:

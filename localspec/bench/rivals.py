@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +26,12 @@ from localspec.bench.references import (
 from localspec.bench.results import Contestant, Run
 from localspec.config import EngineConfig
 from localspec.errors import BackendUnavailable
+from localspec.models.catalogue import format_of
 from localspec.protocol.requests import Request
 
-SERVER = "llama-server"
+SERVER, MLX_LM = "llama-server", "mlx-lm"
+MLX_DRAFTS = (2, 1, 4)
+"""draft tokens a round, mlx-lm's own default first"""
 CPU_TOKENS = 2
 """``num_pred_tokens`` that llama-cpp-python advises on a CPU"""
 
@@ -42,10 +46,12 @@ class Rival(NamedTuple):
 
 
 def rivals_of(target: Path, draft: Path | None, config: EngineConfig, program: Path | None) -> list[Rival]:
-    """All there are for a pair; llama-server where it is found.
+    """All there are for a pair of its format; llama-server where it is found.
 
     Raises :class:`BackendUnavailable` when ``program`` is given and is not there.
     """
+    if format_of(target) == "mlx":
+        return _of_mlx(target, draft, config)
     found = [
         _rival("llama.cpp", lambda: RawLoop(target, config)),
         _rival("llama-cpp-python lookup n=2 k=10", lambda: LlamaPromptLookup(target, config)),
@@ -67,6 +73,17 @@ def rivals_of(target: Path, draft: Path | None, config: EngineConfig, program: P
             opened = _server(target, setting, draft, config, server)
             found.append(_rival(f"{SERVER} {setting.name}", opened, kind, kind not in kinds))
             kinds.add(kind)
+    return found
+
+
+def _of_mlx(target: Path, draft: Path | None, config: EngineConfig) -> list[Rival]:
+    from localspec.bench.references.mlx_lm import MlxLm
+
+    found = [_rival(MLX_LM, lambda: MlxLm(target, config))]
+    for k in MLX_DRAFTS if draft is not None else ():
+        name = f"{MLX_LM} draft k={k}"
+        drafting = partial(MlxLm, target, config, draft=draft, k=k)
+        found.append(_rival(name, drafting, f"{MLX_LM} draft", k == MLX_DRAFTS[0]))
     return found
 
 

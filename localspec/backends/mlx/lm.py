@@ -21,6 +21,7 @@ def _limits_left_alone() -> Iterator[None]:
 
 
 with _limits_left_alone():
+    from mlx_lm.generate import generate_step, speculative_generate_step
     from mlx_lm.models.cache import (
         ArraysCache,
         CacheList,
@@ -41,7 +42,9 @@ __all__ = [
     "KVCache",
     "QuantizedKVCache",
     "RotatingKVCache",
+    "generate_step",
     "load_model",
     "make_prompt_cache",
     "maybe_set_recommended_wired_limit",
+    "speculative_generate_step",
 ]
