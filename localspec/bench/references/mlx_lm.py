@@ -42,7 +42,7 @@ class MlxLm:
         self._draft = None if draft is None else native.load_model(read_directory(draft))
         size = self._model(mx.array([[0]]), cache=make_prompt_cache(self._model)).shape[-1]
         self._vocabulary = MlxVocabulary(directory, size)
-        self._accepted = 0
+        self._accepted = self._rounds = 0
 
     def __enter__(self) -> Self:
         return self
@@ -54,14 +54,11 @@ class MlxLm:
         """Nothing is left behind: every answer has a cache of its own."""
 
     def answer(self, question: Question) -> Answer:
-        self._accepted = 0
+        self._accepted = self._rounds = 0
         mx.random.seed(question.seed)
         answer = timed(self._tokens(question), question, self._vocabulary)
-        if self._draft is None:
-            return answer
-        # Every round drafts as much, but the last one, which drafts no more than is wanted.
-        rounds = max(len(answer.tokens) - self._accepted, 0)
-        return answer._replace(drafted=rounds * self._k, accepted=self._accepted)
+        # Only the last round may have drafted less.
+        return answer._replace(drafted=self._rounds * self._k, accepted=self._accepted)
 
     def _tokens(self, question: Question) -> Iterator[int]:
         """One token more than asked for: with as many as that, both generators end with the last one."""
@@ -72,10 +69,13 @@ class MlxLm:
             for token, _ in generate_step(prompt, self._model, max_tokens=most, **common):
                 yield int(token)
             return
+        begins = True
         for token, _, drafted in speculative_generate_step(
             prompt, self._model, self._draft, num_draft_tokens=self._k, max_tokens=most, **common
         ):
             self._accepted += bool(drafted)
+            self._rounds += begins
+            begins = not drafted  # a round ends with a token of the target's own
             yield int(token)
 
     def close(self) -> None:
