@@ -409,6 +409,10 @@ _RECURRENT = {
 FAMILIES: Mapping[str, Family] = _FULL | _SLIDING | _EXPERTS | _RECURRENT
 
 
+KINDS = ("qwen3", "qwen3-4bit-bf16", "gemma3", "gpt-oss", "llama4", "deepseek-v32", "mamba2", "qwen3.5")
+"""one family of every kind: what is tested each time; the others when there are minutes"""
+
+
 def write_model(name: str, folder: Path, *, seed: int = 0) -> Path:
     """Write family ``name`` with random weights as an MLX directory under ``folder``; returns it."""
     family = FAMILIES[name]

@@ -11,7 +11,7 @@ import pytest
 from localspec.backends.base import Backend
 from localspec.config import EngineConfig
 from tests.conformance.backend import BackendConformance
-from tests.mlx_models import FAMILIES, write_model
+from tests.mlx_models import FAMILIES, KINDS, write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
@@ -22,6 +22,7 @@ QUANTISED_CELLS = {
     f"{name}, {bits}-bit cells": (name, bits) for name in ("qwen3", "llama") for bits in (8, 4)
 }
 MODELS = {name: (name, 0) for name in FAMILIES} | QUANTISED_CELLS
+QUICK = (*KINDS, "qwen3, 8-bit cells")
 
 
 def load(name: str, folder: Path) -> MlxBackend:
@@ -35,7 +36,10 @@ class TestFamilies(BackendConformance):
     tolerance = 2e-3
     far = 300
 
-    @pytest.fixture(scope="class", params=MODELS)
+    @pytest.fixture(
+        scope="class",
+        params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
+    )
     @classmethod
     def shared(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

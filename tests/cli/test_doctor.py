@@ -69,6 +69,7 @@ def test_a_healthy_machine(cli: Cli) -> None:
     assert f"in {cli.home}." in found["home"]["sentence"]
 
 
+@pytest.mark.slow
 def test_a_line_for_each_check(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
@@ -76,6 +77,7 @@ def test_a_line_for_each_check(cli: Cli) -> None:
     assert {line.split()[0] for line in done.stdout.splitlines()} <= {"ok", "warning"}
 
 
+@pytest.mark.slow
 def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
     cli.environment["LOCALSPEC_HOME"] = str(tmp_path / "new")
     found = examined(cli)
@@ -91,6 +93,7 @@ def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     assert found["llama_cpp"]["level"] == found["bundled"]["level"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_written(cli: Cli) -> None:
     (cli.home / "data").write_text("no directory")
     done = cli("doctor")
@@ -112,6 +115,7 @@ def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
     assert gone.startswith("warning") and f"{tmp_path}/gone is not there." in gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "variables", "name", "told"),
     [
@@ -148,6 +152,7 @@ def test_a_backend_that_crashes(cli: Cli, tmp_path: Path) -> None:
     assert found["mlx"]["level"] == MLX and found["bundled"]["level"] == "ok"
 
 
+@pytest.mark.slow
 def test_the_daemon(cli: Cli) -> None:
     started = cli.json("daemon", "start")
     try:
@@ -161,6 +166,7 @@ def test_the_daemon(cli: Cli) -> None:
     assert examined(cli)["daemon"]["sentence"].startswith("No daemon runs")
 
 
+@pytest.mark.slow
 def test_on_a_terminal(cli: Cli) -> None:
     command, *arguments = (*cli.command, "doctor")
     environment = {name: value for name, value in cli.environment.items() if name != "COLUMNS"}

@@ -131,7 +131,7 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     other = f" The history of chats is another file: {history}\n"
     cli("memory", "prime", str(repo))
     history.write_text("chats")
-    within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/.gitignore")
+    within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/wrap.py")
     assert "Forgot what was learned from" in within.stdout and "history" not in within.stdout
     done = cli("memory", "forget", "--yes")
     assert done.stdout == f"Forgot the n-gram memory: 1 table.{other}" and history.read_text() == "chats"

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.mlx_models import KINDS
 from tests.parity.cases import Case, cases
 from tests.parity.play import Tally, play
 
@@ -18,10 +19,10 @@ pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip inst
 from tests.parity.loaded_mlx import MODELS, TEXTS, loaded_mlx  # noqa: E402
 
 FIXED = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
-CASES = 3
+CASES = 2
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", (*KINDS, "qwen3, 8-bit cells"))
 def test_a_model_says_what_it_says_alone(name: str, tmp_path: Path) -> None:
     tally = Tally()
     with loaded_mlx(name, tmp_path) as world:

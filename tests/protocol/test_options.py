@@ -27,7 +27,7 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("stop", [[], ["a"], ["x" * 256], ["a"] * 16], [[""], ["x" * 257], ["a"] * 17, "a", [1]]),
     ("max_tokens", [0, 10_000_000], [-1, 10_000_001]),
     ("proposer", ["auto", "none", "prompt-lookup", "memory", "draft"], ["Draft", "", "lookup", 1]),
-    ("backend", ["auto", "llama_cpp", "mlx", "toy"], ["llama.cpp", ""]),
+    ("backend", ["auto", "llama_cpp", "mlx"], ["llama.cpp", "toy", ""]),
     ("verify", ["exact"], ["lossy"]),
     ("exactness", ["strict", "fast"], ["sloppy"]),
     ("model", ["bundled", ""], [1, ["a"]]),
