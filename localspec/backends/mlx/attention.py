@@ -102,7 +102,9 @@ class Attention:
             for i, length in enumerate(step.lengths):
                 place = step.first + i
                 for cell, start, stop in self._runs(length, step.width):
-                    part[place : place + 1, :, cell : cell + stop - start] = fresh[i : i + 1, :, start:stop]
+                    whole = step.n == 1 and stop - start == step.width
+                    piece = fresh if whole else fresh[i : i + 1, :, start:stop]
+                    part[place : place + 1, :, cell : cell + stop - start] = piece
         return parts
 
     def _runs(self, length: int, width: int) -> Iterator[tuple[int, int, int]]:

@@ -41,7 +41,7 @@ class Foresight:
         begun, self._begun = self._begun, None
         last, self._last = self._last, None
         follows = token is not None and last is not None and last[:2] == (slot, slot.length)
-        if not follows or last is None or last[2].argmax() != [token]:
+        if not follows or last is None or last[2].were_seen or last[2].argmax() != [token]:
             self._streak = 0
             return None
         self._streak += 1

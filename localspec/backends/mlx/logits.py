@@ -15,6 +15,8 @@ class MlxLogits:
 
     def __init__(self, rows: mx.array, cells: list[mx.array]) -> None:
         self._rows = rows
+        self.were_seen = False
+        """whether somebody looked at whole rows, to choose otherwise than greedily"""
         if not rows.shape[0]:
             self.best, self._margins = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
             mx.async_eval(cells)
@@ -24,14 +26,15 @@ class MlxLogits:
         mx.async_eval(self.best, self._margins, *cells)
 
     def argmax(self) -> list[int]:
-        found: list[int] = self.best[:, 0].tolist()
-        return found
+        # Whatever is computed from it now would wait for the step that was begun after it.
+        return [token for (token,) in self.best.tolist()]
 
     def margins(self) -> list[float]:
         found: list[float] = self._margins.tolist()
         return found
 
     def rows(self, start: int, stop: int) -> Rows:
+        self.were_seen = True
         return np.array(self._rows[start:stop].astype(mx.float32))
 
 
