@@ -55,7 +55,7 @@ def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: s
     """Other tokens, several, a rollback, a neighbour, a fork: the rows are those of a fresh start."""
     backend, reference = (MlxBackend(write_model(name, tmp_path / n), CONFIG, measured=False) for n in "ab")
     rng = random.Random(name)
-    for turn in range(12):
+    for turn in range(8):
         sequence, other = backend.open(), backend.open()
         said = greedy(backend, sequence, STREAK + 3, token=65 + turn)
         kept = said[:-1]
@@ -76,6 +76,17 @@ def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: s
         backend.close(other)
     backend.free()
     reference.free()
+
+
+def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
+    backend = MlxBackend(write_model("qwen3", tmp_path), CONFIG, measured=False)
+    counted = Counted(backend)
+    sequence = backend.open()
+    for _ in range(3):
+        said = greedy(backend, sequence, STREAK + 2)
+        backend.forward([Span(sequence, [said[-1], 65], 1)])
+    assert counted.calls == 3 * (STREAK + 3) + 1, "one step was lost, not three"
+    backend.free()
 
 
 def test_nothing_is_begun_for_those_who_do_not_take_the_best_token(tmp_path: Path) -> None:

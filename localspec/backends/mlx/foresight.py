@@ -2,9 +2,10 @@
 
 Between two forwards Python looks at a token, remembers it, and builds the next graph, some milliseconds
 for a model with many layers, in which the device would have nothing to do. In plain greedy decoding the
-next token is the one that the last row says; mlx-lm hands it on without reading it, and so do we, once a
-few steps went that way. If another token is fed after all, or more than one, what was begun is forgotten:
-its cell is written over, and its states were never taken.
+next token is the one that the last row says; mlx-lm hands it on without reading it, and so do we, once
+enough steps went that way. If another token is fed after all, or several, what was begun is forgotten: its
+cell is written over, its states were never taken. But the device has lost a step, which a dozen must make
+up for: after each such loss twice as many steps have to go that way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from localspec.backends.mlx.layers import State
 from localspec.backends.mlx.logits import MlxLogits
 from localspec.backends.mlx.slot import Slot
 
-STREAK = 4
+STREAK = 12
 """plain steps with the most probable token, one after another, until the next one is begun ahead"""
 
 
@@ -34,7 +35,7 @@ class Foresight:
         self._possible = possible
         self._last: tuple[Slot, int, MlxLogits] | None = None
         self._begun: _Begun | None = None
-        self._streak = 0
+        self._streak, self._wanted = 0, STREAK
 
     def take(self, slot: Slot, token: int | None) -> tuple[list[State], MlxLogits] | None:
         """What was begun, if this is the step: ``token`` behind what ``slot`` holds; None: any other."""
@@ -43,6 +44,7 @@ class Foresight:
         follows = token is not None and last is not None and last[:2] == (slot, slot.length)
         if not follows or last is None or last[2].were_seen or last[2].argmax() != [token]:
             self._streak = 0
+            self._wanted *= 1 + (begun is not None)
             return None
         self._streak += 1
         if begun is None or (begun.slot, begun.length) != (slot, slot.length):
@@ -54,7 +56,7 @@ class Foresight:
         if token is None or not self._possible:
             return False
         self._last = slot, slot.length, logits
-        return self._streak >= STREAK
+        return self._streak >= self._wanted
 
     def keep(self, slot: Slot, states: list[State], logits: MlxLogits) -> None:
         """The next step of ``slot`` was begun."""
@@ -63,4 +65,4 @@ class Foresight:
     def forget(self) -> None:
         """A sequence is gone."""
         self._begun = self._last = None
-        self._streak = 0
+        self._streak, self._wanted = 0, STREAK
