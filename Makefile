@@ -1,5 +1,6 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
 # make install          the virtual environment alone (.venv)
+# make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills
 PROMPT ?= What does `textwrap.dedent` do?
@@ -9,12 +10,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install test lint types check slow test-slow clean
+.PHONY: run install mlx test lint types check slow test-slow clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
 
 install: $(VENV)/.installed
+
+mlx: $(VENV)/.installed
+	$(PIP) install --progress-bar on -c constraints.txt -e '.[mlx]'
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
