@@ -108,8 +108,8 @@ def describe(found: DaemonStatus) -> str:
         f"requests running: {found.running}",
     ]
     lines += [
-        f"model: {m.model}, draft {m.draft or 'none'}, worker pid {m.pid}{_size(m.resident_bytes)},"
-        f" {m.running} running"
+        f"model: {m.model} on {m.backend}, draft {m.draft or 'none'},"
+        f" worker pid {m.pid}{_size(m.resident_bytes)}, {m.running} running"
         for m in found.models
     ] or ["model: none loaded"]
     return "\n".join(lines) + "\n"

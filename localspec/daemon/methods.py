@@ -194,7 +194,9 @@ def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) ->
 
 def _loaded(worker: WorkerProcess, ready: Ready) -> messages.LoadedModel:
     resident = None if worker.pid is None else _resident(worker.pid)
-    return messages.LoadedModel(ready.model, ready.draft, worker.pid or 0, resident, worker.users)
+    return messages.LoadedModel(
+        ready.model, ready.draft, worker.pid or 0, resident, worker.users, ready.backend
+    )
 
 
 def _resident(pid: int) -> int | None:

@@ -87,7 +87,9 @@ class Memory:
         name = self._name(lesson.workspace)
         if name is not None:
             table = self._tables.get(name)
-            self._lessons.append((lesson, name, None if table is None else table.epoch, time.time()))
+            # One that was forgotten or replaced before this text was said is not where it belongs.
+            epoch = None if table is None or table.is_superseded else table.epoch
+            self._lessons.append((lesson, name, epoch, time.time()))
 
     def work(self) -> bool:
         """Insert for about a millisecond at most; returns whether anything is left to do."""

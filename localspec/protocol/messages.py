@@ -216,6 +216,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     pid: int
     resident_bytes: int | None
     running: int
+    backend: str = ""
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,32 @@ def test_texts_from_stdin_are_learned(cli: Cli, repo: Path) -> None:
     assert learned(cli)["/elsewhere"] == {f"file:{repo / 'a.py'}", "file:untitled"}
     done = cli("memory", "prime", "--stdin", input="no JSON")
     assert done.returncode == 2 and "stdin holds no texts" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("mlx_lm") is None, reason="mlx and mlx-lm are not installed")
+def test_what_was_said_on_one_backend_is_remembered_on_the_other(cli: Cli, repo: Path) -> None:
+    """The same greedy answer twice, on different backends: the second one is copied from memory."""
+
+    def answered(backend: str, proposer: str) -> dict[str, Any]:
+        flags = (
+            "--backend",
+            backend,
+            "--proposer",
+            proposer,
+            "-k",
+            "4",
+            "--max-tokens",
+            "24",
+            "--temperature",
+            "0",
+        )
+        found: dict[str, Any] = json.loads(cli("run", *flags, "--json", WORDS, cwd=repo).stdout)
+        assert found["backend"] == backend
+        return found
+
+    for first, second in (("llama_cpp", "mlx"), ("mlx", "llama_cpp")):
+        assert cli("memory", "forget", "--yes").returncode == 0
+        said = answered(first, "none")
+        again = answered(second, "memory")
+        assert again["text"] == said["text"]
+        assert again["stats"]["accepted"] >= 12, "of 24 tokens"

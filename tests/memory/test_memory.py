@@ -142,6 +142,16 @@ def test_forgetting_empties_what_a_live_process_has_mapped(tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / FP).iterdir()] == ["lock"]
 
 
+def test_what_is_said_after_all_was_forgotten_is_learnt(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, OTHER)
+    forget(tmp_path, refuse)
+    remember(memory, TEXT)
+    (table,) = memory.tables(None)
+    assert table.find(hashes_of(TEXT[:40])) is not None
+    memory.close()
+
+
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(tmp_path: Path, is_begun: bool) -> None:
     memory = memory_in(tmp_path)
