@@ -135,7 +135,7 @@ def test_a_table_that_is_there_grows_before_it_is_filled(tmp_path: Path) -> None
     after = there.open("user")
     assert after is not None and before.is_superseded and after.epoch == before.epoch
     assert (after.header.bits, after.header.generation) == (16, 2) and 0.98 * read < kept
-    assert len(entries(before) - entries(after)) < 10
+    assert len(entries(before) - entries(after)) < 40, "of 500, which the old size would have lost"
 
 
 def test_a_table_grows_no_larger_than_it_may_whatever_the_export_says(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class MlxBackend:
         self._model = native.load_model(directory, progress)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}
+        self._is_filling = False
         try:
             self._start(directory, config)
             if measured:
@@ -111,6 +112,10 @@ class MlxBackend:
 
     def forward(self, batch: Sequence[Span]) -> MlxLogits:
         self._check(batch)
+        if self._is_filling:
+            # One piece of a prompt computes while the next is prepared; more would only queue up, out of
+            # reach of whoever wants to stop.
+            mx.eval(self._arrays())
         before = {slot: slot.states for slot in self._slots.values()}
         step = _plain_step(batch)
         slot = self._slots[batch[0].sequence]
@@ -126,6 +131,7 @@ class MlxBackend:
             self._rewinding.advance(each, len(tokens), filled, before[each])
         if self._foresight.is_due(slot, step, logits) and slot.length < self.capabilities.n_ctx:
             self._foresight.keep(slot, *self._begun(slot, logits))
+        self._is_filling = not any(span.rows for span in batch)
         if longest >= TIDY:
             mx.clear_cache()
         return logits
