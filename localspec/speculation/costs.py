@@ -29,14 +29,14 @@ KNOWN = 2
 """forwards of a width from which on its cost is taken for known"""
 
 PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
-    ("mlx", {2: 1.03, 4: 1.47, 5: 1.6, 8: 2.69, 16: 3.9, 32: 4.5}),
+    ("(gpu)", {2: 1.03, 4: 1.47, 5: 1.6, 8: 2.69, 16: 3.9, 32: 4.5}),
     ("F32", {2: 1.15, 4: 1.41, 5: 1.41, 8: 1.83, 16: 2.85, 32: 5.01}),
     ("F16", {2: 1.29, 4: 1.70, 5: 1.75, 8: 2.17, 16: 3.39, 32: 5.79}),
     ("Q8", {2: 2.28, 4: 2.67, 5: 3.47, 8: 3.66, 16: 6.0, 32: 10.9}),
     ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 14.1}),
 )
-"""relative costs measured elsewhere, by what names a model's backend and precision; the last one is
-for all others. Where two measurements were at hand, the dearer one stands here."""
+"""relative costs measured elsewhere, by what names a model's device or precision: MLX on Apple's GPUs,
+processors; the last one is for all others. Where two measurements were at hand, the dearer one stands here."""
 
 
 def prior_for(description: str) -> Mapping[int, float]:

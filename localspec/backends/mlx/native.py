@@ -28,9 +28,9 @@ def version() -> str:
 
 def device() -> str:
     """What MLX computes on, for people: ``Apple M3 Max (gpu)``, ``cpu``."""
-    kind = "gpu" if mx.default_device().type == mx.DeviceType.gpu else "cpu"
-    name = mx.device_info().get("device_name") if kind == "gpu" else None
-    return f"{name} ({kind})" if name else kind
+    if mx.default_device().type != mx.DeviceType.gpu:
+        return "cpu"
+    return f"{mx.device_info().get('device_name', '')} (gpu)".strip()
 
 
 def load_model(directory: ModelDirectory, progress: Callable[[float], None] | None = None) -> Any:
