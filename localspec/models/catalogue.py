@@ -24,7 +24,11 @@ Format = Literal["gguf", "mlx"]
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
 
-FIM_TEXTS = ("<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>")
+FIM_PREFIXES = (
+    *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>"),
+    *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
+)
+"""what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
 
 
 def bundled_dir() -> Path:
@@ -202,12 +206,12 @@ def has_fim(header: GgufHeader) -> bool:
     if "tokenizer.ggml.fim_pre_token_id" in header.metadata:
         return True
     tokens = header.metadata.get("tokenizer.ggml.tokens") or ()
-    return any(text in tokens for text in FIM_TEXTS)
+    return any(text in tokens for text in FIM_PREFIXES)
 
 
 def fills_gaps(tokens: Iterable[tuple[int, bytes]]) -> bool:
     """Whether a vocabulary has a fill-in-the-middle token, by its usual text."""
-    texts = {text.encode() for text in FIM_TEXTS}
+    texts = {each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " "))}
     return any(text in texts for _, text in tokens)
 
 

@@ -36,7 +36,8 @@ PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
     ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 14.1}),
 )
 """relative costs measured elsewhere, by what names a model's device or precision: MLX on Apple's GPUs,
-processors; the last one is for all others. Where two measurements were at hand, the dearer one stands here."""
+processors; the last one is for all others. Where two measurements were at hand, the dearer one stands
+here."""
 
 
 def prior_for(description: str) -> Mapping[int, float]:

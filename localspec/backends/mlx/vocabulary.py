@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from localspec.backends.base import FimTokens
 from localspec.errors import InvalidOptions, ModelInvalid
+from localspec.models.catalogue import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
 from localspec.models.fingerprint import directory_tokens
 from localspec.protocol.options import Options, parse_options
@@ -22,10 +23,6 @@ ENDS = (
     *("<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"),
     *("<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~["),
     "<｜end▁of▁sentence｜>",
-)
-PREFIXES = (
-    *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>"),
-    *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
 )
 SUFFIXES = (
     *("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>"),
@@ -78,7 +75,7 @@ class MlxVocabulary:
         return next((self._names[name] for name in names if name in self._names), None)
 
     def _fim(self) -> FimTokens | None:
-        prefix, suffix, middle = (self._first(names) for names in (PREFIXES, SUFFIXES, MIDDLES))
+        prefix, suffix, middle = (self._first(names) for names in (FIM_PREFIXES, SUFFIXES, MIDDLES))
         if prefix is None or suffix is None or middle is None:
             return None
         return FimTokens(prefix, suffix, middle, self._first(REPOS), self._first(SEPARATORS))
