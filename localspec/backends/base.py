@@ -33,6 +33,10 @@ class Capabilities:
     """tokens one forward may append, over all its spans"""
     replays: bool = False
     """whether `truncate` may keep less than it was asked to, so that what is missing is fed again"""
+    exact_batches: bool = True
+    """whether a row is the same when other sequences share its forward"""
+    fills_up: bool = False
+    """whether in a batch all spans are computed as wide as the longest"""
     batches: bool = True
     """whether several sequences share a forward; otherwise one is computed after the other"""
     obstacle: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import psutil
 
 from localspec.config import EngineConfig
@@ -17,9 +19,19 @@ KV_SHARE = 0.25
 """of the available memory, for the cells of all sequences"""
 
 
-def choose_sizes(trained: int | None, cell_bytes: int, config: EngineConfig) -> tuple[int, int]:
-    """(tokens per sequence, sequences) from the config, the context a model was trained for, the size of
-    one token's cells and the free memory.
+class CellBytes(NamedTuple):
+    """What a sequence takes: for each token, and for itself (a window's cells, a recurrent state)."""
+
+    each: int = 0
+    sequence: int = 0
+
+    def __add__(self, other: tuple[int, ...]) -> CellBytes:  # type: ignore[override]
+        return CellBytes(self.each + other[0], self.sequence + other[1])
+
+
+def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) -> tuple[int, int]:
+    """(tokens per sequence, sequences) from the config, the context a model was trained for, what
+    sequences take and the free memory.
 
     Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
     one that does not fit.
@@ -28,7 +40,7 @@ def choose_sizes(trained: int | None, cell_bytes: int, config: EngineConfig) -> 
     if n_ctx < MIN_CTX:
         raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
     available = psutil.virtual_memory().available
-    each, wanted = cell_bytes * n_ctx, max(1, config.parallel)
+    each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
     if each * wanted > available:
         raise ModelTooLarge(
             f"a cache of {wanted} x {n_ctx} tokens takes {each * wanted >> 20} MB; "

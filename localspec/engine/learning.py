@@ -23,7 +23,7 @@ from localspec.speculation.survival import Calibration
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
@@ -62,7 +62,8 @@ class KnownRounding:
         width = int(state["exact_width"])
         if not (1 <= width <= max(WIDTHS) or (width == ANY_WIDTH and margin == drift == 0.0)):
             raise ValueError("no width that is probed")
-        self.measured = Rounding(margin, drift, width, exact_pieces=state["exact_pieces"] is True)
+        pieces, batches = (state[name] is True for name in ("exact_pieces", "exact_batches"))
+        self.measured = Rounding(margin, drift, width, exact_pieces=pieces, exact_batches=batches)
 
 
 class KnownSpeed:

@@ -68,7 +68,8 @@ class Prefixes:
         self._idle.remove(best)
         usable = self._backend.truncate(best.slot, usable)
         all_exact = self._backend.capabilities.exact_pieces
-        return best.slot, usable, usable if all_exact else min(usable, best.exact)
+        exact = min(usable, best.exact)
+        return best.slot, usable, usable if all_exact else exact - exact % self._chunk
 
     def _usable(self, idle: Idle, prompt: Sequence[int], strict: bool) -> int:
         # The last token is always fed: its row gives the answer's first one.

@@ -44,7 +44,8 @@ def play_round(
 ) -> list[RoundPlayed]:
     """Advance every sequence by at least one token; returns what was done, a record for each.
 
-    Raises what the forward raises; then nothing has changed. A failure after it ends one sequence.
+    Raises what the forward raises; then nothing has changed. Where its rows cannot be read all sequences
+    end with that error, a failure after that ends one.
     """
     clock = RoundClock(costs)
     for sequence in sequences:
@@ -58,13 +59,18 @@ def play_round(
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
-    width = sum(len(span.tokens) for span in spans)
-    wide = width > target.capabilities.exact_width
+    width, wide = _width(target, spans)
     judged, start = [], 0
-    for sequence, offer in zip(sequences, offers, strict=True):
-        bound = doubt_bound(target, sequence, wide=wide)
-        judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
-        start += len(offer.draft.tokens) + 1
+    try:
+        for sequence, offer in zip(sequences, offers, strict=True):
+            bound = doubt_bound(target, sequence, wide=wide)
+            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
+            start += len(offer.draft.tokens) + 1
+    except LocalspecError as error:
+        # What a device has done with its cells when it fails, nobody knows.
+        for sequence in sequences:
+            sequence.error = error
+        return []
     clock.judged(width)
     played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
@@ -79,6 +85,14 @@ def play_round(
         emitted, redone = sequence.emitted - emitted, sequence.stats.redone - redone
         played.append(Played(sequence, offer.draft, accepted, before, emitted, redone))
     return clock.ended(played)
+
+
+def _width(target: Backend, spans: Seq[Span]) -> tuple[int, bool]:
+    """How many tokens a forward computes, and whether it may round otherwise than for one."""
+    widths, capabilities = [len(span.tokens) for span in spans], target.capabilities
+    width = max(widths) * len(widths) if capabilities.fills_up else sum(widths)
+    inexact = len(spans) > 1 and not capabilities.exact_batches
+    return width, width > capabilities.exact_width or inexact
 
 
 def _catch_up(target: Backend, sequence: Sequence) -> None:

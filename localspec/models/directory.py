@@ -79,6 +79,9 @@ def read_directory(path: Path) -> ModelDirectory:
         header = read_weights(file)
         tensors |= header.tensors
         size += header.file_size
+    layers = number_of(config, "num_hidden_layers") or 0
+    if layers > len(tensors):
+        raise _bad(path, f"its config.json tells of {layers} layers, its weights of {len(tensors)} tensors")
     settings = config.get("quantization")
     return ModelDirectory(
         path=path,

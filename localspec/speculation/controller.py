@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
+from localspec.speculation.length import best_length, with_replay
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.rewriting import Patience
 from localspec.speculation.survival import BUCKETS, Calibration, Survival
@@ -237,11 +238,12 @@ class Controller(Proposer):
         if rewriting is None:
             return ask.k
         state.patience.advance(len(ask.context))
-        cell_s = prices.seconds[rewriting.width - 1] / rewriting.width
+        missing = ask.missing
+        cell_s = prices.seconds[max(rewriting.width - 1 - missing, 0)] / max(rewriting.width, 1 + missing)
         if state.patience.over(rewriting, cell_s, answered=ask.answered, left=ask.left):
             return ask.k
         # All who are asked share a forward, and each feeds its newest token.
-        return min(ask.k, max(rewriting.width - prices.n, 0) // prices.n)
+        return min(ask.k, max(rewriting.width - prices.n - missing, 0) // prices.n)
 
     # What there is, and what it promises.
 
@@ -346,7 +348,8 @@ class Controller(Proposer):
                 plan.survival = [1.0] * len(draft.tokens)
                 continue
             curve = self._curve(plan.ask, draft) if draft.tokens else []
-            k = best_length(curve, prices.seconds, prices.n, self._stake(plan.ask, prices))[0]
+            seconds = with_replay(curve, prices.seconds, prices.again)
+            k = best_length(curve, seconds, prices.n, self._stake(plan.ask, prices))[0]
             plan.survival = curve[:k]
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
@@ -355,7 +358,11 @@ class Controller(Proposer):
         gate = EarlyStop(
             rate=lambda evidence: survival.rate(request, evidence),
             ahead=[ahead.rate(request, _position(i)) for i in range(k + 1)],
-            seconds=prices.with_draft(member, ask),
+            seconds=with_replay(
+                ahead.curve(request, [_position(i) for i in range(ask.k)]),
+                prices.with_draft(member, ask),
+                prices.again,
+            ),
         )
         return ask._replace(k=k, gate=gate)
 
@@ -449,42 +456,6 @@ class EarlyStop:
                 return True
             alive *= self._ahead[k]
         return False
-
-
-def best_length(
-    survival: Sequence[float], seconds: Sequence[float], n: int = 1, stake: float = math.inf
-) -> tuple[int, float]:
-    """The number of draft tokens with the most expected tokens per second, and these.
-
-    ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
-    with k of them; ``n`` tokens come out in any case. A length that may be expected to lose more than
-    ``stake`` seconds is left out: with too few tokens right, a round takes longer than they are worth.
-    """
-    expected, plain = float(n), seconds[0] / n
-    best, best_rate = 0, n / seconds[0]
-    for k, (alive, cost) in enumerate(zip(survival, seconds[1:], strict=False), 1):
-        expected += alive
-        if expected > best_rate * cost:
-            extra = cost - seconds[0]
-            even = max(math.ceil(extra / plain), 1)
-            lost = 1.0 - survival[even - 1] if even <= k else 1.0
-            if lost * extra <= stake:
-                best, best_rate = k, expected / cost
-    return best, best_rate
-
-
-def with_replay(
-    survival: Sequence[float], seconds: Sequence[float], again: Sequence[float]
-) -> Sequence[float]:
-    """``seconds`` with what follows where not all tokens of a draft are right: the newest token and those
-    that were right are fed again. ``again[n]`` is the price of that for n tokens; empty: nothing is lost."""
-    if not again:
-        return seconds
-    priced, expected = [seconds[0]], 1.0
-    for alive, cost in zip(survival, seconds[1:], strict=False):
-        priced.append(cost + (1.0 - alive) * again[min(round(expected), len(again) - 1)])
-        expected += alive
-    return priced
 
 
 def _position(i: int) -> int:

@@ -7,7 +7,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
-from localspec.errors import LocalspecError
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
@@ -42,6 +42,11 @@ def serve(channel: Channel) -> None:
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
         return
+    except Exception as error:
+        # Whatever it was: who waits for the model is told, and the log says where.
+        failed = EngineError(f"the model could not be loaded: {type(error).__name__}: {error}")
+        channel.send(LoadFailed(failed.as_dict()))
+        raise
     with engine:
         channel.send(
             Ready(

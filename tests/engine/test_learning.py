@@ -115,7 +115,13 @@ def test_records_are_private(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-SOUND = {"margin_bound": 0.1, "drift_bound": 0.0, "exact_width": 3, "exact_pieces": False}
+SOUND = {
+    "margin_bound": 0.1,
+    "drift_bound": 0.0,
+    "exact_width": 3,
+    "exact_pieces": False,
+    "exact_batches": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,9 @@ def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) ->
         learning.rounding.restore(SOUND | spoilt)
     assert learning.rounding.measured is None
     learning.rounding.restore(SOUND)
-    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_width=3, exact_pieces=False)
+    assert learning.rounding.measured == Rounding(
+        0.1, 0.0, exact_width=3, exact_pieces=False, exact_batches=True
+    )
 
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop, best_length
+from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
 from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.length import best_length
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.survival import Calibration

@@ -13,7 +13,7 @@ import llama_cpp
 import llama_cpp.llama_cpp as lib
 import psutil
 
-from localspec.backends.sizes import choose_sizes, widest_forward
+from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid, OutOfMemory
 
@@ -131,7 +131,9 @@ def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
 
 def sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
     """See :func:`choose_sizes`."""
-    return choose_sizes(lib.llama_model_n_ctx_train(model), kv_bytes_per_token(model, config), config)
+    return choose_sizes(
+        lib.llama_model_n_ctx_train(model), CellBytes(kv_bytes_per_token(model, config)), config
+    )
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int) -> Any:

@@ -9,16 +9,16 @@ import mlx.core as mx
 
 from localspec.backends.base import Capabilities, Span
 from localspec.backends.mlx import native
-from localspec.backends.mlx.attention import Step
+from localspec.backends.mlx.attention import Attention, Step
 from localspec.backends.mlx.foresight import Foresight
-from localspec.backends.mlx.layers import Cells, State, layers_of, parts_of
-from localspec.backends.mlx.logits import MlxLogits
+from localspec.backends.mlx.layers import Cells, Layer, State, layers_of, parts_of
+from localspec.backends.mlx.logits import FAULTS, MlxLogits
 from localspec.backends.mlx.slot import Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
-from localspec.backends.sizes import choose_sizes, widest_forward
+from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.config import EngineConfig
-from localspec.errors import EngineBusy, EngineError
+from localspec.errors import EngineBusy, EngineError, ModelInvalid
 from localspec.models.catalogue import model_name
 from localspec.models.directory import ModelDirectory, read_directory
 from localspec.protocol.options import Options
@@ -52,6 +52,9 @@ class MlxBackend:
         self._model = native.load_model(directory, progress)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}
+        self._layers: list[Layer] = []
+        self.attention: list[Attention] = []
+        self._rewinding, self._foresight = Rewinding([]), Foresight(False)
         self._is_filling = False
         try:
             self._start(directory, config)
@@ -62,10 +65,10 @@ class MlxBackend:
             raise
 
     def _start(self, directory: ModelDirectory, config: EngineConfig) -> None:
-        size, cell_bytes = self._try(config)
+        size, taken = self._try(config)
         self.vocabulary = MlxVocabulary(directory, size)
         self.defaults: Options = self.vocabulary.defaults
-        n_ctx, n_sequences = choose_sizes(directory.context, cell_bytes, config)
+        n_ctx, n_sequences = choose_sizes(directory.context, taken, config)
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
         parts = parts_of(self._layers)
@@ -81,6 +84,7 @@ class MlxBackend:
             replays=self._rewinding.replays,
             obstacle=self._rewinding.obstacle,
             batches=self._batches,
+            fills_up=self._batches,
         )
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
@@ -88,15 +92,24 @@ class MlxBackend:
             f" chunks of {config.prefill_chunk}" + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
         )
 
-    def _try(self, config: EngineConfig) -> tuple[int, int]:
-        """One token through the model, to see whether it runs: (vocabulary size, bytes of its cells)."""
-        layers = layers_of(self._model, slack=1, bits=config.kv_bits)
-        step = Step(0, [0], 1)
-        views = [layer.view(step, layer.new()) for layer in layers]
-        logits = self._model(mx.array([[0]]), cache=views)
-        mx.eval(logits)
-        cells = [part.attention for part in parts_of(layers) if isinstance(part, Cells)]
-        taken = sum(array.nbytes // array.shape[2] for each in cells for array in each.arrays())
+    def _try(self, config: EngineConfig) -> tuple[int, CellBytes]:
+        """One token through the model, to see whether it runs: the vocabulary's size, what a token takes."""
+        layers = layers_of(self._model, slack=widest_forward(config, 1), bits=config.kv_bits)
+        step, states = Step(0, [0], 1), [layer.new() for layer in layers]
+        views = [layer.view(step, state) for layer, state in zip(layers, states, strict=True)]
+        try:
+            logits = self._model(mx.array([[0]]), cache=views)
+            mx.eval(logits)
+        except Exception as error:
+            # Whatever a wrong number in a configuration leads to, in mlx-lm or in MLX.
+            cells = f" with {config.kv_bits}-bit cells" if config.kv_bits else ""
+            raise ModelInvalid(
+                f"mlx-lm cannot run {self.model}{cells}: {native.sentence(error)}",
+                "Set kv_bits = 0." if cells else "Give a complete MLX model directory; another one runs.",
+            ) from None
+        taken = CellBytes()
+        for layer, view in zip(layers, views, strict=True):
+            taken += layer.taken(layer.after(view))
         return logits.shape[-1], taken
 
     # The verbs.
@@ -130,7 +143,7 @@ class MlxBackend:
             filled = longest if self._batches else len(tokens)
             self._rewinding.advance(each, len(tokens), filled, before[each])
         if self._foresight.is_due(slot, step, logits) and slot.length < self.capabilities.n_ctx:
-            self._foresight.keep(slot, *self._begun(slot, logits))
+            self._begin(slot, logits)
         self._is_filling = not any(span.rows for span in batch)
         if longest >= TIDY:
             mx.clear_cache()
@@ -139,23 +152,37 @@ class MlxBackend:
     def _computed(self, batch: Sequence[Span], before: Mapping[Slot, list[State]]) -> MlxLogits:
         try:
             return MlxLogits(self._rows(batch), self._arrays())
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except FAULTS as error:
             for slot, states in before.items():
                 slot.states = states
-            raise EngineError(f"mlx cannot compute this: {error}") from None
+            for span in batch if self._rewinding.in_place else ():
+                # How much of it was appended nobody knows: all of it is fed again.
+                self._rewinding.cut(self._slots[span.sequence], 0)
+            raise EngineError(f"mlx cannot compute this: {native.sentence(error)}") from None
 
-    def _begun(self, slot: Slot, logits: MlxLogits) -> tuple[list[State], MlxLogits]:
-        """The next plain step, before anybody knows its token: what it will leave behind, and its rows."""
+    def _begin(self, slot: Slot, logits: MlxLogits) -> None:
+        """Begin the next plain step, before anybody knows its token."""
         before = slot.states
-        rows = self._run(slot, slot.length, logits.best)
-        begun, slot.states = slot.states, before
-        return begun, MlxLogits(rows[0], self._arrays())
+        try:
+            rows = self._run(slot, slot.length, logits.best)
+            begun = MlxLogits(rows[0], self._arrays())
+            self._foresight.keep(slot, slot.states, begun)
+        except FAULTS:
+            # It fails again, and is told, when it is asked for.
+            self._foresight.forget()
+        slot.states = before
+        slot.written = max(slot.written, slot.length + 1)
 
     def _check(self, batch: Sequence[Span]) -> None:
         total = sum(len(span.tokens) for span in batch)
         if not 0 < total <= self.capabilities.max_batch:
             raise EngineError(f"a forward of {total} tokens; 1 to {self.capabilities.max_batch} are possible")
+        size = self.vocabulary.size
         for sequence, tokens, _ in batch:
+            if not all(0 <= token < size for token in tokens):
+                # MLX would read what lies beside the embedding, or end this process.
+                odd = next(token for token in tokens if not 0 <= token < size)
+                raise EngineError(f"there is no token {odd}: {self.model} has {size}")
             if self._slots[sequence].length + len(tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {sequence} has no room for {len(tokens)} more tokens")
 
@@ -260,7 +287,7 @@ class MlxBackend:
 
     def free(self) -> None:
         self._slots.clear()
-        self._foresight.forget()
+        self._rewinding, self._foresight = Rewinding([]), Foresight(False)
         self._layers, self.attention, self._model = [], [], None
         self._wired.release()
         mx.clear_cache()

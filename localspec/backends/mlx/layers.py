@@ -21,6 +21,7 @@ from localspec.backends.mlx.lm import (
     RotatingKVCache,
     make_prompt_cache,
 )
+from localspec.backends.sizes import CellBytes
 from localspec.errors import EngineError
 
 TRIMMABLE = {ChunkedKVCache, ConcatenateKVCache, KVCache, QuantizedKVCache}
@@ -64,6 +65,10 @@ class Layer(ABC):
         """What is to be evaluated after a forward, beside cells."""
         return []
 
+    def taken(self, state: State) -> CellBytes:
+        """The bytes of a sequence, after one of one token."""
+        return CellBytes(0, sum(array.nbytes for array in self.arrays(state)))
+
 
 class Recurrent(Layer):
     """A recurrent state or a short convolution: what is past cannot be taken back, so it is kept."""
@@ -103,6 +108,11 @@ class Cells(Layer):
     def after(self, view: Any) -> State:
         return None
 
+    def taken(self, state: State) -> CellBytes:
+        ring = self.attention.ring
+        each = sum(array.nbytes // array.shape[2] for array in self.attention.arrays())
+        return CellBytes(each) if ring is None else CellBytes(0, each * ring)
+
 
 class Several(Layer):
     """Layers that share a place, as attention and a recurrent state side by side."""
@@ -132,6 +142,12 @@ class Several(Layer):
 
     def arrays(self, state: State) -> list[mx.array]:
         return [a for part, each in zip(self.parts, state, strict=True) for a in part.arrays(each)]
+
+    def taken(self, state: State) -> CellBytes:
+        found = CellBytes()
+        for part, each in zip(self.parts, state, strict=True):
+            found += part.taken(each)
+        return found
 
 
 class Foreign(Layer):
@@ -166,6 +182,10 @@ class Foreign(Layer):
 
     def arrays(self, state: State) -> list[mx.array]:
         return [array for _, array in tree_flatten(state.state) if isinstance(array, mx.array)]
+
+    def taken(self, state: State) -> CellBytes:
+        cells = [array for array in self.arrays(state) if array.ndim == len(("row", "head", "cell", "n"))]
+        return CellBytes(sum(array.nbytes // array.shape[2] for array in cells))
 
 
 def layers_of(model: Any, *, slack: int, bits: int) -> list[Layer]:

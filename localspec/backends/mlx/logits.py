@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 
 from localspec.backends.base import Rows
+from localspec.errors import EngineError
+
+FAULTS = (RuntimeError, ValueError, TypeError, IndexError)
+"""what MLX raises"""
 
 
 class MlxLogits:
@@ -27,15 +33,26 @@ class MlxLogits:
 
     def argmax(self) -> list[int]:
         # Whatever is computed from it now would wait for the step that was begun after it.
-        return [token for (token,) in self.best.tolist()]
+        return [token for (token,) in _read(self.best)]
 
     def margins(self) -> list[float]:
-        found: list[float] = self._margins.tolist()
+        found: list[float] = _read(self._margins)
         return found
 
     def rows(self, start: int, stop: int) -> Rows:
         self.were_seen = True
-        return np.array(self._rows[start:stop].astype(mx.float32))
+        try:
+            return np.array(self._rows[start:stop].astype(mx.float32))
+        except FAULTS as error:
+            raise EngineError(f"mlx could not compute this: {error}") from None
+
+
+def _read(array: mx.array) -> Any:
+    """The numbers of an array: what went wrong on the device is known only now."""
+    try:
+        return array.tolist()
+    except FAULTS as error:
+        raise EngineError(f"mlx could not compute this: {error}") from None
 
 
 def _margins(rows: mx.array, best: mx.array) -> mx.array:

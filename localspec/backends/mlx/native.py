@@ -16,6 +16,8 @@ from localspec.backends.mlx.lm import maybe_set_recommended_wired_limit
 from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.directory import ModelDirectory
 
+OPENED = ("generation_config.json", "hf_quant_config.json")
+"""what mlx-lm reads beside what was checked already"""
 TAIL_BYTES = 1 << 20
 PIECES = 40
 """in which weights are read, and progress is told"""
@@ -38,6 +40,10 @@ def load_model(directory: ModelDirectory, progress: Callable[[float], None] | No
 
     Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
     """
+    for name in OPENED:
+        path = directory.path / name
+        if path.exists() and not path.is_file():  # mlx-lm would wait for a pipe's writer
+            raise ModelInvalid(f"{path} is not a plain file")
     try:
         model = load_mlx(directory.path, lazy=True, trust_remote_code=False)[0]
         _read_weights(model, progress or (lambda fraction: None))
@@ -47,7 +53,7 @@ def load_model(directory: ModelDirectory, progress: Callable[[float], None] | No
     except Exception as error:
         # mlx-lm raises whatever a wrong shape, key or type led to.
         raise ModelInvalid(
-            f"mlx-lm cannot load {directory.path}: {_sentence(error)}",
+            f"mlx-lm cannot load {directory.path}: {sentence(error)}",
             "Give a complete MLX model directory of an architecture that mlx-lm knows.",
         ) from None
 
@@ -66,7 +72,8 @@ def _read_weights(model: Any, progress: Callable[[float], None]) -> None:
     mx.eval(piece)
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
+    """What an error says, in a line that is not too long."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]} …"
 

@@ -10,7 +10,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from localspec.backends.base import FimTokens
-from localspec.errors import InvalidOptions, ModelInvalid
+from localspec.errors import InvalidOptions, ModelError, ModelInvalid
+from localspec.models.bounded import read_bounded
 from localspec.models.catalogue import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
 from localspec.models.fingerprint import directory_tokens
@@ -37,6 +38,8 @@ REPOS = ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>")
 SEPARATORS = ("<|file_sep|>",)
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 """of gpt-oss: special, but part of the text"""
+MAX_SETTINGS = 64 * 1024 * 1024
+"""bytes of a file of settings; old ones hold all added tokens"""
 RECOMMENDED = ("temperature", "top_k", "top_p", "min_p")
 """of generation_config.json, under the names that options have, too"""
 
@@ -51,7 +54,9 @@ class MlxVocabulary:
         self._tokenizer = _tokenizer(directory.path)
         settings = _json(directory.path / "tokenizer_config.json")
         generation = _json(directory.path / "generation_config.json")
-        added = self._tokenizer.get_added_tokens_decoder()
+        # What the model has no row for, it can neither say nor be told.
+        found = self._tokenizer.get_added_tokens_decoder()
+        added = {id: token for id, token in found.items() if id < size}
         self._names = {token.content: id for id, token in added.items()}
         self.eos = self._names.get(_content(settings.get("eos_token")) or "")
         self.bos = self._bos(_content(settings.get("bos_token")))
@@ -81,7 +86,7 @@ class MlxVocabulary:
         return FimTokens(prefix, suffix, middle, self._first(REPOS), self._first(SEPARATORS))
 
     def _ends(self, configured: Iterable[Any]) -> frozenset[int]:
-        found = {id for id in (self.eos, *configured) if isinstance(id, int) and 0 <= id < self.size}
+        found = {id for id in (self.eos, *configured) if type(id) is int and 0 <= id < self.size}
         found |= {self._names[name] for name in ENDS if name in self._names}
         found |= {id for names in (PADS, REPOS, SEPARATORS) if (id := self._first(names)) is not None}
         if {"<|return|>", "<|call|>", "<|end|>"} <= self._names.keys():
@@ -105,7 +110,11 @@ class MlxVocabulary:
 
 def _tokenizer(directory: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_file(str(directory / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        # As they were set for training; a prompt is neither cut nor filled up without a word.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
     except Exception as error:
         # The library raises a plain Exception for anything it does not like.
         raise ModelInvalid(
@@ -117,8 +126,8 @@ def _tokenizer(directory: Path) -> Tokenizer:
 def _json(path: Path) -> dict[str, Any]:
     """An optional file; one that cannot be read says nothing."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_bounded(path, MAX_SETTINGS))
+    except (ModelError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -131,8 +140,8 @@ def _content(token: Any) -> str | None:
 
 def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
     try:
-        return (directory / "chat_template.jinja").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_bounded(directory / "chat_template.jinja", MAX_SETTINGS).decode()
+    except (ModelError, UnicodeDecodeError):
         found = settings.get("chat_template")
     if isinstance(found, list):
         named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}

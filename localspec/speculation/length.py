@@ -1,0 +1,42 @@
+"""How many draft tokens to verify: as many as give the most tokens per second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def best_length(
+    survival: Sequence[float], seconds: Sequence[float], n: int = 1, stake: float = math.inf
+) -> tuple[int, float]:
+    """The number of draft tokens with the most expected tokens per second, and these.
+
+    ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
+    with k of them; ``n`` tokens come out in any case. A length that may be expected to lose more than
+    ``stake`` seconds is left out: with too few tokens right, a round takes longer than they are worth.
+    """
+    expected, plain = float(n), seconds[0] / n
+    best, best_rate = 0, n / seconds[0]
+    for k, (alive, cost) in enumerate(zip(survival, seconds[1:], strict=False), 1):
+        expected += alive
+        if expected > best_rate * cost:
+            extra = cost - seconds[0]
+            even = max(math.ceil(extra / plain), 1)
+            lost = 1.0 - survival[even - 1] if even <= k else 1.0
+            if lost * extra <= stake:
+                best, best_rate = k, expected / cost
+    return best, best_rate
+
+
+def with_replay(
+    survival: Sequence[float], seconds: Sequence[float], again: Sequence[float]
+) -> Sequence[float]:
+    """``seconds`` with what follows where not all tokens of a draft are right: the newest token and those
+    that were right are fed again. ``again[n]`` is the price of that for n tokens; empty: nothing is lost."""
+    if not again:
+        return seconds
+    priced, expected = [seconds[0]], 1.0
+    for alive, cost in zip(survival, seconds[1:], strict=False):
+        priced.append(cost + (1.0 - alive) * again[min(round(expected), len(again) - 1)])
+        expected += alive
+    return priced
