@@ -5,15 +5,17 @@ tests/slow/test_exactness.py does the same at length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from numpy.typing import NDArray
 
+from localspec.backends.base import Span
 from localspec.backends.rounding import measure_rounding, set_rounding
-from localspec.backends.toy import ToyBackend
+from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from localspec.speculation.noise import Noise
 from localspec.speculation.sampling import Sampler, SamplingParams
@@ -92,6 +94,39 @@ def test_noise_that_is_not_looked_for_is_found() -> None:
     with pytest.raises(AssertionError):
         for seed in range(40):
             play(Careless(replace(NOISY, seed=seed, noise=0.2)), Case((DRAFTED,)), Tally())
+
+
+class Padded(ToyBackend):
+    """Computes all spans of a batch as wide as the longest, and rounds accordingly."""
+
+    def forward(self, batch: Sequence[Span]) -> ToyLogits:
+        self._computed = len(batch) * max(len(span.tokens) for span in batch)
+        return super().forward(batch)
+
+    def _append(self, span: Span, *, wide: bool) -> list[NDArray[np.float64]]:
+        return super()._append(span, wide=self._computed > self._exact_width)
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_rounds_that_are_filled_up_are_as_wide_as_that(is_said: bool) -> None:
+    """Where the backend does not say so, texts differ: the test can fail."""
+    different = 0
+    for seed in range(12):
+        texts = []
+        for n in (1, 2):
+            backend = Padded(small_markov(seed, sharpness=0.5), max_sequences=4)
+            backend.make_noisy(0.1, exact_width=5)
+            backend.capabilities = replace(backend.capabilities, fills_up=is_said)
+            engine = Engine(backend)
+            asked = [
+                request("abcabcabdabcabcaabbcc" * 3, temperature=0.0, proposer="none", max_tokens=150),
+                request("fedcbafedcba" * 4, temperature=0.0, proposer="prompt-lookup", k=3, max_tokens=150),
+            ]
+            sequences = [engine.submit(each) for each in asked[:n]]
+            run_all(engine, sequences)
+            texts.append(answer(sequences[0]))
+        different += texts[0] != texts[1]
+    assert (different == 0) == is_said
 
 
 def test_noisy_models_say_what_they_say_alone() -> None:

@@ -41,10 +41,11 @@ class Foresight:
         """What was begun, if this is the step: ``token`` behind what ``slot`` holds; None: any other."""
         begun, self._begun = self._begun, None
         last, self._last = self._last, None
-        follows = token is not None and last is not None and last[:2] == (slot, slot.length)
-        if not follows or last is None or last[2].were_seen or last[2].argmax() != [token]:
+        goes_on = last is not None and last[:2] == (slot, slot.length)
+        if not goes_on or token is None or last is None or last[2].were_seen or last[2].argmax() != [token]:
             self._streak = 0
-            self._wanted *= 1 + (begun is not None)
+            # The end of a request is nobody's loss.
+            self._wanted *= 1 + (goes_on and begun is not None)
             return None
         self._streak += 1
         if begun is None or (begun.slot, begun.length) != (slot, slot.length):
