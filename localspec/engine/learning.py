@@ -81,8 +81,8 @@ class KnownSpeed:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         seconds = float(state.get("seconds", 0.0))
-        if not 0.0 <= seconds < math.inf:
-            raise ValueError("no time")
+        if seconds and not 1e-7 <= seconds < 1e3:
+            raise ValueError("no time of a step")
         self.seconds = seconds or None
 
 

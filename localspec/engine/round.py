@@ -99,7 +99,9 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
     """Feed what the cache misses, if that is much."""
     start, end = target.length(sequence.slot), len(sequence.tokens) - 1
     if end - start > MISSING:
-        target.forward([Span(sequence.slot, sequence.tokens[start:end], 0)])
+        most = target.capabilities.max_batch
+        for at in range(start, end, most):
+            target.forward([Span(sequence.slot, sequence.tokens[at : min(at + most, end)], 0)])
         if sequence.exact == start and end - start <= target.capabilities.exact_width:
             sequence.exact = end
 
