@@ -24,6 +24,7 @@ with _limits_left_alone():
     from mlx_lm.generate import generate_step, speculative_generate_step
     from mlx_lm.models.cache import (
         ArraysCache,
+        BatchKVCache,
         CacheList,
         ChunkedKVCache,
         ConcatenateKVCache,
@@ -36,6 +37,7 @@ with _limits_left_alone():
 
 __all__ = [
     "ArraysCache",
+    "BatchKVCache",
     "CacheList",
     "ChunkedKVCache",
     "ConcatenateKVCache",
