@@ -37,6 +37,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
+INSTALL_MLX = "Install it where localspec is: pip install 'localspec[mlx]', or `make mlx` in a checkout."
+"""the remedy wherever mlx-lm is missing"""
+
 
 class ExitCode(IntEnum):
     """What the ``localspec`` command tells the shell."""

@@ -25,7 +25,7 @@ from localspec.bench.references import (
 )
 from localspec.bench.results import Contestant, Run
 from localspec.config import EngineConfig
-from localspec.errors import BackendUnavailable
+from localspec.errors import INSTALL_MLX, BackendUnavailable
 from localspec.models.catalogue import format_of
 from localspec.protocol.requests import Request
 
@@ -77,8 +77,10 @@ def rivals_of(target: Path, draft: Path | None, config: EngineConfig, program: P
 
 
 def _of_mlx(target: Path, draft: Path | None, config: EngineConfig) -> list[Rival]:
-    from localspec.bench.references.mlx_lm import MlxLm
-
+    try:
+        from localspec.bench.references.mlx_lm import MlxLm
+    except (ImportError, OSError) as error:
+        raise BackendUnavailable(f"mlx-lm cannot be imported: {error}", INSTALL_MLX) from None
     found = [_rival(MLX_LM, lambda: MlxLm(target, config))]
     for k in MLX_DRAFTS if draft is not None else ():
         name = f"{MLX_LM} draft k={k}"

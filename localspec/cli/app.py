@@ -21,7 +21,7 @@ app.command(
     help="Answer a prompt.",
     help_epilogue="""Text piped in comes first, then the argument. The answer streams to stdout, everything \
 else goes to stderr; Ctrl-C ends the generation. Exit codes: 0 ok, 1 error (no such model or session, too), \
-2 usage (a file that is not there, too), 69 daemon unavailable, 75 busy or deadline, 130 Ctrl-C.
+2 usage (a file that is not there, too), 69 daemon or backend unavailable, 75 busy or deadline, 130 Ctrl-C.
 
 Examples:
   localspec run 'What does textwrap.dedent do?'

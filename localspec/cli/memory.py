@@ -20,6 +20,7 @@ from localspec.cli import output
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import (
+    INSTALL_MLX,
     BackendUnavailable,
     DiskFull,
     ExitCode,
@@ -359,7 +360,7 @@ def _of_directory(words: Words) -> Iterator[Vocabulary]:
     except ImportError as error:
         raise BackendUnavailable(
             f"{words.model} is an MLX directory, and its tokenizer cannot be used: {error}",
-            "Install it: pip install 'localspec[mlx]'",
+            INSTALL_MLX,
         ) from None
     yield MlxVocabulary(read_directory(words.model), words.size)
 

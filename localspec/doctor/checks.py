@@ -9,6 +9,7 @@ from pathlib import Path
 from localspec._version import __version__
 from localspec.doctor.finding import Finding
 from localspec.doctor.probe import Report
+from localspec.errors import INSTALL_MLX
 from localspec.protocol.messages import ModelDescription
 
 OLDEST_PYTHON = (3, 11)
@@ -51,7 +52,7 @@ def mlx(report: Report, system: str, machine: str) -> Finding:
         return Finding("mlx", "ok", f"There is no MLX for {system} {machine}; GGUF files do not need it.")
     if report.missing:
         told = "MLX is not installed: model directories cannot be used, GGUF files can."
-        return Finding("mlx", "warning", told, "Install it: pip install 'localspec[mlx]'")
+        return Finding("mlx", "warning", told, INSTALL_MLX)
     packages = "mlx mlx-cpu mlx-lm" if system == "Linux" else "mlx mlx-lm"
     return Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
 

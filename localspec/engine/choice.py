@@ -86,7 +86,7 @@ def _wanted(model: str, model_dirs: tuple[str, ...], backend: str) -> Path:
     if format_of(found) != wanted:
         raise InvalidOptions(
             f"{found} is {KINDS[format_of(found)]}; {backend} runs {KINDS[wanted]}",
-            f"Leave the backend to auto, or give {KINDS[wanted]}.",
+            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may ask for {backend}.",
         )
     return found
 

@@ -15,7 +15,7 @@ from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
-from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError
+from localspec.errors import INSTALL_MLX, BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
@@ -63,7 +63,7 @@ def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool)
     except (ImportError, OSError) as error:
         raise BackendUnavailable(
             f"{path} is an MLX directory, and mlx-lm cannot be imported: {error}",
-            "Install it: pip install 'localspec[mlx]'",
+            INSTALL_MLX,
         ) from None
     return MlxBackend(path, config, progress=progress, measured=measured)
 

@@ -12,7 +12,7 @@ from localspec._version import __version__
 from localspec.doctor import checks
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
-from localspec.errors import InvalidOptions
+from localspec.errors import INSTALL_MLX, InvalidOptions
 from localspec.models.catalogue import list_models
 from localspec.protocol.messages import ModelDescription
 
@@ -54,8 +54,8 @@ def test_llama_cpp(report: Report, level: str, told: str, remedy: str) -> None:
     ("report", "system", "level", "remedy"),
     [
         (USABLE, ("Linux", "x86_64"), "ok", "None"),
-        (MISSING, ("Linux", "x86_64"), "warning", "Install it: pip install 'localspec[mlx]'"),
-        (MISSING, ("Darwin", "arm64"), "warning", "Install it: pip install 'localspec[mlx]'"),
+        (MISSING, ("Linux", "x86_64"), "warning", INSTALL_MLX),
+        (MISSING, ("Darwin", "arm64"), "warning", INSTALL_MLX),
         (MISSING, ("Darwin", "x86_64"), "ok", "None"),
         (MISSING, ("Windows", "AMD64"), "ok", "None"),
         (KILLED, ("Linux", "x86_64"), "problem", "mlx mlx-cpu mlx-lm"),
