@@ -1,9 +1,10 @@
 """The cells of one attention layer, a row for each sequence, which rolls back by its own amount.
 
 mlx-lm's batch caches are aligned at their right end, so that rows can only be rolled back by moving all
-of their cells: 80 ms a layer for four rows of 4,096 cells on a CPU. Here a token's cell follows from its
-position alone. A forward writes a few cells behind each row's last one (0.1 ms), masks hide what lies
-behind that, and a rollback moves nothing. With a sliding window the cells are used in turn, some more of
+of their cells. Here a token's cell follows from its position alone: a forward writes a few cells behind
+each row's last one, masks hide what lies behind that, and a rollback moves nothing. A round of four rows
+with 4,096 tokens so takes 2.03 ms a layer instead of 101.24 on a CPU, and no more with longer ones
+(``python -m assets.bench.ragged_rollback``). With a sliding window the cells are used in turn, some more of
 them than the window is wide, so that a rollback finds what it needs there, too.
 """
 
