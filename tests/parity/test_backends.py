@@ -44,7 +44,7 @@ class Agreement:
         self.clear = self.near = self.swapped = self.texts = self.equal_texts = 0
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=[pytest.param(NAMES[0], marks=pytest.mark.slow), NAMES[1]])
 def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     pair = Both(
         LlamaCppBackend(bundled_model(request.param), CONFIG, measured=False),
