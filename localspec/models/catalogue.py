@@ -153,7 +153,6 @@ def _describe_file(name: str, path: Path) -> ModelDescription:
     """Raises :class:`ModelError`."""
     header = read_header(path)
     tokens = gguf_tokens(header)
-    context = header.of_architecture("context_length")
     return ModelDescription(
         id=_text(name),
         path=_text(path),
@@ -163,7 +162,7 @@ def _describe_file(name: str, path: Path) -> ModelDescription:
         parameters=header.parameters,
         quantisation=header.quantisation,
         size=header.file_size,
-        context=context if type(context) is int else None,
+        context=_context(header),
         vocab_fp=vocab_fp(tokens) if tokens else None,
         fim=has_fim(header),
     )
@@ -197,7 +196,11 @@ def trained_context(path: Path) -> int | None:
     """How many tokens a model was trained for, if it says so; raises :class:`ModelError`."""
     if format_of(path) == "mlx":
         return read_directory(path).context
-    context = read_header(path).of_architecture("context_length")
+    return _context(read_header(path))
+
+
+def _context(header: GgufHeader) -> int | None:
+    context = header.of_architecture("context_length")
     return context if type(context) is int else None
 
 

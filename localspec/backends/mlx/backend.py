@@ -166,7 +166,7 @@ class MlxBackend:
         try:
             rows = self._run(slot, slot.length, logits.best)
             begun = MlxLogits(rows[0], self._arrays())
-            self._foresight.keep(slot, slot.states, begun)
+            self._foresight.keep(slot.states, begun)
         except FAULTS:
             # It fails again, and is told, when it is asked for.
             self._foresight.forget()
@@ -179,9 +179,9 @@ class MlxBackend:
             raise EngineError(f"a forward of {total} tokens; 1 to {self.capabilities.max_batch} are possible")
         size = self.vocabulary.size
         for sequence, tokens, _ in batch:
-            if not all(0 <= token < size for token in tokens):
+            odd = next((token for token in tokens if not 0 <= token < size), None)
+            if odd is not None:
                 # MLX would read what lies beside the embedding, or end this process.
-                odd = next(token for token in tokens if not 0 <= token < size)
                 raise EngineError(f"there is no token {odd}: {self.model} has {size}")
             if self._slots[sequence].length + len(tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {sequence} has no room for {len(tokens)} more tokens")

@@ -10,8 +10,6 @@ up for: after each such loss twice as many steps have to go that way.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from localspec.backends.mlx.layers import State
 from localspec.backends.mlx.logits import MlxLogits
 from localspec.backends.mlx.slot import Slot
@@ -20,21 +18,14 @@ STREAK = 12
 """plain steps with the most probable token, one after another, until the next one is begun ahead"""
 
 
-class _Begun(NamedTuple):
-    slot: Slot
-    length: int
-    """of the sequence when it was begun"""
-    states: list[State]
-    logits: MlxLogits
-
-
 class Foresight:
     """What was begun for the step to come; ``possible``: whether states can be left untaken."""
 
     def __init__(self, possible: bool) -> None:
         self._possible = possible
         self._last: tuple[Slot, int, MlxLogits] | None = None
-        self._begun: _Begun | None = None
+        self._begun: tuple[list[State], MlxLogits] | None = None
+        """what the step behind the last one leaves, and its rows"""
         self._streak, self._wanted = 0, STREAK
 
     def take(self, slot: Slot, token: int | None) -> tuple[list[State], MlxLogits] | None:
@@ -48,9 +39,7 @@ class Foresight:
             self._wanted *= 1 + (goes_on and begun is not None)
             return None
         self._streak += 1
-        if begun is None or (begun.slot, begun.length) != (slot, slot.length):
-            return None
-        return begun.states, begun.logits
+        return begun
 
     def is_due(self, slot: Slot, token: int | None, logits: MlxLogits) -> bool:
         """After a forward: whether the next step is to be begun. ``token``: see :meth:`take`."""
@@ -59,9 +48,9 @@ class Foresight:
         self._last = slot, slot.length, logits
         return self._streak >= self._wanted
 
-    def keep(self, slot: Slot, states: list[State], logits: MlxLogits) -> None:
-        """The next step of ``slot`` was begun."""
-        self._begun = _Begun(slot, slot.length, states, logits)
+    def keep(self, states: list[State], logits: MlxLogits) -> None:
+        """The step behind the last one was begun."""
+        self._begun = states, logits
 
     def forget(self) -> None:
         """A sequence is gone."""
