@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from localspec.daemon.exchange import Exchange
+from localspec.daemon.memory import absolute
 from localspec.daemon.pool import key_of
 from localspec.daemon.worker import StreamEvent
-from localspec.protocol.options import Options
+from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats
 
@@ -59,3 +60,10 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
         completion_tokens=0,
         stats=Stats(),
     )
+
+
+def merged(exchange: Exchange, options: Options) -> Options:
+    """``options`` over the configuration's; raises :class:`InvalidOptions`."""
+    if options.workspace:
+        absolute(options.workspace)
+    return check_options(options.over(exchange.daemon.config.options))
