@@ -53,8 +53,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """of controller = "ema": a proposer under it is left alone but for probes"""
     repetition_gate: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """auto is off for prompts whose share of repeated 3-grams is under it; 0: never"""
-    disable_by_batch_size: Count = 8
-    """no speculation while so many requests decode together; 0: never off"""
+    disable_by_batch_size: Count = 0
+    """no speculation while so many requests decode together; 0: as measured costs say"""
+    chat_cache_mb: Count = 1024
+    """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
     memory: bool = True
     """keep an n-gram memory on disk, per workspace"""
 

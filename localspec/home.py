@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 import warnings
@@ -69,6 +70,16 @@ def token_path() -> Path:
 def history_path() -> Path:
     """The chats, in full; there once a daemon has run."""
     return data_dir() / "history.sqlite"
+
+
+def chat_caches_dir() -> Path:
+    """The directory of what was computed of chats, by model."""
+    return private_dir(cache_dir() / "chats")
+
+
+def chat_cache_name(source: str) -> str:
+    """The file of a chat's cache, in a model's directory of :func:`chat_caches_dir`."""
+    return hashlib.sha256(source.encode()).hexdigest()[:32] + ".state"
 
 
 def private_dir(path: Path) -> Path:

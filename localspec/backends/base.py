@@ -25,9 +25,7 @@ class Capabilities:
     """What a loaded model can do."""
 
     n_ctx: int
-    """tokens one sequence may hold"""
-    n_cells: int
-    """tokens all sequences together may hold"""
+    """tokens one sequence may hold; each has cells of its own"""
     max_sequences: int
     max_batch: int
     """tokens one forward may append, over all its spans"""
@@ -47,8 +45,14 @@ class Capabilities:
     """the same for a 1-wide forward over cells that a round's wide forward wrote"""
     exact_width: int = ANY_WIDTH
     """rounds of up to so many tokens give the rows of 1-wide forwards, to the bit"""
-    exact_pieces: bool = True
-    """whether cells are the same in whatever pieces their tokens were fed"""
+    exact_piece: int = ANY_WIDTH
+    """cells are the same in whatever pieces of up to so many tokens they were fed"""
+    saves: bool = False
+    """whether a sequence can be saved as bytes"""
+
+
+class Interrupted(Exception):
+    """A forward gave up because somebody hurries; nothing was appended."""
 
 
 class Span(NamedTuple):
@@ -148,6 +152,10 @@ class Backend(Protocol):
         At most ``capabilities.max_batch`` tokens. On an error nothing has been appended.
         """
 
+    def hurry(self, on: bool) -> None:
+        """From any thread: while it is on forwards may raise :class:`Interrupted`, the one under way, too.
+        A backend that cannot give up goes on."""
+
     def rollback(self, sequence: int) -> int | None:
         """How many tokens of its next forward `truncate` will be able to take back; None: any number.
         It may change from round to round."""
@@ -169,6 +177,16 @@ class Backend(Protocol):
     def fork(self, sequence: int, length: int) -> int:
         """A new sequence that shares the first ``length`` tokens of ``sequence``, or as many as `reach`
         says."""
+
+    def save(self, sequence: int) -> bytearray:
+        """All that ``sequence`` holds, for :meth:`restore` of a backend of the same description, where
+        capabilities say that it ``saves``."""
+
+    def restore(self, state: bytearray) -> int:
+        """A new sequence that equals to the bit the one that was saved as ``state``.
+
+        Raises :class:`EngineBusy` when none is left, :class:`EngineError` for bytes that are no state.
+        """
 
     def close(self, sequence: int) -> None:
         """Forget ``sequence`` and free its cells."""

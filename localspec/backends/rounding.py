@@ -20,6 +20,9 @@ ENOUGH_S = 1.0
 WIDTHS = 2, 3, 4, 5, 8
 """of the wide forwards that are probed: kernels change with the number of rows"""
 STEPS, AFTER, PIECE = sum(WIDTHS), 9, 37
+SHORT_PIECE, SHORTER_PIECE = 32, 13
+"""a prompt in the former, which completions are read in, is compared with one in the latter: kernels for
+few rows may agree where those for many do not"""
 PLACES = range(STEPS - max(WIDTHS), 3, -2)
 """where the probed widths are tried once more, each over cells of 1-wide forwards: a forward may be equal
 by chance, four rows of Q4_K were in 3 of 8 cases"""
@@ -38,11 +41,11 @@ class Rounding(NamedTuple):
     margin_bound: float
     drift_bound: float
     exact_width: int
-    exact_pieces: bool
+    exact_piece: int
     exact_batches: bool
 
 
-PRESUMED = Rounding(0.5, 0.5, exact_width=1, exact_pieces=False, exact_batches=False)
+PRESUMED = Rounding(0.5, 0.5, exact_width=1, exact_piece=1, exact_batches=False)
 """until a model has been probed to the end: more than any kernel was seen to move a row of a round"""
 
 
@@ -78,11 +81,12 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     limits = backend.capabilities
     longest = min(limits.n_ctx - STEPS - AFTER, limits.max_batch)
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    wide = drift = pieces = 0.0
+    wide = drift = pieces = short = 0.0
     exact, exact_batches = set(WIDTHS), True
     for n in sorted({min(n, longest) for n in CONTEXTS}):
         found = yield from _probe(backend, text[: n + STEPS + AFTER], n)
-        wide, drift, pieces = max(wide, found.wide), max(drift, found.drift), max(pieces, found.pieces)
+        wide, drift = max(wide, found.wide), max(drift, found.drift)
+        pieces, short = max(pieces, found.pieces), max(short, found.short)
         exact &= found.exact
         exact_batches &= found.batched == 0.0
         wide = max(wide, found.batched)
@@ -90,20 +94,27 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
         SAFETY * wide,
         SAFETY * drift,
         exact_width=ANY_WIDTH if wide == drift == 0.0 and len(exact) == len(WIDTHS) else _widest(exact),
-        exact_pieces=pieces == drift == 0.0 and longest >= LONG,
+        exact_piece=_longest_piece(pieces, drift, short) if longest >= LONG else 1,
         exact_batches=exact_batches,
     )
 
 
 class _Changes(NamedTuple):
-    """In the rows of wide forwards, of two sequences together, over the cells that wide forwards wrote, and
-    over a prompt in pieces; and the widths at which nothing changed."""
+    """In the rows of wide forwards, of two sequences together, over the cells that wide forwards wrote, over
+    a prompt in pieces, and between short ones and shorter; and the widths at which nothing changed."""
 
     wide: float
     batched: float
     drift: float
     pieces: float
+    short: float
     exact: set[int]
+
+
+def _longest_piece(pieces: float, drift: float, short: float) -> int:
+    if pieces == drift == 0.0:
+        return ANY_WIDTH
+    return 1 if short else SHORT_PIECE
 
 
 def _widest(exact: set[int]) -> int:
@@ -127,16 +138,19 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
         yield from _go_back(backend, sequence, tokens[:n], n)
         wide = yield from _feed(backend, sequence, steps, WIDTHS)
         drifted = yield from _feed(backend, sequence, after, [1] * AFTER)
-        backend.truncate(sequence, 0)
-        yield from _fill(backend, sequence, tokens[:n], PIECE)
-        pieces = yield from _feed(backend, sequence, steps[:AFTER], [1] * AFTER)
+        found = []
+        for piece in (PIECE, SHORT_PIECE, SHORTER_PIECE):
+            backend.truncate(sequence, 0)
+            yield from _fill(backend, sequence, tokens[:n], piece)
+            found.append((yield from _feed(backend, sequence, steps[:AFTER], [1] * AFTER)))
     finally:
         backend.close(sequence)
     return _Changes(
         wide=_change(wide, reference),
         batched=batched,
         drift=_change(drifted, reference_after),
-        pieces=_change(pieces, reference[:AFTER]),
+        pieces=_change(found[0], reference[:AFTER]),
+        short=_change(found[2], found[1]),
         exact=exact,
     )
 

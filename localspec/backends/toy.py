@@ -6,6 +6,7 @@ and complains where a real backend would corrupt its cache.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -13,7 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import ANY_WIDTH, Capabilities, FimTokens, Rows, Span, top_margin
+from localspec.backends.base import (
+    ANY_WIDTH,
+    Capabilities,
+    FimTokens,
+    Interrupted,
+    Rows,
+    Span,
+    top_margin,
+)
 from localspec.errors import EngineBusy, EngineError
 from localspec.protocol.options import Options
 
@@ -103,11 +112,11 @@ class ToyBackend:
         self.vocabulary = vocabulary or ToyVocabulary()
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
-            n_cells=n_ctx * max_sequences,
             max_sequences=max_sequences,
             max_batch=512,
             replays=rollback == "replay",
             obstacle="this toy cannot be rolled back" if rollback == 0 else "",
+            saves=rollback is None,
         )
         self._rollback = rollback if isinstance(rollback, int) else None
         self.make_noisy(noise)
@@ -116,6 +125,7 @@ class ToyBackend:
         """every batch so far"""
         self._cache: dict[int, list[int]] = {}
         self._wide: dict[int, list[bool]] = {}
+        self._hurried = False
         self._kept: dict[int, dict[str, int]] = {}
         """by sequence: the lengths before the last forward and at the mark"""
 
@@ -128,7 +138,7 @@ class ToyBackend:
             margin_bound=4 * noise,
             drift_bound=4 * noise,
             exact_width=exact_width if noise else ANY_WIDTH,
-            exact_pieces=noise == 0.0,
+            exact_piece=exact_width if noise else ANY_WIDTH,
         )
 
     def open(self) -> int:
@@ -146,6 +156,8 @@ class ToyBackend:
         for span in batch:
             if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {span.sequence} is full")
+        if self._hurried:
+            raise Interrupted
         self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
         for span in batch:
             self._kept[span.sequence]["before"] = self.length(span.sequence)
@@ -169,6 +181,9 @@ class ToyBackend:
         if not self.noise:
             return np.zeros(self.vocabulary.size)
         return np.random.default_rng(flags).uniform(-self.noise, self.noise, self.vocabulary.size)
+
+    def hurry(self, on: bool) -> None:
+        self._hurried = on
 
     def rollback(self, sequence: int) -> int | None:
         return self._rollback
@@ -200,6 +215,18 @@ class ToyBackend:
         self._wide[copy] = list(self._wide[sequence])
         self._kept[copy] = dict(self._kept[sequence])
         self.truncate(copy, length)
+        return copy
+
+    def save(self, sequence: int) -> bytearray:
+        return bytearray(json.dumps([self._cache[sequence], self._wide[sequence]]).encode())
+
+    def restore(self, state: bytearray) -> int:
+        copy = self.open()
+        try:
+            self._cache[copy], self._wide[copy] = json.loads(state)
+        except ValueError:
+            self.close(copy)
+            raise EngineError("these bytes are no saved sequence") from None
         return copy
 
     def close(self, sequence: int) -> None:

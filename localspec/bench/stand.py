@@ -82,6 +82,17 @@ class Lent:
         self._open.add(copy)
         return copy
 
+    def hurry(self, on: bool) -> None:
+        self._backend.hurry(on)
+
+    def save(self, sequence: int) -> bytearray:
+        return self._backend.save(sequence)
+
+    def restore(self, state: bytearray) -> int:
+        copy = self._backend.restore(state)
+        self._open.add(copy)
+        return copy
+
     def close(self, sequence: int) -> None:
         self._backend.close(sequence)
         self._open.discard(sequence)

@@ -6,14 +6,16 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
-from localspec.backends.base import Backend, Span
+from localspec.backends.base import Backend, Interrupted, Span
 from localspec.config import EngineConfig
 from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
+from localspec.engine.hurry import Hurry
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
 from localspec.engine.prompt import PromptEncoder
@@ -35,6 +37,11 @@ from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.rules import repetition
 
+COMPLETION_CHUNK = 32
+"""tokens of a completion's prompt per forward: what a keystroke leaves equal is taken over but for the last
+piece, or to the token where short pieces are exact (:attr:`Capabilities.exact_piece`)"""
+PATIENT = 3
+"""times that a piece of a prompt is given up for others' sake before it is read in any case"""
 LEARN_EVERY = 16
 """steps between two in which a busy engine learns for a millisecond"""
 LITTLE_REPETITION = "the prompt repeats too little (repetition_gate)"
@@ -72,8 +79,9 @@ class Engine:
         members = _members(draft, vocabulary.size, config, self.learning)
         self._proposers = assemble(members, proposers, config, self.learning, limits)
         self._gate = config.repetition_gate
-        self._scheduler = Scheduler(target, self._limits.chunk)
-        self._idle = Idle(target, draft, self.learning, self._scheduler.make_room)
+        self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
+        self._idle = Idle(target, draft, self.learning, self._scheduler)
+        self._hurry = Hurry(target)
         self._ids = itertools.count(1)
         self._steps = 0
         self._closed = False
@@ -117,7 +125,10 @@ class Engine:
         self._proposers.check(settings.proposer)
         encoded = self._encoder.encode(request.prompt, settings.max_tokens)
         capabilities = self.target.capabilities
-        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
+        limits = self._limits
+        if isinstance(request.prompt, FimPrompt):
+            limits = limits._replace(chunk=min(COMPLETION_CHUNK, limits.chunk))
+        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, limits)
         sequence.stats.truncated_messages = encoded.dropped
         if settings.proposer != "none" and capabilities.obstacle:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
@@ -125,7 +136,7 @@ class Engine:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
         if request.max_ms is not None:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
-        sequence.source = request.source
+        sequence.source, sequence.priority = request.source, request.priority
         self._scheduler.add(sequence)
         return sequence
 
@@ -136,18 +147,20 @@ class Engine:
             sequence.finish = "cancelled"
 
     def step(self) -> bool:
-        """One chunk of prefill and one round; False when there is nothing to do."""
+        """A piece of somebody's prompt, or a round; False when there is nothing to do."""
         if self._closed:
             return False
-        scheduler = self._scheduler
+        scheduler, started = self._scheduler, time.perf_counter()
         scheduler.expire()
-        scheduler.admit()
-        prefilling = next((s for s in scheduler.running if not s.ended and not s.prefilled), None)
-        if prefilling is not None:
-            self._prefill(prefilling)
-        decoding = [s for s in scheduler.running if not s.ended and s.prefilled]
-        for group in self._groups(decoding):
-            self._decode(group)
+        for suspended in scheduler.admit():
+            self._proposers.stop(suspended)
+        served = scheduler.next()
+        if served and not served[0].prefilled:
+            self._prefill(served[0])
+        elif served:
+            self._decode(served)
+        if served:
+            scheduler.charge(served, time.perf_counter() - started)
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
@@ -156,11 +169,22 @@ class Engine:
         return scheduler.busy
 
     def rest(self) -> bool:
-        """Do one small thing that can wait while nobody asks: learn, measure, write down what was learnt.
+        """Do one small thing that can wait while nobody asks: learn, measure, write down what was learnt
+        and computed.
 
         Returns whether there is more to do.
         """
         return not self._closed and not self._scheduler.busy and self._idle.step()
+
+    def hurry(self) -> None:
+        """From any thread: somebody who is not to wait has come, or gone. A piece of a prompt that is being
+        read is given up, as often as is reasonable, and read later."""
+        self._hurry.now()
+
+    def forget(self, source: str) -> None:
+        """Give up all that was computed of a source, on disk too."""
+        self._idle.drop_writing()
+        self._scheduler.forget(source)
 
     def close(self) -> None:
         """End all requests with an error and free the models; nothing happens after this."""
@@ -171,6 +195,7 @@ class Engine:
             sequence.error = EngineError("the engine was closed", "Load the model again.")
             sequence.events.append(sequence.error)
         self._idle.interrupt()
+        self._idle.save_chats()
         self.learning.close()
         self.target.free()
         if self.draft is not None:
@@ -193,12 +218,17 @@ class Engine:
             if last:
                 # Where the next turn begins, and what a strict answer may have to come back to.
                 self.target.mark(sequence.slot)
-            logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
+            with self._heeding(sequence):
+                logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
+            sequence.interruptions = 0
             if sequence.exact == start:
                 sequence.exact = end
             if rows:
                 sequence.extend([first_token(sequence, logits)])
                 sequence.publish()
+        except Interrupted:
+            sequence.interruptions += 1
+            return
         except LocalspecError as error:
             sequence.error = error
             return
@@ -207,16 +237,10 @@ class Engine:
         if sequence.prompt_length > self._limits.chunk:
             sequence.events.append(Prefilling(end / sequence.prompt_length))
 
-    def _groups(self, sequences: Seq[Sequence]) -> list[list[Sequence]]:
-        """Who shares a forward: all, but a strict request whose rows could not be computed again is
-        decoded alone, as the reference is; and nobody where the backend computes one after the other."""
-        if not self.target.capabilities.batches:
-            return [[sequence] for sequence in sequences]
-        if not self.target.capabilities.obstacle:
-            return [list(sequences)] if sequences else []
-        alone = [[s] for s in sequences if s.settings.strict]
-        together = [s for s in sequences if not s.settings.strict]
-        return [*alone, together] if together else alone
+    def _heeding(self, sequence: Sequence) -> AbstractContextManager[None]:
+        if sequence.interruptions >= PATIENT:
+            return nullcontext()
+        return self._hurry.heeded(self._scheduler.deadline)
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """A round for all; where the batch fails, a round for each, so that only the culprit ends."""

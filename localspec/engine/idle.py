@@ -11,6 +11,7 @@ from pathlib import Path
 from localspec.backends.base import Backend, Span
 from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
+from localspec.engine.scheduler import Scheduler
 from localspec.errors import EngineBusy, EngineError, LocalspecError
 from localspec.speculation.costs import CostCurve, measured_widths
 
@@ -28,16 +29,18 @@ REMEMBER_S = 0.02
 
 log = logging.getLogger(__name__)
 
+STOPPED = object()
+
 Chore = Callable[[], Generator[None, None, None]]
 
 
 class Idle:
-    """The chores of an engine, in small steps. ``make_room`` frees a sequence that nobody uses."""
+    """The chores of an engine, in small steps."""
 
     def __init__(
-        self, target: Backend, draft: Backend | None, learning: Learning, make_room: Callable[[], bool]
+        self, target: Backend, draft: Backend | None, learning: Learning, scheduler: Scheduler
     ) -> None:
-        self._learning, self._make_room = learning, make_room
+        self._learning, self._scheduler = learning, scheduler
         self._todo: list[Chore] = [partial(measure_costs, target, learning.costs)]
         if draft is not None and learning.draft_costs is not None:
             self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
@@ -45,6 +48,7 @@ class Idle:
             self._todo.insert(0, self._measure_rounding)
         self._target = target
         self._measuring: Generator[None, None, None] | None = None
+        self._writing: Generator[None, None, None] | None = None
         self._saved = True
 
     def step(self) -> bool:
@@ -57,7 +61,28 @@ class Idle:
         if not self._saved:
             self._saved = True
             self._learning.save()
-        return False
+        return self._write_chat()
+
+    def _write_chat(self) -> bool:
+        """Write some of a chat's cache to disk; False if all are there."""
+        if self._writing is None:
+            self._writing = self._scheduler.save_chat()
+        if self._writing is None:
+            return False
+        if next(self._writing, STOPPED) is STOPPED:
+            self._writing = None
+        return True
+
+    def drop_writing(self) -> None:
+        """What is being written may have been forgotten; if not, it is written anew."""
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
+
+    def save_chats(self) -> None:
+        """Write all chats' caches that are not on disk yet."""
+        while self._write_chat():
+            pass
 
     def learn(self) -> None:
         """Learn for about a millisecond."""
@@ -95,7 +120,7 @@ class Idle:
         except EngineBusy:
             # Caches of earlier requests hold all sequences.
             self._measuring = None
-            return self._make_room()
+            return self._scheduler.prefixes.evict()
         except LocalspecError as error:
             log.warning("measuring was given up: %s", error.message)
             del self._todo[0]

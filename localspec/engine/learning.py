@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from localspec.backends.base import ANY_WIDTH, Backend
-from localspec.backends.rounding import PRESUMED, WIDTHS, Rounding, measure_rounding, set_rounding
+from localspec.backends.rounding import (
+    PRESUMED,
+    SHORT_PIECE,
+    WIDTHS,
+    Rounding,
+    measure_rounding,
+    set_rounding,
+)
 from localspec.engine.processor import processor_name
+from localspec.engine.saved import Saved
 from localspec.home import write_private
 from localspec.memory.memory import Memory
 from localspec.speculation.costs import CostCurve
@@ -23,7 +31,7 @@ from localspec.speculation.survival import Calibration
 
 log = logging.getLogger(__name__)
 
-FORMAT = 4
+FORMAT = 5
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
@@ -62,8 +70,10 @@ class KnownRounding:
         width = int(state["exact_width"])
         if not (1 <= width <= max(WIDTHS) or (width == ANY_WIDTH and margin == drift == 0.0)):
             raise ValueError("no width that is probed")
-        pieces, batches = (state[name] is True for name in ("exact_pieces", "exact_batches"))
-        self.measured = Rounding(margin, drift, width, exact_pieces=pieces, exact_batches=batches)
+        piece, batches = int(state["exact_piece"]), state["exact_batches"] is True
+        if piece not in (1, SHORT_PIECE, ANY_WIDTH):
+            raise ValueError("no piece that is probed")
+        self.measured = Rounding(margin, drift, width, exact_piece=piece, exact_batches=batches)
 
 
 class KnownSpeed:
@@ -113,8 +123,9 @@ class Learning:
         directory: Path | None = None,
         path: Path | None = None,
         memory: Memory | None = None,
+        chats: Saved | None = None,
     ) -> None:
-        self.memory = memory
+        self.memory, self.chats = memory, chats
         self.costs = CostCurve(target.description)
         self.draft_costs = CostCurve(draft.description, unknown_s=DRAFT_S) if draft is not None else None
         self.calibration = Calibration()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
+from localspec.engine.saved import Saved
 from localspec.errors import INSTALL_MLX, BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
@@ -109,6 +111,7 @@ def load_engine(
             memory=_unless_broken(lambda: open_memory(choice.target, target.vocabulary))
             if memory and config.memory
             else None,
+            chats=_unless_broken(lambda: open_chats(target, config)) if memory else None,
         )
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
@@ -147,6 +150,15 @@ def open_memory(model: Path, vocabulary: Vocabulary) -> Memory:
     """This user's n-gram memory for models with this model's vocabulary."""
     fingerprint = vocab_fp(real_tokens(model))
     return Memory(home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
+
+
+def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
+    """What was computed of this user's chats with this model."""
+    if not config.chat_cache_mb:
+        return None
+    model = f"{target.description}, {target.capabilities.n_ctx} cells"
+    name = hashlib.sha256(model.encode()).hexdigest()[:16]
+    return Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb << 20)
 
 
 def learnt_dir() -> Path:

@@ -1,89 +1,210 @@
-"""Caches of ended requests, kept so that the next turn need not prefill them again."""
+"""Caches of ended requests, kept so that the next turn, fork or keystroke need not prefill them again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeVar
 
-from localspec.backends.base import Backend
+from localspec.backends.base import ANY_WIDTH, Backend
+from localspec.engine.prefix_tree import PrefixTree
+from localspec.engine.sequence import Sequence
 from localspec.speculation.draft import shared_length
 
+WORTH = 64
+"""tokens that must be spared before cells are copied, or read from disk"""
 
-class Idle(NamedTuple):
-    """A sequence of the backend that nobody uses: what it holds, and how many cells are exact."""
+
+class Holder(Protocol):
+    """Who has cells: a request, or what one left behind.
+
+    ``shareable`` leading cells are those of any longer prompt that is read in pieces of ``chunk``.
+    """
 
     slot: int
     tokens: list[int]
-    exact: int
+    chunk: int
+    source: str
 
     @property
-    def cells(self) -> int:
-        return len(self.tokens)
+    def shareable(self) -> int: ...
+
+
+H = TypeVar("H", bound=Holder)
+
+
+@dataclass(eq=False, slots=True)
+class Cached:
+    """A sequence of the backend that nobody uses; ``worth`` is what it is kept by."""
+
+    slot: int
+    tokens: list[int]
+    shareable: int
+    chunk: int
+    source: str
+    remember: bool
+    worth: float = 0.0
+    saved: bool = False
+    """whether it is on disk"""
+
+    def in_slot(self, slot: int) -> Cached:
+        """The same in another sequence of the backend."""
+        return replace(self, slot=slot)
+
+
+class Taken(NamedTuple):
+    """What a request begins with: ``length`` of its tokens are in ``slot``, the first ``exact`` of them as
+    plain decoding would have written them."""
+
+    slot: int
+    length: int
+    exact: int
+
+
+def usable(holder: Holder, sequence: Sequence, exact_piece: int) -> tuple[int, int]:
+    """(how many of the sequence's tokens can be taken over, how many of these are exact).
+
+    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
+    that it would have written itself.
+    """
+    shared = exact = shared_length(holder.tokens, sequence.tokens[:-1])
+    if exact_piece != ANY_WIDTH:
+        exact = min(shared, holder.shareable)
+        if max(holder.chunk, sequence.chunk) > exact_piece:
+            exact -= exact % sequence.chunk if holder.chunk == sequence.chunk else exact
+    return (exact if sequence.settings.strict else shared), exact
 
 
 class Prefixes:
-    """The backend's sequences that nobody uses at the moment, oldest first.
+    """The backend's sequences that nobody uses, by their tokens.
 
-    ``chunk`` is how many tokens of a prompt are computed at once.
+    When room is needed the one of least worth goes: worth is how many tokens it spares, on top of what the
+    last one that went was worth, so that what is not used ages (GreedyDual: Young, "The k-server dual and
+    loose competitiveness for paging", 1994).
     """
 
-    def __init__(self, backend: Backend, chunk: int) -> None:
-        self._backend, self._chunk = backend, chunk
-        self._idle: list[Idle] = []
-
-    @property
-    def cells(self) -> int:
-        """Tokens of cache that idle prefixes hold."""
-        return sum(idle.cells for idle in self._idle)
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._tree: PrefixTree[Cached] = PrefixTree()
+        self._floor = 0.0
 
     def __len__(self) -> int:
-        return len(self._idle)
+        return len(self._tree)
 
-    def keep(self, slot: int, tokens: Sequence[int], exact: int) -> None:
-        """``slot`` is free to be taken over.
+    def __iter__(self) -> Iterator[Cached]:
+        return iter(self._tree)
 
-        Its cache holds the start of ``tokens``; the first ``exact`` cells are what they would be in any
-        longer prompt.
-        """
+    def keep(self, sequence: Sequence) -> None:
+        """The request has ended: its slot is free to be taken over."""
+        length = self._backend.length(sequence.slot)
+        if not length:
+            self._backend.close(sequence.slot)
+            return
+        self.add(
+            Cached(
+                sequence.slot,
+                sequence.tokens[:length],
+                min(sequence.shareable, length),
+                sequence.chunk,
+                sequence.source,
+                sequence.settings.remember,
+            )
+        )
+
+    def add(self, cached: Cached) -> None:
+        """Keep it, instead of those that are a start of it and no better."""
+        for shared, other in list(self._tree.matches(cached.tokens)):
+            same = other.chunk == cached.chunk and other.shareable <= cached.shareable
+            if shared == len(other.tokens) and same:
+                self._drop(other)
+        cached.worth = self._floor + len(cached.tokens)
+        self._tree.add(cached.tokens, cached)
+
+    def take(self, sequence: Sequence, running: Iterable[Holder]) -> Taken:
+        """A slot for a request, with as much of its tokens as can be had from what is cached, or copied from
+        ``running`` ones. Raises :class:`EngineBusy` if those hold all sequences."""
+        running = list(running)
+        best, spared = self._best(sequence, self._tree.matches(sequence.tokens))
+        lender, lent = self._best(sequence, ((len(each.tokens), each) for each in running))
+        if lender is not None and lent >= spared + WORTH:
+            self.make_room(running)
+            return self._copy(lender, sequence)
+        missed = best is not None and self._is_missed(best, sequence, spared)
+        if best is None or (missed and spared < WORTH):
+            self.make_room(running)
+            return Taken(self._backend.open(), 0, 0)
+        if missed and self.make_room(running, spare=best):
+            best.worth = self._floor + len(best.tokens)
+            return self._copy(best, sequence)
+        self._tree.remove(best.tokens, best)
+        length, exact = self._usable(best, sequence)
+        return Taken(best.slot, self._backend.truncate(best.slot, length), exact)
+
+    def spares(self, sequence: Sequence) -> int:
+        """How many of the sequence's tokens need not be fed."""
+        return self._best(sequence, self._tree.matches(sequence.tokens))[1]
+
+    def _best(self, sequence: Sequence, candidates: Iterable[tuple[int, H]]) -> tuple[H | None, int]:
+        """Who spares most, and how much; of each candidate is said how much it can spare at most."""
+        best: H | None = None
+        spared = 0
+        for most, each in candidates:
+            if most <= spared:
+                continue
+            length = self._usable(each, sequence)[0]
+            if length > spared:
+                best, spared = each, length
+        return best, spared
+
+    def _usable(self, holder: Holder, sequence: Sequence) -> tuple[int, int]:
+        length, exact = usable(holder, sequence, self._backend.capabilities.exact_piece)
+        # A running request may not have fed all of its tokens.
+        length = self._backend.reach(holder.slot, min(length, self._backend.length(holder.slot)))
+        return length, min(length, exact)
+
+    def _copy(self, holder: Holder, sequence: Sequence) -> Taken:
+        length, exact = self._usable(holder, sequence)
+        slot = self._backend.fork(holder.slot, length)
         length = self._backend.length(slot)
-        if length:
-            self._idle.append(Idle(slot, list(tokens[:length]), min(exact, length)))
-        else:
-            self._backend.close(slot)
+        return Taken(slot, length, min(length, exact))
 
-    def best(self, prompt: Sequence[int], *, strict: bool) -> Idle | None:
-        """The prefix that spares ``prompt`` most; None if none spares anything.
+    def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
+        """Whether somebody else would miss what goes when ``cached`` is cut to ``spared`` tokens."""
+        return cached.source != sequence.source and len(cached.tokens) - spared >= WORTH
 
-        ``strict`` takes only cells that any prompt would have: whole chunks.
+    def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
+        """Let there be a sequence to open beside ``running`` ones; False: there is nothing that may go.
+
+        What is worth more than ``spare`` does not go for its sake.
         """
-        best = max(self._idle, key=lambda idle: self._usable(idle, prompt, strict), default=None)
-        return best if best is not None and self._usable(best, prompt, strict) else None
-
-    def take(self, prompt: Sequence[int], *, strict: bool) -> tuple[int, int, int]:
-        """(a slot, how many tokens of ``prompt`` it holds already, how many of these cells are exact)."""
-        best = self.best(prompt, strict=strict)
-        if best is None:
-            return self._backend.open(), 0, 0
-        usable = self._usable(best, prompt, strict)
-        self._idle.remove(best)
-        usable = self._backend.truncate(best.slot, usable)
-        all_exact = self._backend.capabilities.exact_pieces
-        exact = min(usable, best.exact)
-        return best.slot, usable, usable if all_exact else exact - exact % self._chunk
-
-    def _usable(self, idle: Idle, prompt: Sequence[int], strict: bool) -> int:
-        # The last token is always fed: its row gives the answer's first one.
-        n = shared_length(idle.tokens, prompt[:-1])
-        if strict and not self._backend.capabilities.exact_pieces:
-            n = min(n, idle.exact)
-            n -= n % self._chunk
-        return self._backend.reach(idle.slot, n)
-
-    def evict(self, *, spare: Idle | None = None) -> bool:
-        """Close the oldest idle prefix but ``spare``; False if there is none."""
-        victim = next((idle for idle in self._idle if idle is not spare), None)
-        if victim is None:
+        if len(running) + len(self) < self._backend.capabilities.max_sequences:
+            return True
+        victim = min((each for each in self if each is not spare), key=_worth, default=None)
+        if victim is None or (spare is not None and victim.worth > spare.worth):
             return False
-        self._idle.remove(victim)
-        self._backend.close(victim.slot)
+        self._evict(victim)
         return True
+
+    def evict(self) -> bool:
+        """Close what is worth least; False if there is nothing."""
+        victim = min(self, key=_worth, default=None)
+        if victim is not None:
+            self._evict(victim)
+        return victim is not None
+
+    def _evict(self, victim: Cached) -> None:
+        self._floor = victim.worth
+        self._drop(victim)
+
+    def forget(self, source: str) -> None:
+        """Close what requests of this source left behind."""
+        for cached in [each for each in self if each.source == source]:
+            self._drop(cached)
+
+    def _drop(self, cached: Cached) -> None:
+        self._tree.remove(cached.tokens, cached)
+        self._backend.close(cached.slot)
+
+
+def _worth(cached: Cached) -> float:
+    return cached.worth

@@ -1,22 +1,43 @@
-"""Who runs: requests wait until the target's cache has room for all they may come to need."""
+"""Who is served next: completions before chats before what can wait, and equals by equal shares of time.
+
+A step is one piece of a prompt or one round. Of the requests of the highest class the one that has had
+least of the machine is served (fair queueing by virtual time: Demers, Keshav and Shenker, 1989). Others of
+its class share its round where a token then costs less than one after the other, which is a matter of the
+machine: on a processor two plain rows took 2.4 times as long as one, four that speculate together half as
+long as one by one.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections.abc import Generator, Iterable
+from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend
-from localspec.engine.prefixes import Prefixes
+from localspec.engine.prefixes import WORTH, Prefixes, Taken
+from localspec.engine.saved import Saved
 from localspec.engine.sequence import NO_SLOT, Sequence
+from localspec.errors import LocalspecError
+from localspec.protocol.requests import Priority
+from localspec.speculation.costs import WIDE, CostCurve
+
+CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
+PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
+"""seconds after which a request gets a step though others of a higher class are there"""
+WELCOME = 1.1
+"""times the cost of a round that it may have with rows of a lower class in it"""
 
 
 class Scheduler:
-    """First come, first served. Sequences move from ``waiting`` to ``running`` and out."""
+    """Sequences move from waiting to ``running``, where they have a slot, and out.
 
-    def __init__(self, target: Backend, chunk: int) -> None:
-        self._target = target
-        self._prefixes = Prefixes(target, chunk)
-        self._waiting: deque[Sequence] = deque()
+    ``costs`` says what rounds take; ``saved`` are the chats on disk.
+    """
+
+    def __init__(self, target: Backend, costs: CostCurve, saved: Saved | None = None) -> None:
+        self._target, self._costs, self._saved = target, costs, saved
+        self.prefixes = Prefixes(target)
+        self._waiting: list[Sequence] = []
         self.running: list[Sequence] = []
 
     @property
@@ -24,42 +45,136 @@ class Scheduler:
         return bool(self._waiting or self.running)
 
     def add(self, sequence: Sequence) -> None:
+        """Queue a request."""
+        sequence.turn = time.monotonic()
         self._waiting.append(sequence)
 
     def find(self, id: int) -> Sequence | None:
         """The request ``id`` if it has not ended."""
         return next((s for s in (*self.running, *self._waiting) if s.id == id), None)
 
-    def admit(self) -> None:
-        """Start what fits, in order of arrival; idle prefixes give way."""
-        while self._waiting and self._make_room(self._waiting[0]):
-            sequence = self._waiting.popleft()
-            self.running.append(sequence)
-            strict = sequence.settings.strict
-            taken = self._prefixes.take(sequence.tokens, strict=strict)
-            sequence.slot, sequence.cached, sequence.exact = taken
-            sequence.admitted()
+    # Who runs.
 
-    def make_room(self) -> bool:
-        """Close the oldest idle prefix; False if there is none."""
-        return self._prefixes.evict()
+    def admit(self) -> list[Sequence]:
+        """Give slots to those who wait, the highest class and the longest wait first.
 
-    def _make_room(self, sequence: Sequence) -> bool:
-        """Whether it can start; the prefix it will take over goes last."""
+        Where all slots are taken a request of a lower class gives its own up for a while: those are returned.
+        """
+        moved: list[Sequence] = []
+        for sequence in sorted(self._waiting, key=lambda s: (CLASSES.index(s.priority), s.id)):
+            if len(self.running) >= self._target.capabilities.max_sequences:
+                victim = self._victim(sequence)
+                if victim is None:
+                    break
+                self._suspend(victim)
+                moved.append(victim)
+            self._waiting.remove(sequence)
+            try:
+                self._start(sequence)
+            except LocalspecError as error:
+                sequence.error = error
+                self._waiting.append(sequence)
+        return moved
+
+    def _start(self, sequence: Sequence) -> None:
+        if sequence.state is not None:
+            if len(self.running) + len(self.prefixes) >= self._target.capabilities.max_sequences:
+                self.prefixes.evict()
+            sequence.slot, sequence.state = self._target.restore(sequence.state), None
+        else:
+            sequence.slot, sequence.cached, sequence.exact = self._take(sequence)
+        equals = [s.served for s in self.running if s.priority == sequence.priority]
+        sequence.served = max(sequence.served, min(equals, default=0.0))
+        sequence.admitted()
+        self.running.append(sequence)
+
+    def _take(self, sequence: Sequence) -> Taken:
+        """A slot with as much of the prompt as is anywhere."""
+        spared = self.prefixes.spares(sequence)
+        piece = self._target.capabilities.exact_piece
+        file = self._saved.find(sequence, piece, spared + WORTH) if self._saved is not None else None
+        state = self._saved.read(file) if self._saved is not None and file is not None else None
+        if file is not None and state is not None:
+            self.prefixes.make_room(self.running)
+            self.prefixes.add(file.cached.in_slot(self._target.restore(state)))
+        return self.prefixes.take(sequence, self.running)
+
+    def _victim(self, sequence: Sequence) -> Sequence | None:
+        """Who has to wait for a request of a higher class: the lowest class, who has had most."""
+        if not self._target.capabilities.saves:
+            return None
+        rank = CLASSES.index(sequence.priority)
+        lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended]
+        return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
+
+    def _suspend(self, sequence: Sequence) -> None:
+        sequence.state = self._target.save(sequence.slot)
+        self._target.close(sequence.slot)
+        sequence.slot = NO_SLOT
+        self.running.remove(sequence)
+        self._waiting.append(sequence)
+
+    # Who is served.
+
+    def next(self) -> list[Sequence]:
+        """Who takes part in this step: one whose prompt is read, or all that share a round."""
+        live = [s for s in self.running if not s.ended]
+        if not live:
+            return []
+        now = time.monotonic()
+        best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
+        late = [s for s in live if s.priority != best and now - s.turn > PATIENCE_S[s.priority]]
+        first = min(late or [s for s in live if s.priority == best], key=lambda s: (s.served, s.id))
+        if not first.prefilled:
+            return [first]
+        decoding = [s for s in live if s.prefilled]
+        if not self._may_share(first):
+            return [first]
+        equals = [s for s in decoding if s.priority == first.priority and self._may_share(s)]
+        group = self._cheapest(sorted(equals, key=lambda s: (s is not first, s.served, s.id)))
+        others = [s for s in decoding if s not in group and self._may_share(s)]
+        return [*group, *self._welcome(group, others)]
+
+    def _may_share(self, sequence: Sequence) -> bool:
+        """A strict request whose rows could not be computed again is decoded alone, as the reference is;
+        and nobody shares where the backend computes one after the other."""
         capabilities = self._target.capabilities
-        reserved = sum(s.cells for s in self.running) + sequence.cells
-        if reserved > capabilities.n_cells or len(self.running) >= capabilities.max_sequences:
-            return False
-        prefixes = self._prefixes
-        wanted = prefixes.best(sequence.tokens, strict=sequence.settings.strict)
-        # A prefix that is taken over needs no sequence of its own, and its cells are reserved already.
-        while (
-            len(self.running) + len(prefixes) + (wanted is None) > capabilities.max_sequences
-            or reserved + prefixes.cells - (wanted.cells if wanted else 0) > capabilities.n_cells
-        ):
-            if not prefixes.evict(spare=wanted):
-                return False
-        return True
+        return capabilities.batches and not (capabilities.obstacle and sequence.settings.strict)
+
+    def _cheapest(self, sequences: Seq[Sequence]) -> list[Sequence]:
+        """The first of ``sequences`` and as many of the others as make a round cheapest for each."""
+        each = [self._seconds(sequences[:n]) / n for n in range(1, len(sequences) + 1)]
+        return list(sequences[: each.index(min(each)) + 1])
+
+    def _welcome(self, group: list[Sequence], others: Iterable[Sequence]) -> list[Sequence]:
+        """Those of lower classes who hardly hold the group up."""
+        limit, joined = WELCOME * self._seconds(group), list[Sequence]()
+        for sequence in others:
+            if self._seconds([*group, *joined, sequence]) <= limit:
+                joined.append(sequence)
+        return joined
+
+    def _seconds(self, sequences: Seq[Sequence]) -> float:
+        """What a round of these usually takes."""
+        widths = [s.width for s in sequences]
+        total = max(widths) * len(widths) if self._target.capabilities.fills_up else sum(widths)
+        line = self._costs.line(max(len(s.tokens) for s in sequences))
+        return line[min(round(total), WIDE)]
+
+    def charge(self, sequences: Seq[Sequence], seconds: float) -> None:
+        """They were served for so long, together."""
+        now = time.monotonic()
+        for sequence in sequences:
+            sequence.served += seconds / len(sequences)
+            sequence.turn = now
+
+    # Who has ended.
+
+    @property
+    def deadline(self) -> float | None:
+        """The next one, as a time of :func:`time.monotonic`."""
+        deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
+        return min((at for at in deadlines if at is not None), default=None)
 
     def expire(self) -> None:
         """End what is past its deadline, waiting or running."""
@@ -72,12 +187,13 @@ class Scheduler:
         """Take out what has ended; its cache stays behind as a prefix, a failed one's is freed."""
         ended = [s for s in (*self.running, *self._waiting) if s.ended]
         self.running = [s for s in self.running if not s.ended]
-        self._waiting = deque(s for s in self._waiting if not s.ended)
+        self._waiting = [s for s in self._waiting if not s.ended]
         for sequence in ended:
+            sequence.state = None
             if sequence.slot == NO_SLOT:
                 continue
             if sequence.error is None:
-                self._prefixes.keep(sequence.slot, sequence.tokens, sequence.shareable)
+                self.prefixes.keep(sequence)
             else:
                 self._target.close(sequence.slot)
         return ended
@@ -85,5 +201,20 @@ class Scheduler:
     def abandon(self) -> list[Sequence]:
         """Forget everything, at once; returns what had not ended."""
         left = [*self.running, *self._waiting]
-        self.running, self._waiting = [], deque()
+        self.running, self._waiting = [], []
         return left
+
+    # What is on disk.
+
+    def save_chat(self) -> Generator[None, None, None] | None:
+        """The steps of writing a chat's cache to disk; None if all are there."""
+        if self._saved is None or not self._target.capabilities.saves:
+            return None
+        cached = next((each for each in self.prefixes if self._saved.wants(each)), None)
+        return None if cached is None else self._saved.write(cached, self._target.save(cached.slot))
+
+    def forget(self, source: str) -> None:
+        """Close and delete what requests of this source left behind."""
+        self.prefixes.forget(source)
+        if self._saved is not None:
+            self._saved.forget(source)

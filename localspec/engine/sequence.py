@@ -15,6 +15,7 @@ from localspec.engine.prompt import Encoded
 from localspec.engine.settings import Settings
 from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
+from localspec.protocol.requests import Priority
 from localspec.protocol.results import FinishReason, ProposerStats, Stats
 from localspec.speculation.draft import Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
@@ -22,6 +23,8 @@ from localspec.speculation.rewriting import NearTies, Rewriting
 from localspec.speculation.sampling import Sampler
 
 NO_SLOT = -1
+WIDTH_GAIN = 0.2
+"""how fast the usual width of a request's rounds follows what it drafts"""
 
 
 class Emitted(NamedTuple):
@@ -33,7 +36,7 @@ class Emitted(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the engine sets: tokens of context, and tokens of prompt a forward."""
+    """What the engine sets: tokens of context, and tokens of this prompt a forward."""
 
     n_ctx: int
     chunk: int
@@ -63,6 +66,17 @@ class Sequence:
         self.rewriting: Rewriting | None = None
         self.proposer = settings.proposer
         self.source = ""
+        self.priority: Priority = "chat"
+        self.served = 0.0
+        """seconds of the machine that it has had, as the scheduler counts them"""
+        self.turn = 0.0
+        """when it was served last, or began to wait"""
+        self.width = 1.0
+        """tokens that its rounds usually feed"""
+        self.interruptions = 0
+        """times that the piece of its prompt that comes next was begun for others' sake in vain"""
+        self.state: bytearray | None = None
+        """its cells, while others have its slot"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline: float | None = None
@@ -78,7 +92,7 @@ class Sequence:
         self.emitted = 0
         self._ledger = Ledger()
         self._saved = 0.0
-        self._n_ctx, self._chunk = limits
+        self._n_ctx, self.chunk = limits
         self._submitted = time.perf_counter()
         self._admitted = self._first = self._last = self._submitted
 
@@ -105,28 +119,20 @@ class Sequence:
     def completion_tokens(self) -> int:
         return len(self.tokens) - self.prompt_length
 
-    @property
-    def cells(self) -> int:
-        """How many tokens of cache this request may come to need."""
-        if self.settings.max_tokens is None:
-            return self._n_ctx
-        return min(self._n_ctx, self.prompt_length + self.settings.max_tokens)
-
     def chunks(self, start: int) -> Iterator[tuple[int, int]]:
         """What of the prompt is left from ``start`` on, as (from, to).
 
         The borders are the same wherever it starts, so that a prompt is always computed the same way.
         """
         while start < self.prompt_length:
-            end = min(start - start % self._chunk + self._chunk, self.prompt_length)
+            end = min(start - start % self.chunk + self.chunk, self.prompt_length)
             yield start, end
             start = end
 
     @property
     def shareable(self) -> int:
-        """How many leading cells are what they would be in any longer prompt: those of whole chunks."""
-        exact = min(self.exact, self.prompt_length)
-        return exact - exact % self._chunk
+        """How many leading cells are what they would be in any longer prompt that is read in such chunks."""
+        return min(self.exact, self.prompt_length)
 
     def ask(self, k: int, rollback: int | None) -> Ask:
         """Of ``k`` draft tokens, how many are of use: the context, ``max_tokens``, the cache set limits."""
@@ -153,7 +159,9 @@ class Sequence:
     # What a round tells.
 
     def admitted(self) -> None:
-        self._admitted = time.perf_counter()
+        """It has a slot; the first time counts."""
+        if self._admitted == self._submitted:
+            self._admitted = time.perf_counter()
 
     def extend(self, emitted: Iterable[Emitted]) -> int:
         """Append tokens until the request ends; returns how many were used, an end token included."""
@@ -206,6 +214,7 @@ class Sequence:
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
         """Add one round to the statistics; ``seconds`` is the time spent proposing."""
         stats, k = self.stats, len(draft.tokens)
+        self.width += WIDTH_GAIN * (k + 1 - self.width)
         stats.rounds += 1
         stats.drafted += k
         stats.accepted += accepted

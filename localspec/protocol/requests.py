@@ -8,6 +8,9 @@ import msgspec
 
 from localspec.protocol.options import Options
 
+Priority = Literal["completion", "chat", "background"]
+"""who goes first where requests compete, in this order"""
+
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One turn of a conversation."""
@@ -52,10 +55,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One generation.
 
     ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds. ``source`` is who asked,
-    such as ``chat:<session>``: what the memory learns of it can be forgotten by that name.
+    such as ``chat:<session>``: what the memory learns of it, and what is kept of its cache, can be forgotten
+    by that name.
     """
 
     prompt: Prompt
     options: Options = Options()
     max_ms: int | None = None
     source: str = "run"
+    priority: Priority = "chat"

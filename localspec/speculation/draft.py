@@ -89,10 +89,15 @@ class Ask(NamedTuple):
 
 
 def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many leading tokens are the same."""
-    n = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        n += 1
-    return n
+    """How many leading tokens are the same; by bisection, because lists compare fast."""
+    low, high = 0, min(len(one), len(other))
+    a, b = list(one[:high]), list(other[:high])
+    if a == b:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -81,7 +81,7 @@ def test_few_tokens_of_several_requests_are_not_filled_up_beyond_what_is_exact(
     k_quant: LlamaCppBackend,
 ) -> None:
     """A batch of 2 and 1 tokens would be computed as 2 and 2, with the kernel for four rows."""
-    set_rounding(k_quant, Rounding(0.5, 0.5, exact_width=3, exact_pieces=False, exact_batches=True))
+    set_rounding(k_quant, Rounding(0.5, 0.5, exact_width=3, exact_piece=1, exact_batches=True))
     tokens = [(7 * i) % 8000 for i in range(200)]
     one, other = k_quant.open(), k_quant.open()
     for sequence in (one, other):

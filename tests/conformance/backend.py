@@ -161,6 +161,36 @@ class BackendConformance:
         backend.close(original)
         assert backend.length(copy) == 25
 
+    def test_a_saved_sequence_goes_on_as_if_nothing_had_happened(self, backend: Backend) -> None:
+        if not backend.capabilities.saves:
+            pytest.skip("this backend cannot save a sequence")
+        tokens = self.text(backend)[:40]
+        sequence, neighbour = backend.open(), backend.open()
+        feed(backend, sequence, tokens[:30], 0)
+        state = backend.save(sequence)
+        expected = all_rows(feed(backend, sequence, tokens[30:], 10), 10)
+        feed(backend, neighbour, tokens[5:25], 0)
+        backend.close(sequence)
+        copy = backend.restore(state)
+        assert backend.length(copy) == 30
+        assert np.array_equal(all_rows(feed(backend, copy, tokens[30:], 10), 10), expected)
+        assert backend.truncate(copy, 12) == 12
+        again = backend.restore(state)
+        assert np.array_equal(all_rows(feed(backend, again, tokens[30:], 10), 10), expected)
+
+    def test_bytes_that_are_no_sequence_are_refused_and_nothing_is_left_open(self, backend: Backend) -> None:
+        if not backend.capabilities.saves:
+            pytest.skip("this backend cannot save a sequence")
+        sequence = backend.open()
+        feed(backend, sequence, self.text(backend)[:20], 0)
+        state = backend.save(sequence)
+        backend.close(sequence)
+        for damaged in (bytearray(), state[:3], state[: len(state) // 2], bytearray(b"\xff" * 40)):
+            with pytest.raises(EngineError):
+                backend.restore(damaged)
+        opened = [backend.open() for _ in range(backend.capabilities.max_sequences)]
+        assert len(set(opened)) == backend.capabilities.max_sequences
+
     def test_a_ragged_batch_equals_each_sequence_alone(self, backend: Backend) -> None:
         tokens = self.text(backend)
         parts = [(tokens[:10], 1), (tokens[5:20], 4), (tokens[30:33], 3)]

@@ -108,7 +108,7 @@ def test_a_context_without_room_is_left_alone() -> None:
 
 def test_no_forward_is_wider_than_the_backend_takes() -> None:
     model = backend()
-    model.capabilities = type(model.capabilities)(n_ctx=600, n_cells=600, max_sequences=1, max_batch=6)
+    model.capabilities = type(model.capabilities)(n_ctx=600, max_sequences=1, max_batch=6)
     costs = CostCurve()
     for _ in measure_costs(model, costs):
         pass

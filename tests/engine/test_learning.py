@@ -119,7 +119,7 @@ SOUND = {
     "margin_bound": 0.1,
     "drift_bound": 0.0,
     "exact_width": 3,
-    "exact_pieces": False,
+    "exact_piece": 1,
     "exact_batches": True,
 }
 
@@ -135,9 +135,7 @@ def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) ->
         learning.rounding.restore(SOUND | spoilt)
     assert learning.rounding.measured is None
     learning.rounding.restore(SOUND)
-    assert learning.rounding.measured == Rounding(
-        0.1, 0.0, exact_width=3, exact_pieces=False, exact_batches=True
-    )
+    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_width=3, exact_piece=1, exact_batches=True)
 
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import llama_cpp.llama_cpp as lib
 import numpy as np
 
-from localspec.backends.base import Capabilities, Rows, Span, top_margin
+from localspec.backends.base import Capabilities, Interrupted, Rows, Span, top_margin
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
@@ -23,10 +24,12 @@ from localspec.models.catalogue import model_name
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.protocol.options import Options, parse_options
 
-NO_CELL = 1
+NO_CELL, ABORTED = 1, 2
 FILL_UP = 1.6
 """times the tokens of an uneven batch that it may be filled up to"""
 TAIL_BYTES = 1 << 20
+LENGTH = struct.Struct("<I")
+"""of a saved sequence, in tokens, before what llama.cpp makes of it"""
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """``general.sampling.*`` of a GGUF file, and what we call it"""
 
@@ -45,6 +48,12 @@ def _tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(-min(TAIL_BYTES, path.stat().st_size), os.SEEK_END)
         return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _behind_length(state: bytearray) -> tuple[Any, int]:
+    """What llama.cpp itself reads or writes of a saved sequence, and its size in bytes."""
+    n = len(state) - LENGTH.size
+    return (ctypes.c_uint8 * n).from_buffer(state, LENGTH.size), n
 
 
 class LlamaLogits:
@@ -113,6 +122,7 @@ class LlamaCppBackend:
         n_ctx, n_sequences = native.sizes(self._lib_model, config)
         self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
         self._memory = lib.llama_get_memory(self._context)
+        self._hurry = native.AbortFlag(self._context)
         self.reference_mode = ReferenceMode(self._context, header.types)
         self.description += ", rounds in reference mode" * self.reference_mode.available
         max_batch = lib.llama_n_batch(self._context)
@@ -123,9 +133,9 @@ class LlamaCppBackend:
         )
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
-            n_cells=n_ctx * n_sequences,
             max_sequences=n_sequences,
             max_batch=max_batch,
+            saves=not recurrent,
             obstacle="llama.cpp cannot roll back a recurrent model" if recurrent else "",
         )
         self._lengths: dict[int, int] = {}
@@ -145,6 +155,8 @@ class LlamaCppBackend:
         if code:
             for span in batch:
                 self._cut(span.sequence, self._lengths[span.sequence])
+            if code == ABORTED:
+                raise Interrupted
             if code == NO_CELL:
                 raise EngineBusy("the model's cache is full")
             raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
@@ -188,6 +200,9 @@ class LlamaCppBackend:
         batch.n_tokens = at
         return sum(span.rows for span in spans)
 
+    def hurry(self, on: bool) -> None:
+        self._hurry.set(on)
+
     def rollback(self, sequence: int) -> int | None:
         return 0 if self.capabilities.obstacle else None
 
@@ -216,6 +231,23 @@ class LlamaCppBackend:
         lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
         self._lengths[copy] = self._lengths[sequence]
         self.truncate(copy, length)
+        return copy
+
+    def save(self, sequence: int) -> bytearray:
+        state = bytearray(LENGTH.size + lib.llama_state_seq_get_size(self._context, sequence))
+        LENGTH.pack_into(state, 0, self._lengths[sequence])
+        lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence)
+        return state
+
+    def restore(self, state: bytearray) -> int:
+        copy = self.open()
+        taken = 0
+        if len(state) > LENGTH.size:
+            taken = lib.llama_state_seq_set_data(self._context, *_behind_length(state), copy)
+        if taken != len(state) - LENGTH.size or not taken:
+            self.close(copy)
+            raise EngineError("these bytes are no saved sequence of this model")
+        (self._lengths[copy],) = LENGTH.unpack_from(state)
         return copy
 
     def close(self, sequence: int) -> None:

@@ -68,6 +68,23 @@ def last_complaint(fallback: str) -> str:
     return fallback
 
 
+class AbortFlag:
+    """What a context looks at before every node of its graph: while it is set, ``llama_decode`` gives up.
+
+    The function it calls for that is C's ``strlen``, of a string that is empty until the flag is set: one
+    of Python's would have to wait for the interpreter, hundreds of times a forward.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._text = ctypes.create_string_buffer(2)
+        strlen = ctypes.cast(ctypes.CDLL(None).strlen, lib.ggml_abort_callback)
+        lib.llama_set_abort_callback(context, strlen, ctypes.cast(self._text, ctypes.c_void_p))
+
+    def set(self, on: bool) -> None:
+        """From any thread."""
+        self._text[0] = b"1" if on else b"\0"
+
+
 def threads(config: EngineConfig, model: Any) -> int:
     """One thread per physical core of those this process may use: more only fight for the memory bus.
 

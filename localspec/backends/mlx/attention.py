@@ -141,6 +141,24 @@ class Attention:
                 parts[i] = part = _grown(part, (rows, *part.shape[1:]), part)
                 part[target : target + 1] = part[source : source + 1]
 
+    def row(self, place: int, length: int) -> Parts:
+        """The cells of one row of ``length`` tokens."""
+        n = length if self.ring is None else self.ring
+        return [part[place : place + 1, :, :n] for part in self.arrays()]
+
+    def set_row(self, place: int, cells: Parts) -> None:
+        """Make row ``place`` what :meth:`row` gave of another; raises ValueError for what does not fit."""
+        half = len(cells) // 2
+        self._keys = [self._placed(place, *each) for each in _pairs(self._keys, cells[:half])]
+        self._values = [self._placed(place, *each) for each in _pairs(self._values, cells[half:])]
+
+    def _placed(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
+        rows, cells = (0, 0) if old is None else old.shape[::2]
+        shape = max(rows, place + 1), row.shape[1], max(cells, row.shape[2]), row.shape[3]
+        part = _grown(old, shape, row)
+        part[place : place + 1, :, : row.shape[2]] = row
+        return part
+
     def rearrange(self, order: Sequence[int]) -> None:
         """Row i becomes what row ``order[i]`` was."""
         for parts in (self._keys, self._values):
@@ -161,6 +179,10 @@ class Attention:
 def group_size(numbers: int) -> int:
     """How many numbers share a scale."""
     return GROUP if numbers % GROUP == 0 else 32
+
+
+def _pairs(old: Parts, new: Parts) -> list[tuple[mx.array | None, mx.array]]:
+    return list(zip(old or [None] * len(new), new, strict=True))
 
 
 def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.array:

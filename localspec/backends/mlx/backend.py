@@ -13,6 +13,7 @@ from localspec.backends.mlx.attention import Attention, Step
 from localspec.backends.mlx.foresight import Foresight
 from localspec.backends.mlx.layers import Cells, Layer, State, layers_of, parts_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
+from localspec.backends.mlx.saved import pack, unpack
 from localspec.backends.mlx.slot import Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
@@ -78,13 +79,13 @@ class MlxBackend:
         self._foresight = Foresight(not self._rewinding.in_place)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
-            n_cells=n_ctx * n_sequences,
             max_sequences=n_sequences,
             max_batch=max_batch,
             replays=self._rewinding.replays,
             obstacle=self._rewinding.obstacle,
             batches=self._batches,
             fills_up=self._batches,
+            saves=not self._rewinding.replays and not self._rewinding.in_place,
         )
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
@@ -272,6 +273,27 @@ class MlxBackend:
         for each in self.attention:
             each.copy(slot.place, self._slots[copy].place)
         self._rewinding.copy(slot, self._slots[copy], length)
+        return copy
+
+    def hurry(self, on: bool) -> None:
+        return
+
+    def save(self, sequence: int) -> bytearray:
+        slot = self._slots[sequence]
+        layers = [each.row(slot.place, slot.length) for each in self.attention]
+        return pack(slot.length, slot.written, layers)
+
+    def restore(self, state: bytearray) -> int:
+        length, written, layers = unpack(state)
+        copy = self.open()
+        slot = self._slots[copy]
+        try:
+            for each, cells in zip(self.attention, layers, strict=True):
+                each.set_row(slot.place, cells)
+        except FAULTS as error:
+            self.close(copy)
+            raise EngineError(f"these bytes are no saved sequence: {native.sentence(error)}") from None
+        slot.length, slot.written = length, written
         return copy
 
     def close(self, sequence: int) -> None:

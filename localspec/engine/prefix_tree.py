@@ -1,0 +1,92 @@
+"""A radix tree of token sequences: who shares the longest start with a prompt?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from localspec.speculation.draft import shared_length
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class _Node(Generic[T]):
+    """``tokens`` lead to it from its parent; ``values`` end here."""
+
+    tokens: list[int]
+    values: list[T] = field(default_factory=list)
+    children: dict[int, _Node[T]] = field(default_factory=dict)
+
+    def everything(self) -> Iterator[T]:
+        yield from self.values
+        for child in self.children.values():
+            yield from child.everything()
+
+    def split(self, at: int) -> None:
+        """Let ``at`` tokens lead here, and the rest to a child that takes everything over."""
+        child = _Node(self.tokens[at:], self.values, self.children)
+        self.tokens, self.values, self.children = self.tokens[:at], [], {child.tokens[0]: child}
+
+
+class PrefixTree(Generic[T]):
+    """Values by lists of tokens; a list may have several."""
+
+    def __init__(self) -> None:
+        self._root: _Node[T] = _Node([])
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        return self._root.everything()
+
+    def add(self, tokens: Sequence[int], value: T) -> None:
+        """File ``value`` under ``tokens``."""
+        node, rest = self._root, list(tokens)
+        while rest:
+            child = node.children.get(rest[0])
+            if child is None:
+                child = node.children[rest[0]] = _Node(rest)
+            shared = shared_length(child.tokens, rest)
+            if shared < len(child.tokens):
+                child.split(shared)
+            node, rest = child, rest[shared:]
+        node.values.append(value)
+        self._size += 1
+
+    def remove(self, tokens: Sequence[int], value: T) -> None:
+        """Take it out; raises KeyError or ValueError if it is not filed there."""
+        path, rest = [self._root], list(tokens)
+        while rest:
+            node = path[-1].children[rest[0]]
+            if rest[: len(node.tokens)] != node.tokens:
+                raise KeyError(rest[0])
+            path.append(node)
+            rest = rest[len(node.tokens) :]
+        path[-1].values.remove(value)
+        self._size -= 1
+        for parent, node in zip(path[-2::-1], path[:0:-1], strict=True):
+            if node.values or node.children:
+                break
+            del parent.children[node.tokens[0]]
+
+    def matches(self, tokens: Sequence[int]) -> Iterator[tuple[int, T]]:
+        """(how many leading tokens are shared, value) of all values, the longest first."""
+        path: list[tuple[int, _Node[T]]] = [(0, self._root)]
+        at, rest = 0, list(tokens)
+        while rest and (node := path[-1][1].children.get(rest[0])) is not None:
+            shared = shared_length(node.tokens, rest)
+            at, rest = at + shared, rest[shared:]
+            path.append((at, node))
+            if shared < len(node.tokens):
+                break
+        below: _Node[T] | None = None
+        for at, node in reversed(path):
+            yield from ((at, value) for value in node.values)
+            for child in node.children.values():
+                if child is not below:
+                    yield from ((at, value) for value in child.everything())
+            below = node

@@ -1,0 +1,192 @@
+"""The caches of chats on disk: a chat that is gone on with tomorrow is not read again.
+
+One file a chat, of one model on one backend: a line of JSON that says whose it is and for which tokens,
+then the bytes of :meth:`Backend.save`. They can be computed again, so whatever is wrong with one, or with
+the disk, costs time and nothing else. They hold what was said: like the history they are readable by their
+owner only, none is written of a private chat, and one goes with its chat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import zlib
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from localspec.engine.prefix_tree import PrefixTree
+from localspec.engine.prefixes import WORTH, Cached, usable
+from localspec.engine.sequence import NO_SLOT, Sequence
+from localspec.home import chat_cache_name
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+PIECE = 8 << 20
+"""bytes written in one step"""
+CHAT = "chat:"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a file."""
+
+    format: int
+    model: str
+    tokens: list[int]
+    shareable: int
+    chunk: int
+    source: str
+    size: int
+    crc32: int
+
+
+class File(NamedTuple):
+    """A saved chat."""
+
+    path: Path
+    cached: Cached
+    size: int
+    crc32: int
+    start: int
+
+
+class Saved:
+    """The files of one model in ``directory``, which holds at most ``limit`` bytes of them all.
+
+    ``model`` says what the cells depend on.
+    """
+
+    def __init__(self, directory: Path, model: str, limit: int) -> None:
+        self._directory, self._model, self._limit = directory, model, limit
+        self._tree: PrefixTree[File] = PrefixTree()
+        for path in directory.glob("*.state"):
+            file = self._read_header(path)
+            if file is not None:
+                self._tree.add(file.cached.tokens, file)
+
+    def find(self, sequence: Sequence, exact_piece: int, at_least: int) -> File | None:
+        """The file that spares a request most, and no fewer than ``at_least`` tokens."""
+        found = None
+        for most, file in self._tree.matches(sequence.tokens):
+            if most < at_least:
+                break
+            length, _ = usable(file.cached, sequence, exact_piece)
+            if length >= at_least:
+                found, at_least = file, length + 1
+        return found
+
+    def read(self, file: File) -> bytearray | None:
+        """The state in a file; None, and the file is gone, if it is not what was written."""
+        try:
+            with file.path.open("rb") as stream:
+                stream.seek(file.start)
+                state = bytearray(stream.read(file.size + 1))
+            os.utime(file.path)
+        except OSError as error:
+            log.warning("%s cannot be read: %s", file.path, error.strerror)
+            state = bytearray()
+        if len(state) == file.size and zlib.crc32(state) == file.crc32:
+            return state
+        self.drop(file)
+        return None
+
+    def drop(self, file: File) -> None:
+        """Delete a file."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._tree.remove(file.cached.tokens, file)
+        with contextlib.suppress(OSError):
+            file.path.unlink(missing_ok=True)
+
+    def forget(self, source: str) -> None:
+        """Delete what was saved of a chat."""
+        for file in [each for each in self._tree if each.cached.source == source]:
+            self.drop(file)
+
+    def wants(self, cached: Cached) -> bool:
+        """Whether it is to be written: a chat's, that is not private and has not been yet."""
+        chat = cached.remember and cached.source.startswith(CHAT)
+        return chat and not cached.saved and len(cached.tokens) >= WORTH
+
+    def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
+        """Write it in steps, in the place of an earlier one of its chat; a step that fails ends it."""
+        cached.saved = True
+        path = self._directory / chat_cache_name(cached.source)
+        header = Header(
+            format=FORMAT,
+            model=self._model,
+            tokens=cached.tokens,
+            shareable=cached.shareable,
+            chunk=cached.chunk,
+            source=cached.source,
+            size=len(state),
+            crc32=zlib.crc32(state),
+        )
+        line = msgspec.json.encode(header) + b"\n"
+        self.forget(cached.source)
+        if len(line) + len(state) > self._limit:
+            return
+        scratch = path.with_suffix(".part")
+        try:
+            self._make_room(len(line) + len(state))
+            with open(scratch, "wb", opener=_private) as stream:
+                stream.write(line)
+                for at in range(0, len(state), PIECE):
+                    stream.write(memoryview(state)[at : at + PIECE])
+                    yield
+            scratch.replace(path)
+        except OSError as error:
+            log.warning("a chat's cache cannot be written to %s: %s", path, error.strerror)
+            return
+        except GeneratorExit:
+            cached.saved = False
+            raise
+        finally:
+            scratch.unlink(missing_ok=True)
+        file = File(path, cached.in_slot(NO_SLOT), len(state), header.crc32, len(line))
+        self._tree.add(cached.tokens, file)
+
+    def _make_room(self, size: int) -> None:
+        """Delete what was used least lately, of all models, until there is room."""
+        files = sorted(_with_stat(self._directory.parent.glob("*/*.state")), key=lambda each: each[1])
+        total = size + sum(each[2] for each in files)
+        for path, _, its in files:
+            if total <= self._limit:
+                return
+            path.unlink(missing_ok=True)
+            total -= its
+            for file in [each for each in self._tree if each.path == path]:
+                self.drop(file)
+
+    def _read_header(self, path: Path) -> File | None:
+        try:
+            with path.open("rb") as stream:
+                line = stream.readline()
+            header = msgspec.json.decode(line, type=Header)
+        except (OSError, msgspec.MsgspecError):
+            header = None
+        if header is None or (header.format, header.model) != (FORMAT, self._model):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        cached = Cached(
+            NO_SLOT, header.tokens, header.shareable, header.chunk, header.source, remember=True, saved=True
+        )
+        return File(path, cached, header.size, header.crc32, len(line))
+
+
+def _with_stat(paths: Iterable[Path]) -> list[tuple[Path, float, int]]:
+    """(path, when it was used, its size) of those that are still there."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            found.append((path, facts.st_mtime, facts.st_size))
+    return found
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

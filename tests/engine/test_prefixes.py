@@ -1,0 +1,140 @@
+"""What the next request need not feed again: turns, edits, forks, keystrokes; and what goes for room."""
+
+from __future__ import annotations
+
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.engine import Engine
+from localspec.engine.prefixes import WORTH
+from localspec.engine.sequence import Sequence
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Request, TextPrompt
+from localspec.protocol.results import Result
+from tests.toys import run_all
+
+LONG = "once upon a time there was a cache that remembered all that it was told by anyone; "
+
+
+def ask(engine: Engine, text: str, source: str = "run", **options: object) -> Result:
+    """The result of a plain prompt; ``source`` is who asks."""
+    said = {"temperature": 0.0, "max_tokens": 2, **options}
+    request = Request(prompt=TextPrompt(text), options=Options(**said), source=source)  # type: ignore[arg-type]
+    sequence = engine.submit(request)
+    run_all(engine, [sequence])
+    return result_of(sequence)
+
+
+def result_of(sequence: Sequence) -> Result:
+    last = sequence.events[-1]
+    assert isinstance(last, Result)
+    return last
+
+
+def toy(**settings: object) -> Engine:
+    return Engine(ToyBackend(markov(), **settings))  # type: ignore[arg-type]
+
+
+def backend_of(engine: Engine) -> ToyBackend:
+    assert isinstance(engine.target, ToyBackend)
+    return engine.target
+
+
+class TestWhatIsSpared:
+    def test_an_edit_in_the_middle_spares_what_stands_before_it(self) -> None:
+        engine = toy()
+        ask(engine, LONG + "the end")
+        assert ask(engine, LONG[:50] + "EDITED" + LONG[50:]).cached_tokens == 50
+
+    def test_a_fork_of_a_chat_leaves_the_chat_its_cache(self) -> None:
+        engine = toy()
+        whole = LONG * 3
+        ask(engine, whole, "chat:one")
+        fork = ask(engine, LONG + "and then something else", "chat:two")
+        assert fork.cached_tokens >= len(LONG)
+        assert ask(engine, whole + "and on", "chat:one").cached_tokens >= len(whole)
+
+    def test_a_chat_whose_prompt_shares_little_leaves_the_others_alone(self) -> None:
+        engine = toy(max_sequences=4)
+        whole = LONG * 2
+        ask(engine, whole, "chat:one")
+        assert ask(engine, whole[:20] + "?", "chat:two").cached_tokens == 0
+        assert ask(engine, whole + "!", "chat:one").cached_tokens >= len(whole)
+
+    def test_a_request_copies_what_a_running_one_has_read(self) -> None:
+        engine = toy()
+        running = engine.submit(Request(prompt=TextPrompt(LONG), options=Options(max_tokens=200)))
+        for _ in range(5):
+            engine.step()
+        result = ask(engine, LONG + "is what I say, too")
+        assert result.cached_tokens >= len(LONG)
+        run_all(engine, [running])
+
+    def test_a_cancelled_prompt_leaves_what_was_read(self) -> None:
+        engine = toy(n_ctx=2048)
+        sequence = engine.submit(Request(prompt=TextPrompt("x" * 1000), options=Options(max_tokens=2)))
+        engine.step()
+        engine.cancel(sequence.id)
+        run_all(engine, [sequence])
+        assert ask(engine, "x" * 1000).cached_tokens == 256
+
+    def test_a_keystroke_feeds_what_stands_behind_it(self) -> None:
+        engine = toy(n_ctx=2048)
+        text, suffix = LONG * 4, "\n    return memory\n"
+        cold = engine.complete(text, suffix, max_tokens=4)
+        warm = engine.complete(text + "d", suffix, max_tokens=4)
+        assert cold.cached_tokens == 0
+        assert warm.prompt_tokens - warm.cached_tokens == len("d" + suffix) + 2
+
+    def test_a_keystroke_where_only_whole_pieces_are_exact(self) -> None:
+        engine = toy(n_ctx=2048, noise=0.001)
+        text = LONG * 4
+        engine.complete(text, "", max_tokens=4)
+        warm = engine.complete(text + "d", "", max_tokens=4)
+        assert warm.cached_tokens == (len(text) + 1) // 32 * 32
+
+    def test_cells_of_another_grid_are_not_taken_by_strict_requests(self) -> None:
+        engine = toy(n_ctx=2048, noise=0.001)
+        fim = backend_of(engine).vocabulary.special_tokens
+        assert fim
+        engine.complete(LONG * 4, "", max_tokens=4)
+        prefix = "<|prefix|>" + LONG * 4
+        assert ask(engine, prefix).cached_tokens == 0
+        assert ask(engine, prefix + "?", exactness="fast").cached_tokens > 256
+
+
+class TestRoom:
+    def test_what_is_short_goes_before_what_is_long(self) -> None:
+        engine = toy(max_sequences=3)
+        ask(engine, LONG * 4, "chat:long")
+        for n in range(6):
+            ask(engine, f"{n} is a short question", f"run:{n}")
+        assert ask(engine, LONG * 4 + "?", "chat:long").cached_tokens >= len(LONG * 4)
+
+    def test_what_is_long_and_never_used_goes_in_the_end(self) -> None:
+        engine = toy(max_sequences=3)
+        ask(engine, LONG * 4, "chat:long")
+        for n in range(40):
+            ask(engine, f"{n:02}{LONG}", f"run:{n}")
+        assert ask(engine, LONG * 4 + "?", "chat:long").cached_tokens == 0
+
+    def test_a_start_of_something_longer_is_not_kept_beside_it(self) -> None:
+        engine = toy()
+        for n in range(1, 5):
+            ask(engine, LONG * n, "chat:one")
+        assert backend_of(engine).open_sequences == 1
+
+    def test_nothing_is_left_open_when_all_is_forgotten(self) -> None:
+        engine = toy()
+        for n in range(4):
+            ask(engine, f"{n}" + LONG, f"chat:{n}")
+        for n in range(4):
+            engine.forget(f"chat:{n}")
+        assert backend_of(engine).open_sequences == 0
+
+    def test_two_identical_prompts_at_once_give_one_text(self) -> None:
+        engine = toy()
+        requests = [
+            engine.submit(Request(prompt=FimPrompt(LONG, "x"), options=Options(max_tokens=8))) for _ in "abc"
+        ]
+        run_all(engine, requests)
+        assert len({result_of(each).text for each in requests}) == 1
+        assert len(LONG) > WORTH

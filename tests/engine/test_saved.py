@@ -1,0 +1,163 @@
+"""Chats whose caches are on disk go on after a restart; whatever is wrong with a file costs time, no more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.engine.saved import Saved
+from localspec.home import chat_cache_name
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Request, TextPrompt
+from localspec.protocol.results import Result
+from tests.toys import run_all
+
+TALE = "a chat that was interrupted by the evening, and is gone on with in the morning. "
+
+
+def engine_at(directory: Path, *, limit: int = 1 << 20, model: str = "toy") -> Engine:
+    """An engine whose chats are kept there."""
+    directory.mkdir(exist_ok=True)
+    backend = ToyBackend(markov(), n_ctx=2048)
+    chats = Saved(directory, model, limit)
+    return Engine(backend, learning=Learning(backend, None, chats=chats))
+
+
+def say(engine: Engine, text: str, source: str = "chat:one", *, remember: bool = True) -> Result:
+    options = Options(max_tokens=3, temperature=0.0, remember=remember)
+    sequence = engine.submit(Request(prompt=TextPrompt(text), options=options, source=source))
+    run_all(engine, [sequence])
+    assert isinstance(result := sequence.events[-1], Result)
+    return result
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*"))
+
+
+def test_a_chat_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        first = say(engine, TALE * 2)
+    with engine_at(place) as again:
+        second = say(again, TALE * 2 + first.text + " And?")
+        alone = say(engine_at(tmp_path / "none"), TALE * 2 + first.text + " And?")
+    assert second.cached_tokens >= len(TALE * 2) and alone.cached_tokens == 0
+    assert second.text == alone.text
+
+
+def test_it_is_written_when_nobody_asks_for_anything_not_only_at_the_end(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    engine = engine_at(place)
+    say(engine, TALE * 2)
+    while engine.rest():
+        pass
+    assert [path.name for path in files(place)] == [chat_cache_name("chat:one")]
+    # As if killed: nothing more is written.
+    assert say(engine_at(place), TALE * 2 + "!").cached_tokens >= len(TALE)
+
+
+def test_a_chat_has_one_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        for n in range(1, 4):
+            say(engine, TALE * n)
+            while engine.rest():
+                pass
+    (path,) = files(place)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("source", "remember"), [("chat:one", False), ("run", True), ("file:/a.py", True)])
+def test_what_is_private_or_no_chat_is_not_written(tmp_path: Path, source: str, *, remember: bool) -> None:
+    with engine_at(tmp_path / "model") as engine:
+        say(engine, TALE * 2, source, remember=remember)
+    assert not files(tmp_path / "model")
+
+
+def test_a_forgotten_chat_leaves_no_file(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        say(engine, TALE * 2)
+        while engine.rest():
+            pass
+        engine.forget("chat:one")
+    assert not files(place)
+
+
+def test_a_chat_that_is_forgotten_while_it_is_written_leaves_no_file(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    engine = engine_at(place)
+    say(engine, TALE * 2)
+    while not files(place):
+        assert engine.rest()
+    assert [path.suffix for path in files(place)] == [".part"]
+    engine.forget("chat:one")
+    engine.close()
+    assert not files(place)
+
+
+def test_chats_of_another_model_are_not_taken(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        say(engine, TALE * 2)
+    assert say(engine_at(place, model="another"), TALE * 2 + "!").cached_tokens == 0
+
+
+def test_the_directory_stays_under_its_limit_and_the_last_used_stay(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with engine_at(place, limit=9_000) as engine:
+        for n in range(6):
+            say(engine, f"{n}{TALE * 2}", f"chat:{n}")
+            while engine.rest():
+                pass
+            for age, path in enumerate(sorted(files(place), key=lambda each: each.stat().st_mtime)):
+                os.utime(path, (age, age))
+    assert 0 < sum(path.stat().st_size for path in files(place)) <= 9_000
+    assert chat_cache_name("chat:5") in [path.name for path in files(place)]
+
+
+def test_what_alone_is_larger_than_the_limit_is_not_written(tmp_path: Path) -> None:
+    with engine_at(tmp_path / "model", limit=100) as engine:
+        say(engine, TALE * 2)
+    assert not files(tmp_path / "model")
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "noise", "gone", "longer"])
+def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        say(engine, TALE * 2)
+    (path,) = files(place)
+    whole = path.read_bytes()
+    damaged = {
+        "cut": whole[: len(whole) - 40],
+        "flipped": whole[:-40] + bytes([whole[-40] ^ 1]) + whole[-39:],
+        "empty": b"",
+        "noise": os.urandom(400),
+        "gone": whole,
+        "longer": whole + b"x",
+    }[how]
+    path.write_bytes(damaged)
+    again = engine_at(place)
+    if how == "gone":
+        path.unlink()
+    result = say(again, TALE * 2 + "!")
+    assert result.cached_tokens == 0 and result.text
+    again.close()
+    assert len(files(place)) == 1
+
+
+def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        place.rmdir()
+        assert say(engine, TALE * 2).text
+    assert "cannot be written" in caplog.text

@@ -1,0 +1,223 @@
+"""Who is served next, and at what price: time is told, not waited for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from localspec.backends.base import Span
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.prompt import Encoded
+from localspec.engine.scheduler import Scheduler
+from localspec.engine.sequence import Limits, Sequence
+from localspec.engine.settings import settle
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Priority, TextPrompt
+from localspec.speculation.costs import CostCurve
+
+DEAR = {1: 1.0, 2: 2.4, 3: 2.7, 4: 3.4, 8: 4.4, 16: 6.8}
+"""a processor on which two rows cost more than twice one, and four little more than two"""
+CHEAP = {1: 1.0, 2: 1.03, 3: 1.06, 4: 1.1, 8: 1.3, 16: 1.6}
+"""a device that waits for memory"""
+
+
+def curve(ratios: dict[int, float]) -> CostCurve:
+    costs = CostCurve()
+    for _ in range(4):
+        for width, ratio in ratios.items():
+            costs.observe(width, 0, 0.01 * ratio)
+    return costs
+
+
+class Stage:
+    """A scheduler over a toy, and requests that are read or decode as is said."""
+
+    def __init__(
+        self, ratios: dict[int, float] = DEAR, *, max_sequences: int = 8, batches: bool = True
+    ) -> None:
+        self.backend = ToyBackend(markov(), max_sequences=max_sequences)
+        self.backend.capabilities = replace(self.backend.capabilities, batches=batches)
+        self.scheduler = Scheduler(self.backend, curve(ratios))
+        self.made = 0
+
+    def add(self, priority: Priority = "chat", *, prefilled: bool = True, width: float = 1.0) -> Sequence:
+        self.made += 1
+        prompt = TextPrompt("x")
+        settings = settle(Options(temperature=0.0), prompt, Options())
+        tokens = list(b"a prompt") + [self.made]
+        sequence = Sequence(
+            self.made, Encoded(tokens, frozenset()), settings, self.backend.vocabulary, Limits(512, 256)
+        )
+        sequence.priority, sequence.width = priority, width
+        if prefilled:
+            sequence.tokens.append(65)
+        self.scheduler.add(sequence)
+        return sequence
+
+    def serve(self, steps: int, cost: float = 1.0) -> Counter[int]:
+        """How often each was served."""
+        served: Counter[int] = Counter()
+        for _ in range(steps):
+            self.scheduler.admit()
+            group = self.scheduler.next()
+            served.update(s.id for s in group)
+            self.scheduler.charge(group, cost)
+        return served
+
+
+def test_equals_get_equal_time_whatever_a_step_of_each_costs() -> None:
+    stage = Stage()
+    long, chat = stage.add(prefilled=False), stage.add()
+    stage.scheduler.admit()
+    time = {long.id: 0.0, chat.id: 0.0}
+    for _ in range(110):
+        (one,) = stage.scheduler.next()
+        cost = 1.0 if one is long else 0.1
+        time[one.id] += cost
+        stage.scheduler.charge([one], cost)
+    assert abs(time[long.id] - time[chat.id]) <= 1.0
+
+
+def test_who_comes_later_does_not_get_the_time_it_was_not_there() -> None:
+    stage = Stage()
+    first = stage.add()
+    stage.serve(50)
+    second = stage.add()
+    served = stage.serve(20)
+    assert abs(served[first.id] - served[second.id]) <= 1
+
+
+def test_a_completion_goes_before_chats_and_those_before_what_can_wait() -> None:
+    stage = Stage()
+    background, chat = stage.add("background"), stage.add("chat")
+    stage.scheduler.admit()
+    assert stage.scheduler.next() == [chat]
+    completion = stage.add("completion", prefilled=False)
+    stage.scheduler.admit()
+    assert stage.scheduler.next() == [completion]
+    completion.finish = chat.finish = "stop"
+    assert stage.scheduler.next() == [background]
+
+
+def test_who_has_waited_too_long_gets_a_step_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    stage = Stage()
+    chat, completion = stage.add("chat"), stage.add("completion")
+    stage.scheduler.admit()
+    assert stage.scheduler.next() == [completion]
+    stage.scheduler.charge([completion], 0.1)
+    now += 0.3
+    assert stage.scheduler.next() == [chat]
+    stage.scheduler.charge([chat], 0.1)
+    assert stage.scheduler.next() == [completion]
+
+
+class TestSharing:
+    def test_two_plain_rows_are_decoded_in_turn_where_both_cost_more_than_twice_one(self) -> None:
+        stage = Stage(DEAR)
+        one, other = stage.add(), stage.add()
+        stage.scheduler.admit()
+        assert len(stage.scheduler.next()) == 1
+        assert stage.serve(10) == {one.id: 5, other.id: 5}
+
+    def test_they_share_where_two_rows_cost_as_one(self) -> None:
+        stage = Stage(CHEAP)
+        one, other = stage.add(), stage.add()
+        stage.scheduler.admit()
+        assert stage.scheduler.next() == [one, other]
+
+    def test_four_share_where_two_would_not(self) -> None:
+        stage = Stage(DEAR)
+        for _ in range(4):
+            stage.add()
+        stage.scheduler.admit()
+        assert len(stage.scheduler.next()) == 4
+
+    def test_those_that_draft_share(self) -> None:
+        stage = Stage(DEAR)
+        for _ in range(2):
+            stage.add(width=4.0)
+        stage.scheduler.admit()
+        assert len(stage.scheduler.next()) == 2
+
+    def test_a_chat_joins_a_completion_only_where_it_hardly_holds_it_up(self) -> None:
+        for ratios, together in ((DEAR, 1), (CHEAP, 2)):
+            stage = Stage(ratios)
+            stage.add("chat")
+            completion = stage.add("completion")
+            stage.scheduler.admit()
+            group = stage.scheduler.next()
+            assert group[0] is completion and len(group) == together
+
+    def test_nobody_shares_where_sequences_are_computed_one_after_the_other(self) -> None:
+        stage = Stage(CHEAP, batches=False)
+        for _ in range(2):
+            stage.add()
+        stage.scheduler.admit()
+        assert len(stage.scheduler.next()) == 1
+
+    def test_a_prompt_is_read_alone(self) -> None:
+        stage = Stage(CHEAP)
+        reading = stage.add(prefilled=False)
+        stage.add()
+        stage.scheduler.admit()
+        assert stage.scheduler.next() == [reading]
+
+
+class TestSlots:
+    def test_a_completion_takes_the_slot_of_the_chat_that_has_had_most(self) -> None:
+        stage = Stage(max_sequences=2)
+        modest, greedy = stage.add(), stage.add()
+        stage.scheduler.admit()
+        stage.scheduler.charge([greedy], 9.0)
+        completion = stage.add("completion")
+        assert stage.scheduler.admit() == [greedy]
+        assert stage.scheduler.running == [modest, completion] and greedy.state is not None
+        completion.finish = "stop"
+        stage.scheduler.retire()
+        assert stage.scheduler.admit() == []
+        assert greedy in stage.scheduler.running and greedy.state is None
+
+    def test_what_a_suspended_request_held_is_there_again(self) -> None:
+        stage = Stage(max_sequences=1)
+        chat = stage.add()
+        stage.scheduler.admit()
+        stage.backend.forward([Span(chat.slot, chat.tokens[:5], 0)])
+        held = stage.backend.tokens(chat.slot)
+        completion = stage.add("completion")
+        stage.scheduler.admit()
+        assert stage.scheduler.running == [completion]
+        completion.finish = "stop"
+        stage.scheduler.retire()
+        stage.scheduler.admit()
+        assert stage.backend.tokens(chat.slot) == held
+
+    def test_equals_wait_for_each_other(self) -> None:
+        stage = Stage(max_sequences=1)
+        first, second = stage.add("completion"), stage.add("completion")
+        assert stage.scheduler.admit() == [] and stage.scheduler.running == [first]
+        first.finish = "stop"
+        stage.scheduler.retire()
+        stage.scheduler.admit()
+        assert stage.scheduler.running == [second]
+
+    def test_a_backend_that_cannot_save_suspends_nobody(self) -> None:
+        stage = Stage(max_sequences=1)
+        stage.backend.capabilities = replace(stage.backend.capabilities, saves=False)
+        chat = stage.add()
+        stage.scheduler.admit()
+        stage.add("completion")
+        assert stage.scheduler.admit() == [] and stage.scheduler.running == [chat]
+
+    def test_a_suspended_request_that_is_cancelled_leaves_nothing(self) -> None:
+        stage = Stage(max_sequences=1)
+        chat = stage.add()
+        stage.scheduler.admit()
+        stage.add("completion")
+        stage.scheduler.admit()
+        chat.finish = "cancelled"
+        assert stage.scheduler.retire() == [chat]
+        assert chat.state is None and stage.backend.open_sequences == 1
