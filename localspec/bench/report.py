@@ -176,8 +176,9 @@ def _two_up_table(results: Results) -> Table:
     rows = [
         (
             found.contestant,
-            f"{1000 * found.completion_alone_s:.0f} → {1000 * found.completion_s:.0f} ms",
+            _from_to(found.completion_alone_s, found.completion_s),
             _times(found.completion_s / found.completion_alone_s),
+            _from_to(found.completion_alone_p95_s, found.completion_p95_s),
             _times(found.chat_s_per_token / found.chat_alone_s_per_token),
             _times(1.15 / (1 - found.share)),
         )
@@ -187,9 +188,13 @@ def _two_up_table(results: Results) -> Table:
         "two-up",
         "Two at once",
         "A chat streams while a completion arrives every three times as long as one takes alone.",
-        ("contestant", "completion, alone → beside a chat", "ratio", "the chat slows by", "at most"),
+        ("contestant", "completion, alone → beside a chat", "ratio", "p95", "the chat slows by", "at most"),
         rows,
     )
+
+
+def _from_to(alone: float | None, beside: float | None) -> str:
+    return f"{1000 * alone:.0f} → {1000 * beside:.0f} ms" if alone and beside else "–"
 
 
 def _overhead_table(results: Results) -> Table:

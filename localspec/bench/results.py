@@ -166,8 +166,9 @@ class Overhead(msgspec.Struct, frozen=True):
 class TwoUp(msgspec.Struct, frozen=True):
     """A chat streaming while completions arrive.
 
-    ``*_alone_s`` are medians of the same work without the other; ``share`` is the completions' part
-    of the time if they ran alone. ``diverged``: exact requests whose text was another one than alone.
+    ``completion_alone_s`` and ``completion_s`` are medians, ``*_p95_s`` are what one in twenty takes longer
+    than; ``*_alone_*`` without the other. ``share`` is the completions' part of the time if they ran alone.
+    ``diverged``: exact requests whose text was another one than alone.
     """
 
     contestant: str
@@ -178,6 +179,8 @@ class TwoUp(msgspec.Struct, frozen=True):
     chat_s_per_token: float
     share: float
     diverged: int = 0
+    completion_alone_p95_s: float | None = None
+    completion_p95_s: float | None = None
 
 
 class Restart(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +69,14 @@ def measure_two_up(stand: Stand, cases: Sequence[Case], contestant: Contestant, 
         chat_s_per_token=together.chat_s / max(together.chat_tokens, 1),
         share=1 / INTERVAL,
         diverged=_diverged(zip((*completions, *chats), (*alone, *streamed), strict=True), together),
+        completion_alone_p95_s=_p95([played.total_s for played in alone]),
+        completion_p95_s=_p95(together.completions),
     )
+
+
+def _p95(seconds: Sequence[float]) -> float:
+    """What at most one in twenty takes longer than."""
+    return sorted(seconds)[max(0, math.ceil(0.95 * len(seconds)) - 1)]
 
 
 def _diverged(alone: Iterable[tuple[Request, Answered]], together: Together) -> int:

@@ -29,7 +29,7 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.memory.lesson import Lesson
 from localspec.protocol.options import Options, parse_options, readable
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Priority, Request, TextPrompt
 from localspec.protocol.results import Result
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
@@ -136,7 +136,8 @@ class Engine:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
         if request.max_ms is not None:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
-        sequence.source, sequence.priority = request.source, request.priority
+        sequence.source = request.source
+        sequence.priority = request.priority or _priority_of(request)
         self._scheduler.add(sequence)
         return sequence
 
@@ -280,6 +281,10 @@ class Engine:
                 stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
             )
         )
+
+
+def _priority_of(request: Request) -> Priority:
+    return "completion" if isinstance(request.prompt, FimPrompt) else "chat"
 
 
 def _members(

@@ -56,11 +56,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds. ``source`` is who asked,
     such as ``chat:<session>``: what the memory learns of it, and what is kept of its cache, can be forgotten
-    by that name.
+    by that name. ``priority``: if nothing is said, what fills a gap is a completion, all else a chat.
     """
 
     prompt: Prompt
     options: Options = Options()
     max_ms: int | None = None
     source: str = "run"
-    priority: Priority = "chat"
+    priority: Priority | None = None
