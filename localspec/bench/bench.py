@@ -89,7 +89,7 @@ class Bench:
         """Raises :class:`InvalidOptions` for unknown workloads and contestants."""
         self._order, self._tell = order, tell
         self._workloads = _known_workloads(order)
-        self._models = _model_paths(order, tell)
+        self._models = model_paths(order, tell)
         own = own_contestants(self._labels)
         rivals = self._all_rivals()
         taking_part = chosen([*own, *(rival.contestant for rival in rivals)], order.contestants)
@@ -330,7 +330,7 @@ def _known_workloads(order: Order) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _model_paths(order: Order, tell: Tell) -> dict[str, Path]:
+def model_paths(order: Order, tell: Tell) -> dict[str, Path]:
     """By role; the bundled pair is inflated, the draft once per cost ratio."""
 
     def part(role: str) -> Callable[[float], None]:
