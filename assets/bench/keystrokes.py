@@ -1,0 +1,151 @@
+"""Somebody types 200 characters into a file of 300 lines, and wants a suggestion at every keystroke.
+
+    python -m assets.bench.keystrokes [--strokes 200] [-m MODEL]
+
+A daemon of its own is asked three times for the same strokes: ``as it is``; with the suffix's far end changed
+at every stroke, which no prompt holds but every cached suggestion is filed by, so that each is asked of the
+model (``asked anew``); and with the file's first line changed as well, so that nothing of the prompt can be
+taken over (``read anew``). In the end a completion is asked for 50 ms after another one of the same file.
+Without ``-m`` it is the bundled pair, inflated to half a billion parameters (made once, into the user's
+cache).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import inspect
+import os
+import statistics
+import sys
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from localspec.bench.bench import Order, model_paths
+from localspec.bench.stand import TARGET
+from localspec.client import Client, connect
+from localspec.protocol.messages import Completions
+from localspec.protocol.options import Options
+
+LINES, MIDDLE = 300, 150
+AGAIN_S = 0.05
+TOKENS = 32
+VARIANTS = "as it is", "asked anew", "read anew"
+
+
+class Stroke(NamedTuple):
+    """What one keystroke gave, and after how many seconds."""
+
+    seconds: float
+    answer: Completions
+
+
+class File(NamedTuple):
+    """What stands before the cursor at first, what is typed, and what stands behind."""
+
+    before: str
+    typed: str
+    behind: str
+
+
+def file_of(strokes: int) -> File:
+    """The standard library's textwrap, cut in the middle."""
+    lines = inspect.getsource(textwrap).splitlines(keepends=True)[:LINES]
+    before, behind = "".join(lines[:MIDDLE]), "".join(lines[MIDDLE:])
+    return File(before, behind[:strokes], behind[strokes:])
+
+
+def asked(file: File, n: int, variant: str) -> tuple[str, str]:
+    """Prefix and suffix after ``n`` keystrokes."""
+    prefix, suffix = file.before + file.typed[:n], file.behind
+    if variant != "as it is":
+        suffix += f"# {n}\n"
+    if variant == "read anew":
+        prefix = f"# {n}\n" + prefix
+    return prefix, suffix
+
+
+async def complete(client: Client, file: File, n: int, variant: str) -> Stroke:
+    prefix, suffix = asked(file, n, variant)
+    options = Options(max_tokens=TOKENS)
+    started = time.perf_counter()
+    stream = client.complete(prefix, suffix, path=f"/{variant}.py", language="python", options=options)
+    answer = await stream.result()
+    return Stroke(time.perf_counter() - started, answer)
+
+
+async def type_all(client: Client, file: File, variant: str) -> None:
+    """Ask at every keystroke, one after the other, and print what came of it."""
+    strokes = []
+    for n in range(1, len(file.typed) + 1):
+        strokes.append(await complete(client, file, n, variant))
+        print(f"\r{variant}: {n} of {len(file.typed)}  ", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    seconds = sorted(stroke.seconds for stroke in strokes)
+    sources = Counter(stroke.answer.source for stroke in strokes)
+    said = [stroke.answer for stroke in strokes if stroke.answer.source == "model"]
+    cached = [each.result.cached_tokens for each in said]
+    read = [each.reprefilled_tokens for each in said]
+    print(
+        f"{variant:10}  median {1000 * statistics.median(seconds):6.0f} ms, 19 of 20 within"
+        f" {1000 * seconds[len(seconds) * 19 // 20]:6.0f} ms;  by {_told(sources)};  of a prompt"
+        f" {_median(cached)} tokens taken over, {_median(read)} read (medians)"
+    )
+
+
+def _told(sources: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sources.most_common())
+
+
+def _median(numbers: list[int]) -> str:
+    return f"{statistics.median(numbers):.0f}" if numbers else "–"
+
+
+async def replace_all(client: Client, file: File, times: int = 20) -> None:
+    """A completion 50 ms after another one: how long until it answers, against alone."""
+    alone, after = [], []
+    for n in range(1, times + 1):
+        stroke = await complete(client, file, 10 * n, "asked anew")
+        alone.append(stroke.answer.stats.ttft_s or stroke.seconds)
+        older = asyncio.create_task(complete(client, file, 10 * n + 3, "asked anew"))
+        await asyncio.sleep(AGAIN_S)  # this is what is measured, not a wait for something to happen
+        stroke = await complete(client, file, 10 * n + 6, "asked anew")
+        after.append((stroke.answer.stats.ttft_s or 0.0) + stroke.answer.stats.queued_s)
+        await older
+    print(
+        f"first token alone {1000 * statistics.median(alone):.0f} ms; asked {1000 * AGAIN_S:.0f} ms after"
+        f" another, which it cancels: {1000 * statistics.median(after):.0f} ms (medians of {times})"
+    )
+
+
+async def play(model: Path, strokes: int) -> None:
+    file = file_of(strokes)
+    client = await connect()
+    async with client:
+        await client.open_session(private=True)
+        for variant in VARIANTS:
+            await type_all(client, file, variant)
+        await replace_all(client, file)
+        await client.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("-m", "--model", type=Path)
+    parser.add_argument("--strokes", type=int, default=200)
+    said = parser.parse_args()
+    model = said.model or model_paths(Order(quick=True), lambda what, fraction: None)[TARGET]
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["LOCALSPEC_HOME"] = home
+        config = Path(home, "config", "config.toml")
+        config.parent.mkdir()
+        config.write_text(f'[options]\nmodel = "{model.resolve()}"\n', encoding="utf-8")
+        asyncio.run(play(model, said.strokes))
+
+
+if __name__ == "__main__":
+    main()
