@@ -390,12 +390,12 @@ def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
     run(test())
 
 
-async def fill(history: History) -> None:
-    """From now on SQLite finds no room for another page."""
+async def fill(history: History, pages: int = 0) -> None:
+    """From now on SQLite finds room for no page beyond ``pages``, or for none more than there are."""
 
     def full() -> None:
-        (pages,) = history._stored._db.execute("PRAGMA page_count").fetchone()
-        history._stored._db.execute(f"PRAGMA max_page_count = {pages}")
+        (used,) = history._stored._db.execute("PRAGMA page_count").fetchone()
+        history._stored._db.execute(f"PRAGMA max_page_count = {pages or used}")
 
     await history._do(full)
 
