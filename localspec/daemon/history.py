@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+DAMAGE_REMEDY = "Run `localspec daemon stop`: the next start sets the file aside and begins a new one."
+
 
 class History:
     """The stores behind one thread of their own, so that no disk holds up the event loop."""
@@ -117,7 +120,8 @@ class History:
         except sqlite3.Error as error:
             if _code(error) == sqlite3.SQLITE_FULL:
                 raise DiskFull(f"no space left for the history in {self._path}") from error
-            raise LocalspecError(f"the history in {self._path} failed: {error}") from error
+            remedy = DAMAGE_REMEDY if _code(error) in DAMAGED else None
+            raise LocalspecError(f"the history in {self._path} failed: {error}", remedy) from error
 
 
 def _new_id() -> str:
@@ -135,7 +139,7 @@ def _open_file(path: Path) -> Store:
     try:
         return Store(str(path))
     except sqlite3.DatabaseError as error:
-        if _code(error) not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        if _code(error) not in DAMAGED:
             raise
         aside = path.with_name(f"{path.name}.damaged-{time.time():.0f}")
         # Its log goes along: a new file would take it for its own.

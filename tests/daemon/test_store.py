@@ -17,7 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from localspec.daemon.history import History
 from localspec.daemon.store import MIGRATIONS, Session, Store, Turn
-from localspec.errors import DaemonUnavailable, DiskFull, InvalidOptions, MessageNotFound, SessionNotFound
+from localspec.errors import (
+    DaemonUnavailable,
+    DiskFull,
+    InvalidOptions,
+    LocalspecError,
+    MessageNotFound,
+    SessionNotFound,
+)
 from localspec.protocol.options import Options
 from localspec.protocol.sessions import SessionQuery, Status
 from tests.waiting import run
@@ -354,6 +361,29 @@ def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> No
         again = await opened(path)
         assert len(await again.summaries(ALL)) == 1
         await again.close()
+
+    run(test())
+
+
+def test_damage_that_comes_while_it_is_open_is_told_with_what_to_do(path: Path) -> None:
+    async def test() -> None:
+        history = await opened(path)
+        chat = await history.new_session(Options(), None, False)
+        for n in range(30):
+            await history.begin_turn(chat, Turn(f"{n} " * 50_000))
+        await history.close()
+        history = await opened(path)
+        with path.open("r+b") as file:  # all that does not fit into SQLite's cache
+            file.seek(4096)
+            file.write(b"\xff" * (path.stat().st_size - 4096))
+        with pytest.raises(LocalspecError, match="failed") as caught:
+            await history.messages(chat)
+        assert "sets the file aside" in caught.value.remedy
+        await history.close()
+        again = await opened(path)
+        assert await again.summaries(ALL) == ()
+        await again.close()
+        assert list(path.parent.glob("*.damaged-*"))
 
     run(test())
 

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Frame, Raw, code, raw, texts
+from tests.daemon.test_events import events, subscribe
 from tests.daemon.test_history import content, open_session, stored
 from tests.waiting import run, soon, until
 
@@ -111,6 +112,30 @@ def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(start: Start
                 ("user", f"lines {lines.path}"),
                 ("assistant", "onetwothreefour"),
             ]
+
+    run(test())
+
+
+def test_who_picks_a_watched_stream_up_hears_its_rounds_from_then_on(
+    start: StartDaemon, lines: Lines
+) -> None:
+    async def test() -> None:
+        daemon = start()
+        lines.write("one")
+        async with raw(daemon) as watcher:
+            await subscribe(watcher, "round")
+            async with raw(daemon) as client:
+                await subscribe(client, "round")
+                stream = await begin(client, await open_session(client), f"lines {lines.path}")
+                client.socket.transport.abort()
+            await alone(watcher)
+            await watcher.ask(7, "stream/resume", stream=stream)
+            await watcher.notice("stream/delta")
+            lines.write("two")
+            await watcher.notice("stream/delta")
+            lines.end()
+            await watcher.response(7)
+            assert [(e["request"], e["round"]) for e in events(watcher.seen, "round")] == [(7, 2)]
 
     run(test())
 
