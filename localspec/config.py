@@ -80,6 +80,8 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """bytes a slow client may leave unread"""
     slow_client_s: Annotated[float, Meta(gt=0)] = 30.0
     """seconds a client's buffer may stay full"""
+    grace_s: Annotated[float, Meta(ge=0, le=86400)] = 30.0
+    """seconds an answer goes on, and is kept, for a client that was lost"""
     ping_interval_s: Annotated[float, Meta(gt=0)] = 20.0
     """seconds between heartbeats"""
 

@@ -12,6 +12,7 @@
     │   ├── DaemonUnavailable backend_unavailable  no daemon, or no backend for the model
     │   ├── QueueFull         queue_full
     │   ├── SessionNotFound   session_not_found
+    │   ├── MessageNotFound   message_not_found
     │   ├── Gone              gone
     │   └── ShuttingDown      shutting_down
     ├── ModelError
@@ -114,6 +115,11 @@ class QueueFull(DaemonError):
 class SessionNotFound(DaemonError):
     code = "session_not_found"
     default_remedy = "Start a new one, or continue the last one with -c."
+
+
+class MessageNotFound(DaemonError):
+    code = "message_not_found"
+    default_remedy = "Read the session again: its messages have changed."
 
 
 class Gone(DaemonError):

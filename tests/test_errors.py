@@ -13,7 +13,15 @@ DOCUMENTED = {
     *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
     *("model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
     *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
-    *("gone", "memory_corrupt", "shutting_down", "internal", "invalid_options", "context_exceeded"),
+    *(
+        "message_not_found",
+        "gone",
+        "memory_corrupt",
+        "shutting_down",
+        "internal",
+        "invalid_options",
+        "context_exceeded",
+    ),
 }
 EXITS = {
     "invalid_options": ExitCode.USAGE,

@@ -19,7 +19,6 @@ from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
     PROTOCOL,
-    ChatSend,
     ClientInfo,
     CompletionInline,
     Completions,
@@ -35,16 +34,29 @@ from localspec.protocol.messages import (
     ModelDescription,
     ModelList,
     Nothing,
-    SessionContent,
-    SessionId,
-    SessionList,
-    SessionOpen,
-    SessionOpened,
-    SessionSummary,
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result
+from localspec.protocol.sessions import (
+    ChatEdit,
+    ChatRegenerate,
+    ChatSend,
+    Pairing,
+    SessionConfigure,
+    SessionConfigured,
+    SessionContent,
+    SessionFork,
+    SessionForked,
+    SessionId,
+    SessionList,
+    SessionOpen,
+    SessionOpened,
+    SessionQuery,
+    SessionRename,
+    SessionSummary,
+    StreamResume,
+)
 
 NO_OPTIONS = Options()
 NOTHING = Nothing()
@@ -103,6 +115,31 @@ class Client:
         params = ChatSend(session=session, content=content, options=options)
         return self._wire.request("chat/send", params, Result)
 
+    def edit(
+        self, session: str, message: int, content: str, *, options: Options = NO_OPTIONS
+    ) -> Stream[Result]:
+        """Say something else in the place of an earlier message, dropping what came after it."""
+        params = ChatEdit(session=session, message=message, content=content, options=options)
+        return self._wire.request("chat/edit", params, Result)
+
+    def regenerate(
+        self, session: str, message: int | None = None, *, options: Options = NO_OPTIONS
+    ) -> Stream[Result]:
+        """Answer anew: a user's message, an answer's question, or the last one."""
+        params = ChatRegenerate(session=session, message=message, options=options)
+        return self._wire.request("chat/regenerate", params, Result)
+
+    def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
+        """Go on with a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.
+
+        Whoever else follows it gets :class:`~localspec.errors.Gone`, and so does this one if it is too late.
+        """
+        resumed = self._wire.request(
+            "stream/resume", StreamResume(stream=stream, after_seq=after_seq), Result
+        )
+        resumed.name, resumed.seq = stream, after_seq
+        return resumed
+
     def complete(
         self,
         prefix: str,
@@ -138,16 +175,42 @@ class Client:
         """Open a session, loading its model; a private one leaves no history."""
         return await self.open(system=system, private=private, options=options).result()
 
-    async def sessions(self) -> tuple[SessionSummary, ...]:
-        """The stored sessions, the last used first."""
-        listed: SessionList = await self._ask("session/list", SessionList)
+    async def sessions(
+        self, query: str = "", *, limit: int = 200, offset: int = 0
+    ) -> tuple[SessionSummary, ...]:
+        """The stored sessions that say ``query``, the last used first."""
+        params = SessionQuery(query=query, limit=limit, offset=offset)
+        listed: SessionList = await self._ask("session/list", SessionList, params)
         return listed.sessions
 
     async def session(self, session: str) -> SessionContent:
-        """A session's messages."""
-        params = SessionId(session=session)
-        content: SessionContent = await self._ask("session/get", SessionContent, params)
+        """A session's messages, and how it is set."""
+        content: SessionContent = await self._ask("session/get", SessionContent, SessionId(session=session))
         return content
+
+    async def rename_session(self, session: str, title: str) -> None:
+        """Give a session another title."""
+        await self._ask("session/rename", Nothing, SessionRename(session=session, title=title))
+
+    async def configure_session(self, session: str, options: Options) -> Pairing | None:
+        """Set all options of a session; another model is loaded first, and how it is paired returned."""
+        params = SessionConfigure(session=session, options=options)
+        configured: SessionConfigured = await self._ask("session/configure", SessionConfigured, params)
+        return configured.pairing
+
+    async def fork_session(self, session: str, message: int | None = None) -> str:
+        """A new session with what was said up to and including ``message``."""
+        params = SessionFork(session=session, message=message)
+        forked: SessionForked = await self._ask("session/fork", SessionForked, params)
+        return forked.session
+
+    async def close_session(self, session: str) -> None:
+        """End what a session is answering; a private one is no more."""
+        await self._ask("session/close", Nothing, SessionId(session=session))
+
+    async def delete_session(self, session: str) -> None:
+        """Delete a session and its messages."""
+        await self._ask("session/delete", Nothing, SessionId(session=session))
 
     async def models(self) -> tuple[ModelDescription, ...]:
         """The models on this disk."""

@@ -7,7 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from localspec.protocol.jsonrpc import Id
-from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
+from localspec.protocol.messages import (
+    ModelProgress,
+    SpeculationDegraded,
+    StreamDelta,
+    StreamProgress,
+    StreamStarted,
+)
 
 T = TypeVar("T")
 Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
@@ -19,6 +25,10 @@ class Stream(Generic[T]):
     def __init__(self, id: Id, cancel: Callable[[], None]) -> None:
         self.id = id
         """the ``request`` of its rounds, see :meth:`Client.subscribe`"""
+        self.name: str | None = None
+        """what :meth:`Client.resume` calls it, once the daemon has said so"""
+        self.seq = -1
+        """the number of the last delta that came"""
         self._cancel = cancel
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -51,8 +61,13 @@ class Stream(Generic[T]):
 
     # What the client tells the stream.
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: Event | StreamStarted) -> None:
         """An event has come."""
+        if isinstance(event, StreamStarted):
+            self.name = event.stream
+            return
+        if isinstance(event, StreamDelta):
+            self.seq = event.seq
         self._events.put_nowait(event)
 
     def finish(self, end: T | Exception) -> None:

@@ -148,7 +148,7 @@ class Wire:
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
-        event: Event | LiveEvent = _decoded(call.params, kind)
+        event: Event | messages.StreamStarted | LiveEvent = _decoded(call.params, kind)
         if isinstance(event, LiveEvent):
             if self.subscription is not None:
                 self.subscription.feed(event)

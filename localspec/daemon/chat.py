@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from msgspec.structs import replace
+
 from localspec.daemon.exchange import Exchange
-from localspec.daemon.generation import generate, nothing
-from localspec.daemon.history import History, Session, Status
+from localspec.daemon.generation import generate, merged, nothing
+from localspec.daemon.history import History
+from localspec.daemon.store import Session, Turn
+from localspec.daemon.streams import Stream
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol.events import SessionEvent
@@ -16,15 +21,46 @@ from localspec.protocol.frames import Delta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request
 from localspec.protocol.results import Result
+from localspec.protocol.sessions import ChatEdit, ChatRegenerate, ChatSend, Status
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_S = 1.0
+
+
+async def send(exchange: Exchange, params: ChatSend) -> Result:
+    return await _take_turn(exchange, params, Turn(params.content))
+
+
+async def edit(exchange: Exchange, params: ChatEdit) -> Result:
+    return await _take_turn(exchange, params, Turn(params.content, params.message))
+
+
+async def regenerate(exchange: Exchange, params: ChatRegenerate) -> Result:
+    return await _take_turn(exchange, params, Turn(message=params.message))
+
+
+async def _take_turn(exchange: Exchange, params: ChatSend | ChatRegenerate, turn: Turn) -> Result:
+    """Answer as a stream, which goes on for a while when its client is lost."""
+    daemon = exchange.daemon
+    session = await daemon.history.session(params.session)
+    options = params.options.over(session.options)
+    if session.private:
+        options = replace(options, remember=False)
+    options = merged(exchange, options)
+    return await daemon.streams.answer(
+        exchange,
+        lambda stream: answer(stream, session, turn, options),
+        session=session.id,
+        patience=daemon.streams.grace,
+    )
 
 
 class Answer:
     """The answer's text as it comes in, on its way to the client and to the history."""
 
-    def __init__(self, exchange: Exchange, history: History, session: Session, row: int) -> None:
-        self._exchange = exchange
+    def __init__(self, stream: Stream, history: History, session: Session, row: int) -> None:
+        self._stream = stream
         self._history = history
         self._session = session
         self._row = row
@@ -34,12 +70,17 @@ class Answer:
     def take(self, event: StreamEvent) -> None:
         if isinstance(event, Delta):
             self._texts.append(event.text)
-        self._exchange.stream(event)
+        self._stream.stream(event)
 
-    async def write(self, status: Status, text: str | None = None) -> None:
-        """Store ``text``, or what came in so far."""
-        text = "".join(self._texts) if text is None else text
-        await self._history.write_answer(self._session, self._row, text, status)
+    async def end(self, status: Status, text: str | None = None) -> None:
+        """Store ``text``, or what came in; that it cannot be stored takes it from nobody who reads it."""
+        try:
+            await self._write(status, text)
+        except LocalspecError as error:
+            log.error("an answer could not be stored: %s", error)
+            _tell(self._stream, self._session, SessionEvent(self._session.id, "unsaved"))
+        else:
+            _tell(self._stream, self._session, SessionEvent(self._session.id, "changed"))
 
     @asynccontextmanager
     async def checkpointed(self) -> AsyncIterator[None]:
@@ -49,7 +90,7 @@ class Answer:
             yield
         except BaseException:
             await _ended(writing)
-            await self.write("failed")
+            await self.end("failed")
             raise
         await _ended(writing)
 
@@ -58,37 +99,41 @@ class Answer:
             await asyncio.sleep(CHECKPOINT_S)
             if len(self._texts) != self._written:
                 self._written = len(self._texts)
-                await self.write("streaming")
+                await self._write("streaming")
+
+    async def _write(self, status: Status, text: str | None = None) -> None:
+        text = "".join(self._texts) if text is None else text
+        await self._history.write_answer(self._session, self._row, text, status)
 
 
-async def answer(exchange: Exchange, session: Session, content: str, options: Options) -> Result:
-    """Answer ``content`` with all that was said before it; ``options`` are merged already.
+async def answer(stream: Stream, session: Session, turn: Turn, options: Options) -> Result:
+    """Answer ``turn`` with all that was said before it; ``options`` are merged already.
 
     The question is committed when its turn has come, before anything is generated.
     """
-    history = exchange.daemon.history
-    async with AsyncExitStack() as turn:
+    history = stream.daemon.history
+    stream.progress("queued", 0.0)
+    async with AsyncExitStack() as lock:
         try:
-            async with exchange.waiting():
-                await turn.enter_async_context(exchange.daemon.turns.of(session))
+            async with stream.waiting():
+                await lock.enter_async_context(stream.daemon.turns.of(session))
         except TimeoutError:
             return nothing(options, "cancelled")
-        messages = _alternating(await history.messages(session))
-        reply = Answer(exchange, history, session, await history.begin_turn(session, content))
+        begun = await history.begin_turn(session, turn)
+        reply = Answer(stream, history, session, begun.answer)
         async with reply.checkpointed():
-            _tell(exchange, session)
-            prompt = ChatPrompt((*_system(session), *messages, Message("user", content)))
-            request = Request(prompt=prompt, options=options, source=f"chat:{session.id}")
-            result = await generate(exchange, request, reply.take)
-        await reply.write("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
-        _tell(exchange, session)
+            _tell(stream, session, SessionEvent(session.id, "changed"))
+            messages = (*_system(session), *_alternating(begun.before), Message("user", begun.question))
+            request = Request(prompt=ChatPrompt(messages), options=options, source=f"chat:{session.id}")
+            result = await generate(stream, request, reply.take)
+        await reply.end("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
         return result
 
 
-def _tell(exchange: Exchange, session: Session) -> None:
-    """Something was stored, which a list of sessions may show."""
+def _tell(stream: Stream, session: Session, event: SessionEvent) -> None:
+    """Something happened that a list of sessions may show."""
     if not session.private:
-        exchange.daemon.events.publish(SessionEvent(session.id, "changed"))
+        stream.daemon.events.publish(event)
 
 
 def _system(session: Session) -> tuple[Message, ...]:

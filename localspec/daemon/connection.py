@@ -21,13 +21,17 @@ from localspec.daemon.transport import CLOSE_S
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
+from localspec.protocol.params import Params
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Reads requests and runs each in a task of its own; a client that goes takes its requests along."""
+    """Reads requests and runs each in a task of its own.
+
+    A client that goes takes its requests along; the streams of chats go on for a while.
+    """
 
     def __init__(self, socket: ServerConnection, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -55,7 +59,9 @@ class Connection:
             pass  # the client is gone, in whatever way
         finally:
             self.outbox.close(now=True)
-            await self.end_requests()
+            for exchange in tuple(self._live.values()):
+                exchange.lose()
+            await self._requests_ended()
             await sending
             self.daemon.events.subscriptions.discard(self._shared.subscription)
             self.daemon.connections.discard(self)
@@ -65,6 +71,9 @@ class Connection:
         """Cancel every request, and wait until they are answered."""
         for exchange in tuple(self._live.values()):
             exchange.cancel()
+        await self._requests_ended()
+
+    async def _requests_ended(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -136,8 +145,9 @@ class Connection:
         if call.method == "$/cancelRequest":
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
-        self.daemon.running += call.method in methods.NEED_A_MODEL
         exchange = self._live[id] = Exchange(id, self._shared)
+        if call.method in methods.NEED_A_MODEL:
+            self.daemon.busy.add(exchange)
         self._spawn(self._answer(exchange, call.method, params))
 
     def _initialize(self, params: messages.Initialize, id: Id) -> None:
@@ -164,12 +174,12 @@ class Connection:
             raise ShuttingDown("the daemon is stopping")
         if len(self._live) >= limits.max_in_flight:
             raise QueueFull(f"this connection has {len(self._live)} requests in flight already")
-        if method in methods.NEED_A_MODEL and self.daemon.running >= limits.max_queued:
-            raise QueueFull(f"the daemon has {self.daemon.running} requests waiting or running already")
+        if method in methods.NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
+            raise QueueFull(f"the daemon has {len(self.daemon.busy)} requests waiting or running already")
 
     # The requests.
 
-    async def _answer(self, exchange: Exchange, method: str, params: messages.Params) -> None:
+    async def _answer(self, exchange: Exchange, method: str, params: Params) -> None:
         answer: object = None
         try:
             answer = await methods.HANDLERS[method](exchange, params)
@@ -179,7 +189,7 @@ class Connection:
             log.exception("%s failed", method)
             answer = ProtocolFault(jsonrpc.INTERNAL_ERROR, "internal error; the daemon's log tells more")
         finally:
-            self.daemon.running -= method in methods.NEED_A_MODEL
+            self.daemon.busy.discard(exchange)
             self.daemon.metrics.requests.labels(method, _ending(answer)).inc()
             del self._live[exchange.id]
         exchange.answer(answer)

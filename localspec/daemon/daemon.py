@@ -12,6 +12,7 @@ from localspec.daemon.events import Events
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
+from localspec.daemon.streams import Streams
 from localspec.daemon.turns import Turns
 
 
@@ -35,11 +36,12 @@ class Daemon:
         self.pool = Pool(config, self.metrics, self.events, worker_command)
         self.history = History(home.history_path())
         self.turns = Turns()
+        self.streams = Streams(config.daemon.grace_s)
         self.connections: set[Client] = set()
         self.memory_turn = asyncio.Lock()
         """held by who works on the n-gram memory's files"""
-        self.running = 0
-        """requests that need a model, running or waiting"""
+        self.busy: set[object] = set()
+        """requests and streams that need a model, running or waiting"""
         self.stopping = asyncio.Event()
         self.started = time.monotonic()
         self.socket: str | None = None

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from localspec.daemon.asker import Asker
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.deltas import Deltas
 from localspec.daemon.events import Subscription
-from localspec.daemon.outbox import Deltas, Outbox
+from localspec.daemon.outbox import Outbox
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.events import RoundEvent, RoundFacts
 from localspec.protocol.frames import Degraded, Delta, Loading, Prefill, Round
 from localspec.protocol.jsonrpc import Id, ProtocolFault
-from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamProgress
+from localspec.protocol.messages import (
+    ModelProgress,
+    SpeculationDegraded,
+    StreamDelta,
+    StreamProgress,
+    StreamStarted,
+)
 
 
 class Newest:
@@ -50,42 +57,40 @@ class Shared(NamedTuple):
     newest: Newest
 
 
-class Exchange:
+class Exchange(Asker):
     """Sends what belongs to one request, and ends it when it is cancelled."""
 
     def __init__(self, id: Id, shared: Shared) -> None:
+        super().__init__(shared.daemon)
         self.id = id
-        self.daemon, self._outbox, self.subscription, self.newest = shared
-        self.cancelled = False
+        _, self._outbox, self.subscription, self.newest = shared
         self._deltas = Deltas(id)
-        self._on_cancel: list[Callable[[], None]] = []
+        self._on_lost: Callable[[], None] = self.cancel
 
-    def cancel(self) -> None:
-        """Ask for the end: the response still comes, with what there is."""
-        self.cancelled = True
-        for stop in tuple(self._on_cancel):
-            stop()
+    def lose(self) -> None:
+        """The client is gone: a stream may go on without it, all else is cancelled."""
+        self._on_lost()
 
     @contextmanager
-    def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Inside, a cancel calls ``stop``; one that came earlier calls it at once."""
-        self._on_cancel.append(stop)
+    def lost_by(self, leave: Callable[[], None]) -> Iterator[None]:
+        """Inside, losing the client calls ``leave``."""
+        self._on_lost = leave
         try:
-            if self.cancelled:
-                stop()
             yield
         finally:
-            self._on_cancel.remove(stop)
-
-    @asynccontextmanager
-    async def waiting(self, deadline: float | None = None) -> AsyncIterator[None]:
-        """Inside is a wait that ``deadline`` (loop time) or a cancel ends with TimeoutError."""
-        now = asyncio.get_running_loop().time
-        async with asyncio.timeout_at(deadline) as scope:
-            with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
-                yield
+            self._on_lost = self.cancel
 
     # What goes to the client.
+
+    def started(self, stream: str) -> None:
+        """Tell what its stream is called."""
+        self._notify("stream/started", StreamStarted(self.id, stream))
+
+    def take_up(self, deltas: Deltas, missed: list[StreamDelta]) -> None:
+        """Send what was missed of a stream, and its deltas from now on."""
+        self._deltas = deltas
+        for delta in missed:
+            self._notify("stream/delta", delta)
 
     def progress(self, stage: str, fraction: float) -> None:
         self._notify("stream/progress", StreamProgress(self.id, stage, fraction))

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from localspec.daemon.exchange import Exchange
+from localspec.daemon.asker import Asker
 from localspec.daemon.memory import absolute
 from localspec.daemon.pool import key_of
 from localspec.daemon.worker import StreamEvent
@@ -17,7 +17,7 @@ from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats
 
 
-async def generate(exchange: Exchange, request: Request, on_event: Callable[[StreamEvent], None]) -> Result:
+async def generate(asker: Asker, request: Request, on_event: Callable[[StreamEvent], None]) -> Result:
     """Run ``request`` on the worker that its options, which are merged already, name; load it if need be.
 
     A cancel, and the end of ``max_ms`` (which counts the load too), give a result with the text so
@@ -28,21 +28,21 @@ async def generate(exchange: Exchange, request: Request, on_event: Callable[[Str
     key = key_of(options)
     async with AsyncExitStack() as lease:
         try:
-            async with exchange.waiting(deadline):
+            async with asker.waiting(deadline):
                 worker = await lease.enter_async_context(
-                    exchange.daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame))
+                    asker.daemon.pool.lease(key, lambda frame: asker.model_progress(key.model, frame))
                 )
         except TimeoutError:
-            return nothing(options, "cancelled" if exchange.cancelled else "deadline")
+            return nothing(options, "cancelled" if asker.cancelled else "deadline")
         left = None if deadline is None else max(1, round((deadline - loop.time()) * 1000))
-        job = worker.submit(msgspec.structs.replace(request, max_ms=left), on_event, watch=exchange.watched)
+        job = worker.submit(msgspec.structs.replace(request, max_ms=left), on_event, watch=asker.watched)
         try:
-            with exchange.cancelled_by(job.cancel):
+            with asker.cancelled_by(job.cancel):
                 result = await job.end
         except asyncio.CancelledError:
             job.cancel()
             raise
-    exchange.daemon.metrics.count_result(result)
+    asker.daemon.metrics.count_result(result)
     return result
 
 
@@ -62,8 +62,8 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
     )
 
 
-def merged(exchange: Exchange, options: Options) -> Options:
+def merged(asker: Asker, options: Options) -> Options:
     """``options`` over the configuration's; raises :class:`InvalidOptions`."""
     if options.workspace:
         absolute(options.workspace)
-    return check_options(options.over(exchange.daemon.config.options))
+    return check_options(options.over(asker.daemon.config.options))

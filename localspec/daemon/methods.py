@@ -8,21 +8,32 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from localspec._version import __version__
-from localspec.daemon import completions, memory, models, sessions
+from localspec.daemon import chat, completions, memory, models, sessions
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
+from localspec.daemon.streams import Stream
 from localspec.errors import InvalidOptions
 from localspec.protocol import messages
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
 from localspec.protocol.results import Result
+from localspec.protocol.sessions import StreamResume
 
 Handler = Callable[[Exchange, Any], Awaitable[object]]
 
 
 async def generate_text(exchange: Exchange, params: messages.Generate) -> Result:
     request = Request(prompt=_prompt(params), options=merged(exchange, params.options))
-    exchange.progress("queued", 0.0)
-    return await generate(exchange, request, exchange.stream)
+
+    async def answer(stream: Stream) -> Result:
+        stream.progress("queued", 0.0)
+        return await generate(stream, request, stream.stream)
+
+    # A one-shot of a lost client is of no use to anybody: it is not gone on with.
+    return await exchange.daemon.streams.answer(exchange, answer)
+
+
+async def resume(exchange: Exchange, params: StreamResume) -> Result:
+    return await exchange.daemon.streams.find(params.stream).follow(exchange, params.after_seq)
 
 
 async def events_subscribe(exchange: Exchange, params: messages.EventsSubscribe) -> messages.Nothing:
@@ -46,7 +57,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         url=daemon.url,
         resident_bytes=models.resident_bytes(os.getpid()),
         connections=len(daemon.connections),
-        running=daemon.running,
+        running=len(daemon.busy),
         models=tuple(models.described(worker, ready) for worker, ready in daemon.pool.loaded()),
     )
 
@@ -59,9 +70,17 @@ async def daemon_shutdown(exchange: Exchange, params: messages.Nothing) -> messa
 HANDLERS: dict[str, Handler] = {
     "models/list": models.list_all,
     "session/open": sessions.open_new,
-    "session/list": sessions.list_all,
+    "session/list": sessions.list_some,
     "session/get": sessions.get,
-    "chat/send": sessions.send,
+    "session/close": sessions.close,
+    "session/delete": sessions.delete,
+    "session/rename": sessions.rename,
+    "session/configure": sessions.configure,
+    "session/fork": sessions.fork,
+    "chat/send": chat.send,
+    "chat/edit": chat.edit,
+    "chat/regenerate": chat.regenerate,
+    "stream/resume": resume,
     "generate": generate_text,
     "completion/inline": completions.inline,
     "memory/stats": memory.stats,
@@ -74,7 +93,12 @@ HANDLERS: dict[str, Handler] = {
 }
 """``initialize`` and ``$/cancelRequest`` are about the connection, which answers them itself."""
 
-NEED_A_MODEL = frozenset({"session/open", "chat/send", "generate", "completion/inline"})
+NEED_A_MODEL = frozenset(
+    {
+        *("session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
+        *("generate", "completion/inline"),
+    }
+)
 """These are held to the limit on all connections together, and wait for a load."""
 
 

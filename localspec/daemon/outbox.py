@@ -13,58 +13,13 @@ from collections.abc import Callable
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from localspec.protocol import jsonrpc
-from localspec.protocol.jsonrpc import Id
-from localspec.protocol.messages import StreamDelta
+from localspec.daemon.deltas import Deltas, Merged
 from localspec.protocol.results import Token
 
-TOKEN_BYTES = 48
-"""about what a token takes on the wire"""
-MERGED_BYTES = 64 * 1024
-"""a delta this large takes no more"""
 LIVE_SHARE = 8
 """the part of the buffer, one in so many, beyond which nothing is added that may be lost"""
 OVERFLOW = 16
 """times the buffer's size at which a client is given up without delay"""
-
-
-class Deltas:
-    """The stream of one request: how many deltas went out, and the one that still waits."""
-
-    __slots__ = ("request", "seq", "waiting")
-
-    def __init__(self, request: Id) -> None:
-        self.request = request
-        self.seq = 0
-        self.waiting: Merged | None = None
-
-
-class Merged:
-    """One delta to be: what came in since the last one went out."""
-
-    __slots__ = ("of", "size", "texts", "tokens")
-
-    def __init__(self, of: Deltas) -> None:
-        self.of = of
-        self.texts: list[str] = []
-        self.tokens: list[Token] = []
-        self.size = 0
-
-    def add(self, text: str, tokens: tuple[Token, ...]) -> int:
-        """Take more in; returns by how much it grew."""
-        self.texts.append(text)
-        self.tokens.extend(tokens)
-        grown = len(text) + TOKEN_BYTES * len(tokens)
-        self.size += grown
-        return grown
-
-    def frame(self) -> str:
-        """The delta, numbered as it goes out."""
-        delta = StreamDelta(self.of.request, self.of.seq, "".join(self.texts), tuple(self.tokens))
-        self.of.seq += 1
-        if self.of.waiting is self:
-            self.of.waiting = None
-        return jsonrpc.notification("stream/delta", delta)
 
 
 class Outbox:
@@ -88,7 +43,7 @@ class Outbox:
     def put(self, frame: str, after: Deltas | None = None) -> None:
         """Queue a frame; later deltas of ``after`` come after it."""
         if after is not None:
-            after.waiting = None
+            after.seal()
         self._append(frame, len(frame))
 
     def live(self, frame: str) -> None:
@@ -97,13 +52,17 @@ class Outbox:
             self._append(frame, len(frame))
 
     def delta(self, stream: Deltas, text: str, tokens: tuple[Token, ...]) -> None:
-        """Queue new text of a request, in the delta that still waits if there is one."""
-        if self._closed:
-            return
-        if stream.waiting is None or stream.waiting.size >= MERGED_BYTES:
-            stream.waiting = Merged(stream)
-            self._append(stream.waiting, 0)
-        self._grow(stream.waiting.add(text, tokens))
+        """Queue new text of a stream, in the delta that still waits if there is one.
+
+        For a client that is gone it waits in the stream, for whoever takes that up.
+        """
+        waiting = stream.open
+        if waiting is None:
+            waiting = stream.begin()
+            self._append(waiting, 0)
+        grown = waiting.add(text, tokens)
+        if not self._closed:
+            self._grow(grown)
 
     def close(self, *, now: bool = False) -> None:
         """Take no more, and let :meth:`run` end once all is sent; or, ``now``, drop what waits."""
@@ -127,14 +86,17 @@ class Outbox:
             self.sent.set()
 
     async def _take(self) -> str | None:
-        while not self._items:
-            self._filled.clear()
-            await self._filled.wait()
-        item = self._items.popleft()
-        if item is None:
-            return None
-        self._grow(-(len(item) if isinstance(item, str) else item.size))
-        return item if isinstance(item, str) else item.frame()
+        while True:
+            while not self._items:
+                self._filled.clear()
+                await self._filled.wait()
+            item = self._items.popleft()
+            if item is None:
+                return None
+            self._grow(-(len(item) if isinstance(item, str) else item.size))
+            frame = item if isinstance(item, str) else item.frame()
+            if frame is not None:  # its stream was not taken elsewhere meanwhile
+                return frame
 
     def _append(self, item: str | Merged, size: int) -> None:
         if not self._closed:

@@ -150,7 +150,7 @@ class Server:
         for listener in self._listeners:
             listener.close(close_connections=False)
         ending = [connection.end_requests() for connection in daemon.connections]
-        ended = asyncio.gather(*ending)
+        ended = asyncio.gather(*ending, daemon.streams.close())
         await asyncio.wait([ended], timeout=END_S)
         # Requests that did not end are failed by the end of their worker.
         await daemon.pool.close()

@@ -1,54 +1,120 @@
-"""The chats' methods: open, list, read, say something."""
+"""The chats' methods: open, list, read, set, fork, end. What is said in them is chat.py's."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from localspec.daemon import chat
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import merged
 from localspec.daemon.pool import key_of
-from localspec.errors import Gone
-from localspec.protocol import messages
+from localspec.daemon.store import Session
+from localspec.errors import Gone, InvalidOptions
+from localspec.protocol import sessions as wire
 from localspec.protocol.events import SessionEvent
-from localspec.protocol.results import Result
+from localspec.protocol.messages import Nothing
+from localspec.protocol.options import Options
 
 
-async def open_new(exchange: Exchange, params: messages.SessionOpen) -> messages.SessionOpened:
+async def open_new(exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
     """Loads the model first, so that no session is left behind when it cannot be loaded."""
-    daemon = exchange.daemon
     options = merged(exchange, params.options)
-    key = key_of(options)
+    pairing = await _pairing(exchange, options, "opened")
+    kept = _kept(params.options, options)
+    session = await exchange.daemon.history.new_session(kept, params.system, params.private)
+    _tell(exchange, session, SessionEvent(session.id, "opened"))
+    return wire.SessionOpened(session.id, pairing)
+
+
+async def list_some(exchange: Exchange, params: wire.SessionQuery) -> wire.SessionList:
+    return wire.SessionList(await exchange.daemon.history.summaries(params))
+
+
+async def get(exchange: Exchange, params: wire.SessionId) -> wire.SessionContent:
+    history = exchange.daemon.history
+    session = await history.session(params.session)
+    return wire.SessionContent(
+        session=session.id,
+        title=session.title,
+        options=session.options,
+        system=session.system,
+        private=session.private,
+        messages=await history.messages(session),
+    )
+
+
+async def rename(exchange: Exchange, params: wire.SessionRename) -> Nothing:
+    title = " ".join(params.title.split())
+    if not title:
+        raise InvalidOptions("the title is blank", "Give one that can be read.")
+    session = await exchange.daemon.history.session(params.session)
+    await exchange.daemon.history.rename(session, title)
+    _tell(exchange, session, SessionEvent(session.id, "renamed"))
+    return Nothing()
+
+
+async def configure(exchange: Exchange, params: wire.SessionConfigure) -> wire.SessionConfigured:
+    """Loads another model first; one that cannot be loaded changes nothing. Counts from the next turn on."""
+    session = await exchange.daemon.history.session(params.session)
+    options, before = merged(exchange, params.options), merged(exchange, session.options)
+    pairing = None
+    if key_of(options) != key_of(before):
+        pairing = await _pairing(exchange, options, "changed")
+    await exchange.daemon.history.configure(session, _kept(params.options, options))
+    _tell(exchange, session, SessionEvent(session.id, "changed"))
+    return wire.SessionConfigured(pairing)
+
+
+async def fork(exchange: Exchange, params: wire.SessionFork) -> wire.SessionForked:
+    history = exchange.daemon.history
+    copy = await history.fork(await history.session(params.session), params.message)
+    _tell(exchange, copy, SessionEvent(copy.id, "opened"))
+    return wire.SessionForked(copy.id)
+
+
+async def close(exchange: Exchange, params: wire.SessionId) -> Nothing:
+    """End what it is answering; a private one is no more."""
+    session = await exchange.daemon.history.session(params.session)
+    if session.private:
+        await _delete(exchange, session)
+    else:
+        await exchange.daemon.streams.end(session.id)
+    return Nothing()
+
+
+async def delete(exchange: Exchange, params: wire.SessionId) -> Nothing:
+    session = await exchange.daemon.history.session(params.session)
+    await _delete(exchange, session)
+    _tell(exchange, session, SessionEvent(session.id, "deleted"))
+    return Nothing()
+
+
+async def _delete(exchange: Exchange, session: Session) -> None:
+    """From the history first, so that nothing more is said in it; then what is being said is ended."""
+    await exchange.daemon.history.delete(session)
+    await exchange.daemon.streams.end(session.id)
+
+
+async def _pairing(exchange: Exchange, options: Options, what: str) -> wire.Pairing:
+    """Load what ``options`` name, and say what came of it; raises the load's error."""
+    key, pool = key_of(options), exchange.daemon.pool
     try:
         async with (
             exchange.waiting(),
-            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
+            pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
         ):
             ready = worker.ready.result()
     except TimeoutError:
-        raise Gone("the session was not opened: it was cancelled") from None
-    session = await daemon.history.new_session(params.options, params.system, params.private)
-    if not params.private:
-        daemon.events.publish(SessionEvent(session.id, "opened"))
-    proposer = options.proposer or "auto"
-    pairing = messages.Pairing(ready.model, ready.draft, proposer, ready.backend, ready.reason)
-    return messages.SessionOpened(session.id, pairing)
+        raise Gone(f"the session was not {what}: it was cancelled") from None
+    return wire.Pairing(ready.model, ready.draft, options.proposer or "auto", ready.backend, ready.reason)
 
 
-async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.SessionList:
-    return messages.SessionList(await exchange.daemon.history.summaries())
+def _kept(options: Options, merged: Options) -> Options:
+    """What a session keeps of ``options``: a draft model belongs to the model that it was paired with."""
+    if options.draft in (None, "auto", "none"):
+        return options
+    return replace(options, model=merged.model)
 
 
-async def get(exchange: Exchange, params: messages.SessionId) -> messages.SessionContent:
-    history = exchange.daemon.history
-    session = await history.session(params.session)
-    return messages.SessionContent(session.id, session.title, await history.messages(session))
-
-
-async def send(exchange: Exchange, params: messages.ChatSend) -> Result:
-    session = await exchange.daemon.history.session(params.session)
-    options = params.options.over(session.options)
-    if session.private:
-        options = replace(options, remember=False)
-    exchange.progress("queued", 0.0)
-    return await chat.answer(exchange, session, params.content, merged(exchange, options))
+def _tell(exchange: Exchange, session: Session, event: SessionEvent) -> None:
+    if not session.private:
+        exchange.daemon.events.publish(event)

@@ -39,10 +39,13 @@ class ModelEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="model"):
 
 
 class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session"):
-    """A chat began, or something was said in it. Of private ones nothing is told."""
+    """A chat began, something was said in it or set, it has another title, or it is no more.
+
+    ``unsaved``: an answer could not be stored. Of private chats nothing is told.
+    """
 
     session: str
-    change: Literal["opened", "changed"]
+    change: Literal["opened", "changed", "renamed", "deleted", "unsaved"]
 
 
 LiveEvent = RoundEvent | ModelEvent | SessionEvent

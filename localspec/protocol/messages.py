@@ -14,16 +14,25 @@ from localspec.protocol.events import EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
 from localspec.protocol.memory import Place
 from localspec.protocol.options import Options, readable, unknown_key
+from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result, Stats, Token
+from localspec.protocol.sessions import (
+    ChatEdit,
+    ChatRegenerate,
+    ChatSend,
+    SessionConfigure,
+    SessionFork,
+    SessionId,
+    SessionOpen,
+    SessionQuery,
+    SessionRename,
+    StreamResume,
+)
 
 PROTOCOL = 1
 SUBPROTOCOL = "localspec.v1"
 BEARER = "localspec.bearer."
-
-
-class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all parameters: an unknown field is an error."""
 
 
 class ClientInfo(Params):
@@ -40,22 +49,6 @@ class Initialize(Params, forbid_unknown_fields=False):
 
 class Nothing(Params):
     """No parameters."""
-
-
-class SessionOpen(Params):
-    options: Options = Options()
-    system: str | None = None
-    private: bool = False
-
-
-class SessionId(Params):
-    session: str
-
-
-class ChatSend(Params):
-    session: str
-    content: str
-    options: Options = Options()
 
 
 class Generate(Params):
@@ -108,9 +101,17 @@ METHODS: dict[str, type[Params]] = {
     "initialize": Initialize,
     "models/list": Nothing,
     "session/open": SessionOpen,
-    "session/list": Nothing,
+    "session/list": SessionQuery,
     "session/get": SessionId,
+    "session/close": SessionId,
+    "session/delete": SessionId,
+    "session/rename": SessionRename,
+    "session/configure": SessionConfigure,
+    "session/fork": SessionFork,
     "chat/send": ChatSend,
+    "chat/edit": ChatEdit,
+    "chat/regenerate": ChatRegenerate,
+    "stream/resume": StreamResume,
     "generate": Generate,
     "completion/inline": CompletionInline,
     "memory/stats": Nothing,
@@ -166,39 +167,6 @@ class ModelList(msgspec.Struct, frozen=True):
     models: tuple[ModelDescription, ...]
 
 
-class Pairing(msgspec.Struct, frozen=True):
-    """What answers a session, and why this draft."""
-
-    target: str
-    draft: str | None
-    proposer: str
-    backend: str
-    reason: str
-
-
-class SessionOpened(msgspec.Struct, frozen=True):
-    session: str
-    pairing: Pairing
-
-
-class SessionSummary(msgspec.Struct, frozen=True):
-    session: str
-    title: str
-    created: float
-    updated: float
-    messages: int
-
-
-class SessionList(msgspec.Struct, frozen=True):
-    sessions: tuple[SessionSummary, ...]
-
-
-class SessionContent(msgspec.Struct, frozen=True):
-    session: str
-    title: str
-    messages: tuple[Message, ...]
-
-
 class CompletionItem(msgspec.Struct, frozen=True):
     id: str
     text: str
@@ -240,6 +208,13 @@ class Metrics(msgspec.Struct, frozen=True):
 # Notifications, daemon to client.
 
 
+class StreamStarted(msgspec.Struct, frozen=True):
+    """``stream`` is what ``stream/resume`` calls the request's stream."""
+
+    request: Id
+    stream: str
+
+
 class StreamProgress(msgspec.Struct, frozen=True):
     request: Id
     stage: str
@@ -267,6 +242,7 @@ class SpeculationDegraded(msgspec.Struct, frozen=True, rename={"source": "from"}
 
 
 NOTIFICATIONS: dict[str, Any] = {
+    "stream/started": StreamStarted,
     "stream/progress": StreamProgress,
     "stream/delta": StreamDelta,
     "model/progress": ModelProgress,

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from localspec.client import Client, Stream, connect, discovery
 from localspec.errors import (
     DaemonUnavailable,
     EngineCrashed,
+    Gone,
     InvalidOptions,
     LocalspecError,
+    MessageNotFound,
     ModelInvalid,
     OutOfMemory,
     SessionNotFound,
@@ -101,7 +104,10 @@ def test_chats(home: Path) -> None:
             assert [s.session for s in await client.sessions()] == [opened.session]
             content = await client.session(opened.session)
             assert content.title == "hello"
-            assert content.messages[:2] == (Message("user", "hello"), Message("assistant", "hello "))
+            assert [(m.role, m.content) for m in content.messages[:2]] == [
+                ("user", "hello"),
+                ("assistant", "hello "),
+            ]
             with pytest.raises(SessionNotFound):
                 await client.session("none")
 
@@ -269,3 +275,61 @@ def test_the_daemon_imports_no_engine() -> None:
     barred = ("engine", "backends", "speculation", "client", "worker")
     heavy = ("numpy", "llama_cpp", "mlx", "jinja2", *(f"localspec.{name}" for name in barred))
     assert not [name for name in names if name.startswith(heavy)]
+
+
+def test_sessions_are_searched_set_copied_and_ended(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            session = (await client.open_session()).session
+            await client.chat(session, "hello").result()
+            question, answer = (await client.session(session)).messages
+            assert (await client.edit(session, question.id, "edited").result()).text == "edited "
+            assert (await client.regenerate(session).result()).text == "edited "
+            with pytest.raises(MessageNotFound):
+                await client.regenerate(session, answer.id).result()
+            await client.rename_session(session, "a name")
+            assert await client.configure_session(session, Options(seed=1)) is None
+            pairing = await client.configure_session(session, Options(model="other"))
+            assert pairing is not None and pairing.target == "other"
+            copy = await client.fork_session(session)
+            assert (await client.session(copy)).options == Options(model="other")
+            assert {found.session for found in await client.sessions("A NAME")} == {session, copy}
+            assert len(await client.sessions(limit=1)) == 1 and not await client.sessions(offset=2)
+            await client.close_session(copy)
+            await client.delete_session(session)
+            with pytest.raises(SessionNotFound):
+                await client.session(session)
+
+    run(test())
+
+
+def test_a_stream_is_resumed_by_a_new_connection(home: Path) -> None:
+    async def test() -> None:
+        client = await echo()
+        session = (await client.open_session()).session
+        lost = client.chat(session, "stall")
+        assert lost.name is None and lost.seq == -1
+        first = [(await begun(lost)).seq]
+        await client.close()
+        with pytest.raises(DaemonUnavailable):
+            await lost.result()
+        assert lost.name is not None and first == [0]
+        async with await echo() as again, await echo() as other:
+            resumed = again.resume(lost.name, lost.seq)
+            replayed = other.resume(lost.name)
+            assert [delta.text async for delta in _until_cancelled(replayed)] == ["stalling"]
+            with pytest.raises(Gone):
+                await resumed.result()
+            assert (replayed.name, replayed.seq) == (lost.name, 0)
+            assert (await replayed.result()).finish_reason == "cancelled"
+            with pytest.raises(Gone):
+                await again.resume("unknown").result()
+
+    run(test())
+
+
+async def _until_cancelled(stream: Stream[Result]) -> AsyncIterator[messages.StreamDelta]:
+    """The stream's deltas; it is cancelled after the first."""
+    async for delta in stream:
+        await stream.cancel()
+        yield delta

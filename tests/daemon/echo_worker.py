@@ -1,10 +1,11 @@
 """A worker without a model: a real process on the real wire that answers with its prompt.
 
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
-``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
-answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``,
-``source`` (answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while
-loading, and ``gate:PATH`` loads as soon as someone writes to the FIFO.
+``flood N SIZE`` (N deltas of SIZE characters), ``lines FIFO`` (a delta for each line that comes),
+``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
+cancel), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given). The model
+``broken`` cannot be loaded, ``dies`` exits while loading, and ``gate:PATH`` loads as soon as someone
+writes to the FIFO.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ def words(request: Request) -> Iterator[str]:
             yield "stalling"
         case ["flood", count, size]:
             yield from ("x" * int(size) for _ in range(int(count)))
+        case ["lines", fifo]:
+            with open(fifo) as lines:
+                yield from (line.strip() for line in lines)
         case ["kill"]:
             yield "dying"
             os.kill(os.getpid(), signal.SIGKILL)

@@ -29,11 +29,14 @@ INITIALIZE = {"protocol": 1, "client": {"name": "test", "version": "0"}}
 Frame = dict[str, Any]
 
 
-def write_config(home: Path, **daemon: Any) -> None:
-    """Settings of the table ``[daemon]``; any free port unless one is named."""
-    lines = (f"{key} = {json.dumps(value)}\n" for key, value in {"port": 0, **daemon}.items())
+def write_config(home: Path, *, options: Frame | None = None, **daemon: Any) -> None:
+    """Settings of the table ``[daemon]``, any free port unless one is named, and of ``[options]``."""
     (home / "config").mkdir(exist_ok=True)
-    (home / "config" / "config.toml").write_text("[daemon]\n" + "".join(lines))
+    text = "".join(
+        f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for table, values in (("daemon", {"port": 0, **daemon}), ("options", options or {}))
+    )
+    (home / "config" / "config.toml").write_text(text)
 
 
 class DaemonProcess:

@@ -137,7 +137,7 @@ def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess)
         async with raw(daemon) as client:
             session = await open_session(client)
             assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"
-            assert await content(client, session) == [("user", "fail")]
+            assert await content(client, session) == [("user", "fail"), ("assistant", "")]
             assert "result" in await client.call(2, "chat/send", session=session, content="hello")
             answer = (await client.call(3, "chat/send", session=session, content="prompt"))["result"]
             roles = [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]]

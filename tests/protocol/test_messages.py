@@ -14,7 +14,6 @@ from localspec.protocol.messages import (
     METHODS,
     NOTIFICATIONS,
     CancelRequest,
-    ChatSend,
     ClientInfo,
     CompletionInline,
     EventsSubscribe,
@@ -23,14 +22,24 @@ from localspec.protocol.messages import (
     MemoryForget,
     MemoryPrime,
     Nothing,
-    Params,
-    SessionId,
-    SessionOpen,
     SpeculationDegraded,
     params_of,
 )
 from localspec.protocol.options import Options
+from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
+from localspec.protocol.sessions import (
+    ChatEdit,
+    ChatRegenerate,
+    ChatSend,
+    SessionConfigure,
+    SessionFork,
+    SessionId,
+    SessionOpen,
+    SessionQuery,
+    SessionRename,
+    StreamResume,
+)
 
 EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
     "initialize": (
@@ -42,9 +51,23 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
         {"system": "Be brief.", "private": True, "options": {"k": 4}},
         SessionOpen(options=Options(k=4), system="Be brief.", private=True),
     ),
-    "session/list": ({}, Nothing()),
+    "session/list": ({"query": "x", "limit": 5, "offset": 5}, SessionQuery(query="x", limit=5, offset=5)),
     "session/get": ({"session": "s"}, SessionId(session="s")),
+    "session/close": ({"session": "s"}, SessionId(session="s")),
+    "session/delete": ({"session": "s"}, SessionId(session="s")),
+    "session/rename": ({"session": "s", "title": "t"}, SessionRename(session="s", title="t")),
+    "session/configure": (
+        {"session": "s", "options": {"k": 4}},
+        SessionConfigure(session="s", options=Options(k=4)),
+    ),
+    "session/fork": ({"session": "s", "message": 3}, SessionFork(session="s", message=3)),
     "chat/send": ({"session": "s", "content": "hi"}, ChatSend(session="s", content="hi")),
+    "chat/edit": (
+        {"session": "s", "content": "hi", "message": 3},
+        ChatEdit(session="s", content="hi", message=3),
+    ),
+    "chat/regenerate": ({"session": "s", "message": 3}, ChatRegenerate(session="s", message=3)),
+    "stream/resume": ({"stream": "x", "after_seq": 7}, StreamResume(stream="x", after_seq=7)),
     "generate": (
         {"messages": [{"role": "user", "content": "hi"}], "options": {"stop": ["a"]}},
         Generate(messages=(Message("user", "hi"),), options=Options(stop=("a",))),
@@ -122,6 +145,10 @@ def test_parameters_are_an_object(method: str, params: Any) -> None:
         ("session/get", "session"),
         ("chat/send", "session"),
         ("chat/send", "content"),
+        ("chat/edit", "message"),
+        ("session/rename", "title"),
+        ("session/configure", "options"),
+        ("stream/resume", "stream"),
         ("completion/inline", "prefix"),
         ("completion/inline", "suffix"),
         ("events/subscribe", "kinds"),
@@ -144,6 +171,14 @@ def test_a_missing_parameter_is_named(method: str, name: str) -> None:
         ("completion/inline", {"max_ms": 0}, "max_ms: expected int >= 1"),
         ("completion/inline", {"max_ms": 600_001}, "max_ms: expected int <= 600000"),
         ("chat/send", {"options": {"k": 21}}, "options.k: expected int <= 20"),
+        ("chat/send", {"content": ""}, "content: expected str of length >= 1"),
+        ("chat/edit", {"content": ""}, "content: expected str of length >= 1"),
+        ("chat/edit", {"message": 0}, "message: expected int >= 1"),
+        ("chat/regenerate", {"message": 2**63}, "message: "),
+        ("session/rename", {"title": ""}, "title: expected str of length >= 1"),
+        ("session/list", {"limit": 0}, "limit: expected int >= 1"),
+        ("session/list", {"offset": -1}, "offset: expected int >= 0"),
+        ("stream/resume", {"after_seq": -2}, "after_seq: expected int >= -1"),
         ("chat/send", {"options": {"kk": 1}}, "options: object contains unknown field kk"),
         (
             "generate",

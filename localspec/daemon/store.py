@@ -1,0 +1,280 @@
+"""The file of the chats: one SQLite database, its tables and what is asked of them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+import msgspec
+
+from localspec.errors import InvalidOptions, LocalspecError, MessageNotFound, SessionNotFound
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Message
+from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage
+
+TITLE_CHARS = 60
+SETTINGS = (
+    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
+    "PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY"
+)
+MIGRATIONS = (
+    """
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+        options TEXT NOT NULL, system TEXT
+    );
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY, session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
+        role TEXT NOT NULL, content TEXT NOT NULL, status TEXT NOT NULL, created REAL NOT NULL
+    );
+    CREATE INDEX messages_by_session ON messages (session, id);
+    """,
+    # A dropped message's id is never given again: who still knows it must not mean another message.
+    """
+    ALTER TABLE messages RENAME TO reused;
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
+        role TEXT NOT NULL, content TEXT NOT NULL, status TEXT NOT NULL, created REAL NOT NULL
+    );
+    INSERT INTO messages SELECT * FROM reused ORDER BY id;
+    DROP TABLE reused;
+    CREATE INDEX messages_by_session ON messages (session, id);
+    """,
+)
+"""``user_version`` counts how many of these a file has seen."""
+LISTED = """
+    SELECT s.id, s.title, s.created, s.updated,
+        (SELECT count(*) FROM messages m WHERE m.session = s.id AND m.content != '')
+    FROM sessions s
+    WHERE :query = '' OR says(s.title, :query)
+        OR EXISTS (SELECT 1 FROM messages m WHERE m.session = s.id AND says(m.content, :query))
+    ORDER BY s.updated DESC, s.rowid DESC LIMIT :limit OFFSET :offset
+"""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat's head: what every turn of it shares."""
+
+    id: str
+    title: str
+    options: Options
+    system: str | None
+    private: bool
+
+
+class Turn(NamedTuple):
+    """What is to be answered: new ``content``, in the place of the user's ``message`` if one is named.
+
+    Without ``content`` an answer is given anew: that of ``message``, else the last.
+    """
+
+    content: str | None = None
+    message: int | None = None
+
+
+class Begun(NamedTuple):
+    """A turn as stored: what was said ``before``, the ``question``, and the row of the ``answer`` to come."""
+
+    before: tuple[Message, ...]
+    question: str
+    answer: int
+
+
+class Store:
+    """One SQLite database; used from one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._db.create_function("says", 2, _says, deterministic=True)
+            self._db.executescript(SETTINGS)
+            self._check()
+            self._migrate()
+            # Whatever was still streaming ended with the daemon that streamed it.
+            self._db.execute("UPDATE messages SET status = 'failed' WHERE status = 'streaming'")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _check(self) -> None:
+        (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            damaged = sqlite3.DatabaseError(verdict)
+            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damaged
+
+    def _migrate(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise LocalspecError(
+                "the history was written by a newer localspec", "Install that version again."
+            )
+        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+            self._db.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+
+    def close(self) -> None:
+        self._db.close()
+
+    # Sessions.
+
+    def add(self, session: Session) -> None:
+        now, options = time.time(), _encoded(session.options)
+        row = (session.id, session.title, now, now, options, session.system)
+        self._db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def find(self, id: str, private: bool) -> Session | None:
+        row = self._db.execute("SELECT title, options, system FROM sessions WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            return None
+        options = msgspec.json.decode(row[1], type=Options)
+        return Session(id=id, title=row[0], options=options, system=row[2], private=private)
+
+    def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
+        wanted = {"query": query.query.casefold(), "limit": query.limit, "offset": query.offset}
+        return tuple(SessionSummary(*row) for row in self._db.execute(LISTED, wanted))
+
+    def rename(self, id: str, title: str) -> None:
+        self._change("UPDATE sessions SET title = ? WHERE id = ?", title, id)
+
+    def configure(self, id: str, options: Options) -> None:
+        self._change("UPDATE sessions SET options = ? WHERE id = ?", _encoded(options), id)
+
+    def delete(self, id: str) -> None:
+        """With all its messages; no trace of them stays in the files."""
+        self._change("DELETE FROM sessions WHERE id = ?", id)
+        self._wipe()
+
+    def fork(self, origin: Session, copy: Session, message: int | None) -> None:
+        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all."""
+        with self._transaction():
+            self.add(copy)
+            if message is not None:
+                self._role(origin.id, message)
+            self._db.execute(
+                "INSERT INTO messages (session, role, content, status, created) SELECT ?, role, content, "
+                "CASE status WHEN 'streaming' THEN 'cancelled' ELSE status END, created "
+                "FROM messages WHERE session = ? AND id <= ? ORDER BY id",
+                (copy.id, origin.id, 2**63 - 1 if message is None else message),
+            )
+
+    # Messages.
+
+    def messages(self, session: str) -> tuple[StoredMessage, ...]:
+        rows = self._db.execute(
+            "SELECT id, role, content, status, created FROM messages WHERE session = ? ORDER BY id",
+            (session,),
+        )
+        return tuple(StoredMessage(*row) for row in rows)
+
+    def begin_turn(self, session: str, turn: Turn) -> Begun:
+        """Store the question and an empty answer, dropping what ``turn`` takes the place of.
+
+        Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for what
+        cannot be edited or answered; then nothing is changed.
+        """
+        with self._transaction():
+            question, keep = self._question(session, turn)
+            dropped = self._drop_after(session, keep)
+            before = self._said(session, keep if turn.content is not None else keep - 1)
+            if turn.content is not None:
+                self._insert(session, "user", question, "complete")
+            self._change(
+                "UPDATE sessions SET title = CASE title WHEN '' THEN ? ELSE title END, updated = ? "
+                "WHERE id = ?",
+                *(_title(question), time.time(), session),
+            )
+            answer = self._insert(session, "assistant", "", "streaming")
+        if dropped:
+            self._wipe()
+        return Begun(before, question, answer)
+
+    def write_answer(self, answer: int, text: str, status: Status) -> None:
+        self._db.execute("UPDATE messages SET content = ?, status = ? WHERE id = ?", (text, status, answer))
+
+    def _question(self, session: str, turn: Turn) -> tuple[str, int]:
+        """What is to be answered, and the last message that stays."""
+        if turn.content is None:
+            return self._answered(session, turn.message)
+        if turn.message is None:
+            return turn.content, 2**63 - 1
+        if self._role(session, turn.message) != "user":
+            raise InvalidOptions(
+                "an answer cannot be edited", "Edit the user's message before it, or answer that anew."
+            )
+        return turn.content, turn.message - 1
+
+    def _answered(self, session: str, message: int | None) -> tuple[str, int]:
+        """The user's message that ``message`` is or answers, else the last of all, and its id."""
+        if message is not None:
+            self._role(session, message)
+        found = self._db.execute(
+            "SELECT content, id FROM messages WHERE session = ? AND role = 'user' AND id <= ? "
+            "ORDER BY id DESC LIMIT 1",
+            (session, 2**63 - 1 if message is None else message),
+        ).fetchone()
+        if found is None:
+            raise InvalidOptions("nothing was said yet", "Say something first.")
+        return cast(tuple[str, int], found)
+
+    def _drop_after(self, session: str, keep: int) -> bool:
+        """Drop what comes after message ``keep``; what has no writer any more is no longer streaming."""
+        dropped = self._db.execute("DELETE FROM messages WHERE session = ? AND id > ?", (session, keep))
+        self._db.execute(
+            "UPDATE messages SET status = 'failed' WHERE session = ? AND status = 'streaming'", (session,)
+        )
+        return dropped.rowcount > 0
+
+    def _said(self, session: str, until: int) -> tuple[Message, ...]:
+        """What was said up to message ``until``; an answer that ended before its first word is left out."""
+        rows = self._db.execute(
+            "SELECT role, content FROM messages WHERE session = ? AND id <= ? AND content != '' ORDER BY id",
+            (session, until),
+        )
+        return tuple(Message(role, content) for role, content in rows)
+
+    def _role(self, session: str, message: int) -> str:
+        row = self._db.execute(
+            "SELECT role FROM messages WHERE id = ? AND session = ?", (message, session)
+        ).fetchone()
+        if row is None:
+            raise MessageNotFound(f"the session has no message {message}")
+        return cast(str, row[0])
+
+    def _insert(self, session: str, role: str, content: str, status: Status) -> int:
+        row = self._db.execute(
+            "INSERT INTO messages (session, role, content, status, created) SELECT id, ?, ?, ?, ? "
+            "FROM sessions WHERE id = ?",
+            (role, content, status, time.time(), session),
+        )
+        return cast(int, row.lastrowid)
+
+    def _change(self, statement: str, *values: object) -> None:
+        """Run a statement that changes one session, whose id is the last of ``values``."""
+        if self._db.execute(statement, values).rowcount == 0:
+            raise SessionNotFound(f"there is no session {str(values[-1])[:40]!r}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        with self._db:
+            yield
+
+    def _wipe(self) -> None:
+        """Take what was dropped out of the write-ahead log, too."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _encoded(options: Options) -> str:
+    return msgspec.json.encode(options).decode()
+
+
+def _says(text: str, query: str) -> bool:
+    return query in text.casefold()
+
+
+def _title(content: str) -> str:
+    line = next((line.strip() for line in content.splitlines() if line.strip()), "")
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"

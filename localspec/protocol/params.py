@@ -1,0 +1,9 @@
+"""What all parameters of the wire's methods have in common."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all parameters: an unknown field is an error."""

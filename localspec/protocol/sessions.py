@@ -1,0 +1,135 @@
+"""The chats on the wire: parameters and results of ``session/…``, ``chat/…`` and ``stream/resume``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from localspec.protocol.options import Options
+from localspec.protocol.params import Params
+
+Status = Literal["streaming", "complete", "cancelled", "failed"]
+MessageId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Content = Annotated[str, Meta(min_length=1)]
+
+
+class SessionOpen(Params):
+    options: Options = Options()
+    system: str | None = None
+    private: bool = False
+
+
+class SessionQuery(Params):
+    """Sessions that say ``query`` in their title or a message, in whatever case; without it, all."""
+
+    query: Annotated[str, Meta(max_length=1000)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+
+
+class SessionId(Params):
+    session: str
+
+
+class SessionRename(SessionId):
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class SessionConfigure(SessionId):
+    """``options`` take the place of those that the session had."""
+
+    options: Options
+
+
+class SessionFork(SessionId):
+    """Up to and including ``message``; without it, the whole."""
+
+    message: MessageId | None = None
+
+
+class ChatSend(SessionId):
+    content: Content
+    options: Options = Options()
+
+
+class ChatEdit(ChatSend, kw_only=True):
+    """``content`` takes the place of the user's ``message``; what came after it is dropped."""
+
+    message: MessageId
+
+
+class ChatRegenerate(SessionId):
+    """Answer anew: the user's ``message``, or what the answer ``message`` answered; else the last one."""
+
+    message: MessageId | None = None
+    options: Options = Options()
+
+
+class StreamResume(Params):
+    """The deltas after number ``after_seq`` (-1: from the first), and the end."""
+
+    stream: Annotated[str, Meta(max_length=64)]
+    after_seq: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
+
+
+# Results.
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """What answers a session, and why this draft."""
+
+    target: str
+    draft: str | None
+    proposer: str
+    backend: str
+    reason: str
+
+
+class SessionOpened(msgspec.Struct, frozen=True):
+    session: str
+    pairing: Pairing
+
+
+class SessionConfigured(msgspec.Struct, frozen=True):
+    """``pairing`` is None where the model, draft and backend are what they were."""
+
+    pairing: Pairing | None
+
+
+class SessionForked(msgspec.Struct, frozen=True):
+    session: str
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """``created`` and ``updated`` are seconds since 1970."""
+
+    session: str
+    title: str
+    created: float
+    updated: float
+    messages: int
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionSummary, ...]
+
+
+class StoredMessage(msgspec.Struct, frozen=True):
+    """One message; ``id`` names it for good, ``created`` is in seconds since 1970."""
+
+    id: int
+    role: Literal["user", "assistant"]
+    content: str
+    status: Status
+    created: float
+
+
+class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    title: str
+    options: Options
+    system: str | None
+    private: bool
+    messages: tuple[StoredMessage, ...]

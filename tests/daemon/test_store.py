@@ -1,0 +1,473 @@
+"""The chats' file: what it holds after any sequence of operations, crash or damage."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from localspec.daemon.history import History
+from localspec.daemon.store import MIGRATIONS, Session, Store, Turn
+from localspec.errors import (
+    DaemonUnavailable,
+    DiskFull,
+    InvalidOptions,
+    LocalspecError,
+    MessageNotFound,
+    SessionNotFound,
+)
+from localspec.protocol.options import Options
+from localspec.protocol.sessions import SessionQuery, Status
+from tests.waiting import run
+
+Row = tuple[int, str, str, str]
+"""id, role, content, status"""
+STATUSES: tuple[Status, ...] = ("streaming", "complete", "cancelled", "failed")
+ALL = SessionQuery(limit=1000)
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+
+
+def session(id: str, **fields: object) -> Session:
+    values = {"title": "", "options": Options(), "system": None, "private": False, **fields}
+    return Session(id=id, **values)  # type: ignore[arg-type]
+
+
+def said(store: Store, id: str) -> list[tuple[str, str, str]]:
+    return [(message.role, message.content, message.status) for message in store.messages(id)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    store = Store(str(path))
+    yield store
+    store.close()
+
+
+# --- any sequence of operations ----------------------------------------------------------------
+
+
+class Chats(RuleBasedStateMachine):
+    """The store beside lists of what each session should hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store(":memory:")
+        self.model: dict[str, list[Row]] = {}
+        self.given: set[int] = set()
+
+    def teardown(self) -> None:
+        self.store.close()
+
+    @rule(title=st.sampled_from(["", "a title"]))
+    def open(self, title: str) -> None:
+        id = f"s{len(self.model)}-{len(self.given)}-{title[:1]}"
+        if id not in self.model:
+            self.store.add(session(id, title=title))
+            self.model[id] = []
+
+    def begun(self, id: str, turn: Turn, kept: list[Row], question: str) -> None:
+        """The turn is stored behind ``kept``; a user's message comes first unless it is there already."""
+        begun = self.store.begin_turn(id, turn)
+        assert begun.question == question
+        before = kept if turn.content is not None else kept[:-1]
+        assert [(m.role, m.content) for m in begun.before] == [(r, c) for _, r, c, _ in before if c]
+        stored = self.store.messages(id)
+        new: list[Row] = [(m.id, m.role, m.content, m.status) for m in stored[len(kept) :]]
+        assert new[-1] == (begun.answer, "assistant", "", "streaming")
+        assert [n[1:] for n in new[:-1]] == (
+            [("user", question, "complete")] if turn.content is not None else []
+        )
+        assert not self.given & {n[0] for n in new}, "an id was given twice"
+        self.given |= {n[0] for n in new}
+        # One that was cut off has no writer any more.
+        kept = [(i, r, c, "failed" if s == "streaming" else s) for i, r, c, s in kept]
+        self.model[id] = kept + new
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), text=TEXTS)
+    def send(self, data: st.DataObject, text: str) -> None:
+        id = data.draw(st.sampled_from(sorted(self.model)))
+        self.begun(id, Turn(text), self.model[id], text)
+
+    @precondition(lambda self: any(self.model.values()))
+    @rule(data=st.data(), text=TEXTS)
+    def write(self, data: st.DataObject, text: str) -> None:
+        id = data.draw(st.sampled_from(sorted(id for id in self.model if self.model[id])))
+        status = data.draw(st.sampled_from(STATUSES))
+        row, *_ = self.model[id][-1]
+        if self.model[id][-1][1] == "assistant":
+            self.store.write_answer(row, text, status)
+            self.model[id][-1] = (row, "assistant", text, status)
+
+    @precondition(lambda self: any(self.model.values()))
+    @rule(data=st.data(), text=TEXTS)
+    def edit(self, data: st.DataObject, text: str) -> None:
+        id, place = self.somewhere(data)
+        row, role, _, _ = self.model[id][place]
+        if role == "user":
+            self.begun(id, Turn(text, row), self.model[id][:place], text)
+        else:
+            with pytest.raises(InvalidOptions, match="cannot be edited"):
+                self.store.begin_turn(id, Turn(text, row))
+
+    @precondition(lambda self: any(self.model.values()))
+    @rule(data=st.data(), named=st.booleans())
+    def regenerate(self, data: st.DataObject, named: bool) -> None:
+        id, place = self.somewhere(data)
+        if not named:
+            place = len(self.model[id]) - 1
+        questions = [n for n, (_, role, *_) in enumerate(self.model[id][: place + 1]) if role == "user"]
+        turn = Turn(message=self.model[id][place][0] if named else None)
+        if not questions:
+            with pytest.raises(InvalidOptions, match="nothing was said"):
+                self.store.begin_turn(id, turn)
+        else:
+            kept = self.model[id][: questions[-1] + 1]
+            self.begun(id, turn, kept, kept[-1][2])
+
+    @precondition(lambda self: any(self.model.values()))
+    @rule(data=st.data(), whole=st.booleans())
+    def fork(self, data: st.DataObject, whole: bool) -> None:
+        id, place = self.somewhere(data)
+        copy = f"{id}+{len(self.given)}"
+        if copy in self.model:
+            return
+        self.store.fork(session(id), session(copy), None if whole else self.model[id][place][0])
+        copied = self.store.messages(copy)
+        expected = self.model[id] if whole else self.model[id][: place + 1]
+        assert [(m.role, m.content, m.status) for m in copied] == [
+            (r, c, "cancelled" if s == "streaming" else s) for _, r, c, s in expected
+        ]
+        self.given |= {m.id for m in copied}
+        self.model[copy] = [(m.id, m.role, m.content, m.status) for m in copied]
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.model)))
+        self.store.delete(id)
+        del self.model[id]
+        with pytest.raises(SessionNotFound):
+            self.store.begin_turn(id, Turn("x"))
+        with pytest.raises(SessionNotFound):
+            self.store.delete(id)
+
+    @precondition(lambda self: len([id for id in self.model if self.model[id]]) > 1)
+    @rule(data=st.data())
+    def touch_a_stranger(self, data: st.DataObject) -> None:
+        id, place = self.somewhere(data)
+        other = data.draw(st.sampled_from(sorted(self.model.keys() - {id})))
+        for turn in (Turn("x", self.model[id][place][0]), Turn(message=self.model[id][place][0])):
+            with pytest.raises(MessageNotFound):
+                self.store.begin_turn(other, turn)
+
+    def somewhere(self, data: st.DataObject) -> tuple[str, int]:
+        id = data.draw(st.sampled_from(sorted(id for id in self.model if self.model[id])))
+        return id, data.draw(st.integers(0, len(self.model[id]) - 1))
+
+    @invariant()
+    def holds_what_it_should(self) -> None:
+        for id, messages in self.model.items():
+            assert [(m.id, m.role, m.content, m.status) for m in self.store.messages(id)] == messages
+        summaries = {s.session: s.messages for s in self.store.summaries(ALL)}
+        assert summaries == {id: len([m for m in ms if m[2]]) for id, ms in self.model.items()}
+
+
+Chats.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestChats = Chats.TestCase
+
+
+# --- finding -----------------------------------------------------------------------------------
+
+
+def test_titles_and_messages_are_searched_in_whatever_case(store: Store) -> None:
+    for id, title, text in (
+        ("a", "Straße", "x"),
+        ("b", "", "100% SICHER_"),
+        ("c", "other", "gate 'x' ünder"),
+    ):
+        store.add(session(id, title=title))
+        store.begin_turn(id, Turn(text))
+    found = {
+        query: {s.session for s in store.summaries(SessionQuery(query=query))}
+        for query in ("STRASSE", "100% s", "0%_", "_", "'x' Ü", "", "nowhere")
+    }
+    assert found == {
+        "STRASSE": {"a"},
+        "100% s": {"b"},
+        "0%_": set(),
+        "_": {"b"},
+        "'x' Ü": {"c"},
+        "": {"a", "b", "c"},
+        "nowhere": set(),
+    }
+
+
+def test_a_list_comes_in_pages_the_last_used_first(store: Store) -> None:
+    for id in "abcde":
+        store.add(session(id))
+    store.begin_turn("b", Turn("hello"))
+    pages = [[s.session for s in store.summaries(SessionQuery(limit=2, offset=n))] for n in (0, 2, 4, 6)]
+    assert pages == [["b", "e"], ["d", "c"], ["a"], []]
+
+
+def test_a_title_is_the_first_line_said_until_it_is_given(store: Store) -> None:
+    store.add(session("a"))
+    first = store.begin_turn("a", Turn("\n  first line \nsecond"))
+    store.begin_turn("a", Turn("later"))
+    assert [s.title for s in store.summaries(ALL)] == ["first line"]
+    store.rename("a", "given")
+    store.begin_turn("a", Turn("x", first.answer - 1))
+    assert [s.title for s in store.summaries(ALL)] == ["given"]
+
+
+# --- what is deleted ---------------------------------------------------------------------------
+
+
+def anywhere(folder: Path, text: str) -> list[str]:
+    """The files under ``folder`` that hold ``text``, in their bytes or their names."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_fifo()]
+    return [path.name for path in files if text.encode() in path.read_bytes() or text in path.name]
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+@pytest.mark.parametrize("how", ["delete", "edit", "regenerate"])
+def test_of_what_is_dropped_nothing_stays_in_the_files(store: Store, path: Path, how: str, size: int) -> None:
+    """Short texts in a page and long ones over many, written several times over."""
+    secret = "marker-4711 " * size
+    store.add(session("a"))
+    store.add(session("b"))
+    store.begin_turn("b", Turn("stays"))
+    store.begin_turn("a", Turn("hello"))
+    row = store.begin_turn("a", Turn(secret if how != "regenerate" else "hello")).answer
+    for part in (1, 2, 3):
+        store.write_answer(row, secret * part, "streaming")
+    assert anywhere(path.parent, "marker-4711")
+    if how == "delete":
+        store.delete("a")
+    elif how == "edit":
+        store.begin_turn("a", Turn("harmless", row - 1))
+    else:
+        store.begin_turn("a", Turn(message=row))
+    assert anywhere(path.parent, "marker-4711") == []
+    assert said(store, "b")[0] == ("user", "stays", "complete")
+
+
+# --- older, damaged and full files ---------------------------------------------------------------
+
+
+def version_one(path: Path) -> None:
+    """A file as the first version wrote it, with its message 1 deleted and its log not merged in."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript(f"PRAGMA journal_mode = WAL; {MIGRATIONS[0]} PRAGMA user_version = 1;")
+    db.execute("INSERT INTO sessions VALUES ('s', 'title', 1.5, 2.5, '{\"seed\":3}', 'be brief')")
+    rows = [(2, "user", "hello", "complete"), (3, "assistant", "half an ans", "streaming")]
+    for id, role, content, status in rows:
+        db.execute("INSERT INTO messages VALUES (?, 's', ?, ?, ?, 1.0)", (id, role, content, status))
+    db.close()
+
+
+def check_migrated(path: Path) -> None:
+    store = Store(str(path))
+    try:
+        assert said(store, "s") == [("user", "hello", "complete"), ("assistant", "half an ans", "failed")]
+        assert [m.id for m in store.messages("s")] == [2, 3]
+        found = store.find("s", False)
+        assert found is not None and (found.options, found.system) == (Options(seed=3), "be brief")
+        dropped = store.begin_turn("s", Turn(message=3)).answer
+        assert store.begin_turn("s", Turn(message=2)).answer > dropped > 3
+    finally:
+        store.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert tables == {"sessions", "messages", "sqlite_sequence"}
+    db.close()
+
+
+def test_a_file_of_the_first_version_is_migrated(path: Path) -> None:
+    version_one(path)
+    check_migrated(path)
+
+
+DYING = """
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 0")  # what is changed goes to the log at once
+db.execute("BEGIN")
+for statement in sys.argv[2:]:
+    db.execute(statement)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+STEPS = [step for step in MIGRATIONS[1].split(";") if step.strip()]
+
+
+@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+def test_a_migration_that_was_killed_is_done_again(path: Path, done: int) -> None:
+    version_one(path)
+    steps = [*STEPS, "PRAGMA user_version = 2"][: done + 1]
+    killed = subprocess.run([sys.executable, "-c", DYING, str(path), *steps], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    check_migrated(path)
+
+
+async def opened(path: Path) -> History:
+    history = History(path)
+    await history.open()
+    return history
+
+
+@pytest.mark.parametrize("damage", ["no database", "a page in the middle", "cut off"])
+def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> None:
+    store = Store(str(path))
+    store.add(session("s"))
+    for n in range(200):
+        store.begin_turn("s", Turn(f"message {n} " * 50))
+    store.close()
+    data = path.read_bytes()
+    assert len(data) > 40 * 4096
+    if damage == "no database":
+        data = b"this is no database" * 1000
+    elif damage == "a page in the middle":
+        data = data[: 20 * 4096] + b"\xff" * 4096 + data[21 * 4096 :]
+    else:
+        data = data[: 20 * 4096 + 100]
+    path.write_bytes(data)
+    log = path.with_name(path.name + "-wal")
+    log.write_bytes(b"of the damaged file")
+
+    async def test() -> None:
+        history = await opened(path)
+        assert await history.summaries(ALL) == ()
+        await history.new_session(Options(), None, False)
+        await history.close()
+        (aside,) = [p for p in path.parent.glob("*.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
+        assert aside.read_bytes() == data
+        again = await opened(path)
+        assert len(await again.summaries(ALL)) == 1
+        await again.close()
+
+    run(test())
+
+
+def test_damage_that_comes_while_it_is_open_is_told_with_what_to_do(path: Path) -> None:
+    async def test() -> None:
+        history = await opened(path)
+        chat = await history.new_session(Options(), None, False)
+        for n in range(30):
+            await history.begin_turn(chat, Turn(f"{n} " * 50_000))
+        await history.close()
+        history = await opened(path)
+        with path.open("r+b") as file:  # all that does not fit into SQLite's cache
+            file.seek(4096)
+            file.write(b"\xff" * (path.stat().st_size - 4096))
+        with pytest.raises(LocalspecError, match="failed") as caught:
+            await history.messages(chat)
+        assert "sets the file aside" in caught.value.remedy
+        await history.close()
+        again = await opened(path)
+        assert await again.summaries(ALL) == ()
+        await again.close()
+        assert list(path.parent.glob("*.damaged-*"))
+
+    run(test())
+
+
+def test_a_full_disk_is_told_and_what_was_there_stays(path: Path) -> None:
+    store = Store(str(path))
+    store.add(session("s"))
+    begun = store.begin_turn("s", Turn("before"))
+    store.write_answer(begun.answer, "answer", "complete")
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.begin_turn("s", Turn("x" * 100_000))
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.write_answer(begun.answer, "x" * 100_000, "complete")
+    before = [("user", "before", "complete"), ("assistant", "answer", "complete")]
+    assert said(store, "s") == before
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.begin_turn("s", Turn("x" * 100_000))
+    assert said(store, "s")[:2] == before
+    store.close()
+
+
+def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
+    async def test() -> None:
+        history = await opened(path)
+        chat = await history.new_session(Options(), None, False)
+        await fill(history)
+        with pytest.raises(DiskFull, match="no space left"):
+            await history.begin_turn(chat, Turn("x" * 100_000))
+        assert await history.messages(chat) == ()
+        await history.close()
+
+    run(test())
+
+
+async def fill(history: History, pages: int = 0) -> None:
+    """From now on SQLite finds room for no page beyond ``pages``, or for none more than there are."""
+
+    def full() -> None:
+        (used,) = history._stored._db.execute("PRAGMA page_count").fetchone()
+        history._stored._db.execute(f"PRAGMA max_page_count = {pages or used}")
+
+    await history._do(full)
+
+
+def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None:
+    program = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.history import History\n"
+        "from localspec.errors import DaemonUnavailable\n"
+        "try:\n    asyncio.run(History(Path(sys.argv[1])).open())\n"
+        "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"
+    )
+
+    async def test() -> None:
+        history = await opened(path)
+        with pytest.raises(DaemonUnavailable, match="another daemon works with"):
+            await History(path).open()
+        other = subprocess.run(
+            [sys.executable, "-c", program, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert other.returncode == 1 and "another daemon works with" in other.stderr, other.stderr
+        await history.close()
+        await (await opened(path)).close()
+
+    run(test())
+
+
+def test_the_files_are_their_owners(path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        run(_touch(path))
+        assert {
+            p.name: oct(p.stat().st_mode & 0o777) for p in path.parent.iterdir() if p.suffix != ".lock"
+        } == {"history.sqlite": "0o600"}
+    finally:
+        os.umask(umask)
+
+
+async def _touch(path: Path) -> None:
+    history = await opened(path)
+    await history.new_session(Options(), None, False)
+    await history.close()
