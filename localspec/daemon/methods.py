@@ -47,7 +47,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         resident_bytes=models.resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=daemon.running,
-        models=tuple(models.described(worker, ready) for worker, ready in daemon.pool.loaded()),
+        models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
     )
 
 
@@ -58,6 +58,8 @@ async def daemon_shutdown(exchange: Exchange, params: messages.Nothing) -> messa
 
 HANDLERS: dict[str, Handler] = {
     "models/list": models.list_all,
+    "models/load": models.load,
+    "models/unload": models.unload,
     "session/open": sessions.open_new,
     "session/list": sessions.list_all,
     "session/get": sessions.get,
@@ -74,7 +76,7 @@ HANDLERS: dict[str, Handler] = {
 }
 """``initialize`` and ``$/cancelRequest`` are about the connection, which answers them itself."""
 
-NEED_A_MODEL = frozenset({"session/open", "chat/send", "generate", "completion/inline"})
+NEED_A_MODEL = frozenset({"models/load", "session/open", "chat/send", "generate", "completion/inline"})
 """These are held to the limit on all connections together, and wait for a load."""
 
 

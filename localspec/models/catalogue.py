@@ -138,13 +138,13 @@ def describe(name: str, path: Path) -> ModelDescription:
             path=_text(path),
             format=format,
             backend=BACKENDS[format],
-            size=_size(path),
+            size=weights_size(path),
             problem=_text(error.message),
         )
 
 
-def _size(path: Path) -> int:
-    """The bytes of a broken model's file, or of its directory's weight files."""
+def weights_size(path: Path) -> int:
+    """The bytes of a model's file, broken or not, or of its directory's weight files."""
     files = path.glob("*.safetensors") if os.path.isdir(path) else (path,)
     return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 

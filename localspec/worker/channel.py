@@ -1,4 +1,4 @@
-"""The worker's end of the socket pair: frames in by a thread, frames out by the caller."""
+"""The worker's end of the socket pair: frames in by a thread, frames out by whoever has some."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[Load | Submit | Cancel | Stop] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
@@ -48,7 +49,8 @@ class Channel:
     def send(self, message: FromWorker) -> None:
         """Send a frame; a daemon that is gone is noticed by the reading side."""
         try:
-            self._socket.sendall(encode_frame(message))
+            with self._sending:
+                self._socket.sendall(encode_frame(message))
         except OSError:
             self._inbox.put(Stop())
 

@@ -2,9 +2,10 @@
 
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
 ``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
-answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``,
-``source`` (answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while
-loading, and ``gate:PATH`` loads as soon as someone writes to the FIFO.
+answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), ``hang`` (does nothing any more), ``spin`` (does
+nothing but live), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given).
+The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
+writes to the FIFO, and ``slow`` heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from localspec.protocol.frames import (
     Done,
     Failed,
     FromWorker,
+    Heartbeat,
     Load,
     LoadFailed,
     Loading,
@@ -43,6 +46,8 @@ from localspec.protocol.frames import (
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt
 from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
 
+BEAT_S = 0.05
+
 Answer = Iterator[str | FinishReason | None]
 
 
@@ -55,7 +60,8 @@ class Running:
         self.watch = submit.watch
         self.words = words(submit.request)
         self.deaf = said(submit.request) == "deaf"
-        self.stalled = said(submit.request) in ("stall", "deaf")
+        self.spins = said(submit.request) == "spin"
+        self.stalled = said(submit.request) in ("stall", "deaf", "spin")
         self.text = ""
         self.count = 0
 
@@ -115,8 +121,11 @@ def said(request: Request) -> str:
 def words(request: Request) -> Iterator[str]:
     """What is answered, delta by delta."""
     match said(request).split():
-        case ["stall" | "deaf"]:
+        case ["stall" | "deaf" | "spin"]:
             yield "stalling"
+        case ["hang"]:
+            yield "hanging"
+            signal.pause()
         case ["flood", count, size]:
             yield from ("x" * int(size) for _ in range(int(count)))
         case ["kill"]:
@@ -143,15 +152,27 @@ class EchoWorker:
     def __init__(self, wire: socket.socket) -> None:
         self.wire = wire
         self.running: dict[int, Running] = {}
+        self.steps, self.beaten = 0, 0.0
         self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
 
     def serve(self) -> None:
         while True:
             busy = any(not r.stalled or not r.count for r in self.running.values())
-            if select.select([self.wire], [], [], 0 if busy else None)[0]:
+            idle_s = BEAT_S if self.running else None
+            if select.select([self.wire], [], [], 0 if busy else idle_s)[0]:
                 self.receive()
+            if self.running:
+                self.beat()
             for running in tuple(self.running.values()):
                 self.step(running)
+
+    def beat(self) -> None:
+        """Now and then tell that it lives; while one spins no steps are done."""
+        if (now := time.monotonic()) - self.beaten < BEAT_S:
+            return
+        self.beaten = now
+        self.steps += not any(running.spins for running in self.running.values())
+        self.send(Heartbeat(self.steps, 0.0))
 
     def receive(self) -> None:
         (length,) = HEADER.unpack(self.exactly(HEADER.size))
@@ -175,8 +196,11 @@ class EchoWorker:
             os._exit(7)
         if load.model.startswith("gate:"):
             Path(load.model.removeprefix("gate:")).read_text()
+        while load.model == "slow":
+            self.send(Heartbeat(0, 0.0))
+            time.sleep(BEAT_S)
         backend = "toy" if load.backend == "auto" else load.backend
-        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft"))
+        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft", load.model))
 
     def submit(self, submit: Submit) -> None:
         self.send(Prefill(submit.id, 1.0))
