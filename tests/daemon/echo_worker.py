@@ -3,7 +3,8 @@
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
 ``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
 answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), ``hang`` (does nothing any more), ``spin`` (does
-nothing but live), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given).
+nothing but live), ``await PATH`` (until someone writes to the FIFO), and ``prompt``, ``options``, ``max_ms``,
+``source`` (answers with what it was given).
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
 writes to the FIFO, and ``slow`` heartbeats for ever.
 """
@@ -128,20 +129,19 @@ def words(request: Request) -> Iterator[str]:
             signal.pause()
         case ["flood", count, size]:
             yield from ("x" * int(size) for _ in range(int(count)))
+        case ["await", path]:
+            yield "waiting "
+            Path(path).read_text()
+            yield "done "
         case ["kill"]:
             yield "dying"
             os.kill(os.getpid(), signal.SIGKILL)
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt"]:
-            yield msgspec.json.encode(request.prompt).decode()
-        case ["options"]:
-            yield msgspec.json.encode(request.options).decode()
-        case ["max_ms"]:
-            yield str(request.max_ms)
-        case ["source"]:
-            yield request.source
+        case ["prompt" | "options" | "max_ms" | "source" as what]:
+            given = getattr(request, what)
+            yield msgspec.json.encode(given).decode() if what in ("prompt", "options") else str(given)
         case several:
             yield from (word + " " for word in several)
 
