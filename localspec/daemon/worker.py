@@ -44,6 +44,11 @@ STOP_S = 3.0
 EXIT_S = 0.3
 """how long a worker whose socket is closed may take to be gone"""
 STDERR = 2
+KILLED_REMEDY = (
+    "Send the request again: the model is loaded anew. If it happens again the system may have run out of "
+    "memory: use a smaller model, quantisation or n_ctx."
+)
+"""what the kernel does to whoever takes too much looks like a kill by hand"""
 
 NOTHING = Needs()
 
@@ -223,9 +228,11 @@ class WorkerProcess:
             self._writer.write(frames.encode_frame(message))
 
     async def stop(self) -> None:
-        """Have it free everything and exit; kill it if that takes too long."""
+        """Have it write down what it learnt and exit; kill it if that takes too long, or while it loads."""
         self._expected = self._expected or ShuttingDown(f"{self.key.model} is being unloaded")
         self.send(Stop())
+        if not self.ready.done():
+            self._kill()
         if self._reading is None:
             return
         await asyncio.wait([self._reading], timeout=STOP_S)
@@ -240,6 +247,7 @@ class WorkerProcess:
             pass  # the worker's end of the socket is closed
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
+            self._verdict = EngineCrashed(f"the worker of {self.model} sent a damaged frame and was killed")
             self._kill()
         except Exception:  # a defect of ours must not leave the jobs waiting for ever
             log.exception("worker %d cannot be read", process.pid)
@@ -248,7 +256,10 @@ class WorkerProcess:
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
-        self._end(self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}"))
+        remedy = KILLED_REMEDY if process.returncode == -signal.SIGKILL else None
+        self._end(
+            self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}", remedy)
+        )
 
     async def _receive_all(self, reader: asyncio.StreamReader) -> None:
         while True:

@@ -313,7 +313,7 @@ def params_of(call: Call) -> Any:
     """The call's typed parameters; raises :class:`ProtocolFault` (-32601, -32602)."""
     struct = METHODS.get(call.method)
     if struct is None:
-        message = unknown_key("method", call.method, list(METHODS))
+        message = unknown_key("method", call.method[:40], list(METHODS))
         raise ProtocolFault(METHOD_NOT_FOUND, message, call.id)
     try:
         return msgspec.json.decode(call.params, type=struct)

@@ -10,7 +10,7 @@ from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, LocalspecError
+from localspec.errors import EngineError, LocalspecError, OutOfMemory
 from localspec.models.catalogue import weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
@@ -53,6 +53,9 @@ def serve(channel: Channel) -> None:
             engine = _load(channel, first, choice)
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
+        return
+    except MemoryError:
+        channel.send(LoadFailed(OutOfMemory("there is not enough memory to load the model").as_dict()))
         return
     except Exception as error:
         # Whatever it was: who waits for the model is told, and the log says where.
