@@ -172,15 +172,19 @@ class Pool:
         await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
 
     def _make_room(self, needs: Needs) -> list[WorkerProcess]:
-        """The least recently used idle workers that must go; whether the rest suffices, the load tells."""
+        """The least recently used idle workers that must go.
+
+        None for the sake of a model that does not fit all the same: whether it can be loaded, on a device
+        perhaps, the load tells.
+        """
         idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
         evicted: list[WorkerProcess] = []
         while len(self._workers) - len(evicted) >= MAX_WORKERS:
             if not idle:
                 raise EngineBusy(f"{len(self._workers)} models are loaded and all of them are at work")
             evicted.append(idle.pop(0))
-        while idle and needs.total > self._free(without=evicted):
-            evicted.append(idle.pop(0))
+        enough = (n for n in range(len(idle) + 1) if needs.total <= self._free([*evicted, *idle[:n]]))
+        evicted += idle[: next(enough, 0)]
         for worker in evicted:
             self._workers.remove(worker)
             self._leaving.append(worker)

@@ -27,10 +27,12 @@ LAST_WORDS_S = 5.0
 
 
 class Channel:
-    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`."""
+    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`, and the
+    process ends ``last_words_s`` later."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, last_words_s: float = LAST_WORDS_S) -> None:
         self._socket = sock
+        self._last_words_s = last_words_s
         self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[Load | Submit | Cancel | Stop] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
@@ -67,6 +69,6 @@ class Channel:
             pass
         self._inbox.put(Stop())
         # A model stuck in native code must not outlive its daemon.
-        timer = threading.Timer(LAST_WORDS_S, os._exit, (1,))
+        timer = threading.Timer(self._last_words_s, os._exit, (1,))
         timer.daemon = True
         timer.start()

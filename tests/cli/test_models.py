@@ -36,6 +36,16 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     assert "model: none loaded" in cli("daemon", "status").stdout
 
 
+def test_the_draft_that_auto_chose_may_be_named(cli: Cli) -> None:
+    model = ("models", "load", "--backend", "llama_cpp")
+    chosen = cli.json(*model, "-m", "bundled")
+    assert chosen["draft"] == "stdlib-1m"
+    for same in (("-m", "stdlib-6m", "--draft", "stdlib-1m"), ("-m", str(bundled_model("stdlib-6m")))):
+        assert cli.json(*model, *same)["pid"] == chosen["pid"]
+    assert cli.json(*model, "-m", "bundled", "--draft", "none")["pid"] != chosen["pid"]
+    assert cli.json("models", "unload", "bundled") == {"models": ["stdlib-6m", "stdlib-6m"]}
+
+
 def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     command, *arguments = (*cli.command, "models", "load", "--keep-alive", "0")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")

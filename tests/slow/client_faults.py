@@ -8,7 +8,7 @@ import socket
 
 from tests.daemon.handshake import request, text_frame
 from tests.daemon.harness import Raw, code, raw
-from tests.slow.scene import LONG, PROMPT, QUESTION, SHORT, Scene
+from tests.slow.scene import LONG, QUESTION, SHORT, Scene
 
 
 async def version_differs(scene: Scene, client: Raw) -> None:
@@ -25,12 +25,21 @@ async def client_does_not_read(scene: Scene, client: Raw) -> None:
     wire.connect(scene.daemon.socket)
     wire.sendall(request({}))
     wire.sendall(text_frame(0, "initialize", protocol=1, client={"name": "deaf", "version": "0"}))
+    before = await dropped(client)
     for id in range(1, 9):
-        wire.sendall(
-            text_frame(id, "generate", prompt=PROMPT, raw=True, options={**LONG, "max_tokens": 1500})
-        )
+        wire.sendall(text_frame(id, "generate", prompt=QUESTION, options=LONG))
     with contextlib.closing(wire):
+        async with asyncio.timeout(15):
+            while await dropped(client) == before:
+                await asyncio.sleep(0.02)
         await running(client, at_most=1)
+
+
+async def dropped(client: Raw) -> float:
+    """How many clients the daemon has dropped because they did not read."""
+    totals = (await client.call("metrics", "metrics"))["result"]["totals"]
+    count: float = totals["localspec_slow_clients_total"]
+    return count
 
 
 async def client_vanishes(scene: Scene, client: Raw) -> None:
