@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "localspec.worker")
 MAX_WORKERS = 4
+MAX_NAMES = 64
+"""of one worker that are known without looking at the disk; paths can be spelt in any number of ways"""
 TICK_S = 1.0
 """how often workers are looked after"""
 
@@ -121,7 +123,8 @@ class Pool:
         identity = await asyncio.to_thread(identify, key, self._config)
         same = [each for each in self._workers if each.usable and each.answers(identity.key)]
         worker = same[0] if same else self._start(key, identity)
-        worker.names.add(key)
+        if len(worker.names) < MAX_NAMES:
+            worker.names.add(key)
         return worker
 
     async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:

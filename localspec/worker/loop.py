@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from localspec.engine.choice import Choice, choose
@@ -114,9 +115,10 @@ class Worker:
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
-        while self._take(self._idle()):
+        while True:
+            frame = self._idle()
             with self._pulse.busy():
-                if not self._work():
+                if not (self._take(frame) and self._work()):
                     return
 
     def _work(self) -> bool:
@@ -144,7 +146,8 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            self._submit(frame)
+            # A step as well: a long prompt is many tokens to find.
+            self._pulse.step(partial(self._submit, frame))
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
         return True

@@ -6,9 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from localspec.protocol.frames import Heartbeat
 from localspec.worker.channel import Channel
+
+T = TypeVar("T")
 
 PERIOD_S = 1.0
 FORGET = 0.9
@@ -39,13 +42,13 @@ class Pulse:
         finally:
             self._busy.clear()
 
-    def step(self, work: Callable[[], bool]) -> bool:
+    def step(self, work: Callable[[], T]) -> T:
         """Do a step of the work, and count it; returns what it returns."""
         started = time.monotonic()
-        more = work()
+        done = work()
         self._longest_s = max(time.monotonic() - started, FORGET * self._longest_s)
         self._steps += 1
-        return more
+        return done
 
     def _beat(self) -> None:
         while True:

@@ -56,7 +56,15 @@ async def daemon_is_killed(scene: Scene, client: Raw) -> None:
     await check_history(scene, session, _received(client))
 
 
+async def learnt(scene: Scene) -> int:
+    """How many tokens the memory has been taught."""
+    async with raw(scene.daemon) as client:
+        tables = (await client.call("memory", "memory/stats"))["result"]["tables"]
+        return sum(table["tokens"] for table in tables)
+
+
 async def daemon_is_stopped(scene: Scene, client: Raw) -> None:
+    before = await learnt(scene)
     session = await chat(scene, client, LONG)
     workers = scene.daemon.workers()
     scene.daemon.process.send_signal(signal.SIGTERM)
@@ -67,6 +75,7 @@ async def daemon_is_stopped(scene: Scene, client: Raw) -> None:
     assert scene.daemon.process.poll() == 0 and all(map(gone, workers))
     scene.start()
     await check_history(scene, session, result["text"])
+    assert await learnt(scene) > before, "what was said is not remembered"
 
 
 async def disk_is_full(scene: Scene, client: Raw) -> None:
