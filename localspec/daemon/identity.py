@@ -15,6 +15,7 @@ from localspec.models.catalogue import (
     bundled_model,
     find_model,
     format_of,
+    place_of,
 )
 from localspec.models.fit import Needs, needs_of
 
@@ -33,32 +34,35 @@ def identify(key: Key, config: Config) -> Identity:
     try:
         paths = _targets(key, config.model_dirs)
         target = paths[0]
-        draft = key.draft
         if len(paths) > 1:  # which of the two it will be is measured, by the worker
-            return Identity(Key(str(target), draft, key.backend), _needs(target, draft, config))
-        if draft not in NOT_PATHS:
-            draft = str(find_model(draft, config.model_dirs, format=format_of(target)).resolve())
-        return Identity(Key(str(target), draft, BACKENDS[format_of(target)]), _needs(target, draft, config))
+            named = Key(place_of(target), key.draft, key.backend)
+            return Identity(named, needs_of(target, _draft_beside(target, key.draft), config.engine))
+        draft, place = _draft_beside(target, key.draft), key.draft
+        if key.draft not in NOT_PATHS:
+            draft = find_model(key.draft, config.model_dirs, format=format_of(target))
+            place = place_of(draft)
+        named = Key(place_of(target), place, BACKENDS[format_of(target)])
+        return Identity(named, needs_of(target, draft, config.engine))
     except LocalspecError:
         return Identity(key, Needs())
 
 
 def paths_of(model: str, model_dirs: tuple[str, ...]) -> set[str]:
-    """The paths that a name stands for, two where there are both formats; raises :class:`ModelError`."""
-    return {str(path) for path in _targets(Key(model, "auto", "auto"), model_dirs)}
+    """The places that a name stands for, two where there are both formats; raises :class:`ModelError`."""
+    return {place_of(path) for path in _targets(Key(model, "auto", "auto"), model_dirs)}
 
 
 def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
     """The GGUF file, the MLX directory, or both; raises :class:`ModelError`."""
     formats = [format for format, name in BACKENDS.items() if key.backend in ("auto", name)]
-    found = [find_model(key.model, model_dirs, format=format).resolve() for format in formats]
+    found = [find_model(key.model, model_dirs, format=format) for format in formats]
     if not found or (key.backend != "auto" and format_of(found[0]) not in formats):
         raise LocalspecError(f"{key.backend} does not run {key.model}")
     return list(dict.fromkeys(found))
 
 
-def _needs(target: Path, draft: str, config: Config) -> Needs:
-    beside = None if draft in NOT_PATHS else Path(draft)
-    if draft == "auto" and target == bundled_model(BUNDLED_TARGET, format_of(target)).resolve():
-        beside = bundled_model(BUNDLED_DRAFT, format_of(target))
-    return needs_of(target, beside, config.engine)
+def _draft_beside(target: Path, draft: str) -> Path | None:
+    """The draft that ``auto`` will choose, as far as that is known before a model is loaded."""
+    format = format_of(target)
+    bundled = draft == "auto" and place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format))
+    return bundled_model(BUNDLED_DRAFT, format) if bundled else None

@@ -117,6 +117,11 @@ def _text(name: str | Path) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
+def place_of(path: Path) -> str:
+    """Where a model lies on the disk, alike for all ways to name it, and as JSON can hold it."""
+    return _text(path.resolve())
+
+
 def model_name(path: Path) -> str:
     """What a model's file or directory is called."""
     return path.name if is_directory_model(path) else path.stem

@@ -12,7 +12,7 @@ from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError, OutOfMemory
-from localspec.models.catalogue import weights_size
+from localspec.models.catalogue import place_of, weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
@@ -71,8 +71,8 @@ def serve(channel: Channel) -> None:
                 backend=engine.target.name,
                 n_ctx=engine.target.capabilities.n_ctx,
                 reason=engine.reason,
-                path=str(choice.target.resolve()),
-                draft_path=None if choice.draft is None else str(choice.draft.resolve()),
+                path=place_of(choice.target),
+                draft_path=None if choice.draft is None else place_of(choice.draft),
             )
         )
         pulse.expect(slowest_step(engine, choice.target))

@@ -37,6 +37,15 @@ def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
             assert key(name, backend=backend, dirs=dirs) == expected
 
 
+def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    (Path(os.fsdecode(folder)) / "one.gguf").write_bytes(small())
+    dirs = (os.fsdecode(folder),)
+    assert key("one", dirs=dirs).model == f"{tmp_path}/caf\ufffd/one.gguf"
+    assert paths_of("one", dirs) == {key("one", dirs=dirs).model}
+
+
 def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open() -> None:
     assert key("bundled", backend="mlx") == key("stdlib-6m", backend="mlx") == Key(MLX, "auto", "mlx")
     assert key(MLX) == Key(MLX, "auto", "mlx")

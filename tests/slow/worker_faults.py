@@ -60,7 +60,9 @@ async def loading(scene: Scene, client: Raw) -> AsyncIterator[psutil.Process]:
     born: list[psutil.Process] = []
 
     def is_born() -> bool:
-        born[:] = [process for process in scene.daemon.workers() if process.pid not in others]
+        # Not before it has become a program of its own: until then the daemon's thread is lent to it.
+        new = [process for process in scene.daemon.workers() if process.pid not in others]
+        born[:] = [process for process in new if "localspec.worker" in process.cmdline()]
         return bool(born)
 
     await until(is_born, "a worker is started")
