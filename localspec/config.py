@@ -84,6 +84,12 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """seconds an answer goes on, and is kept, for a client that was lost"""
     ping_interval_s: Annotated[float, Meta(gt=0)] = 20.0
     """seconds between heartbeats"""
+    idle_unload_s: Annotated[float, Meta(ge=0)] = 600.0
+    """seconds after which a model that nobody uses is unloaded; 0: never"""
+    hang_s: Annotated[float, Meta(gt=0)] = 30.0
+    """seconds without a step after which a model at work is given up"""
+    memory_mb: Count = 0
+    """megabytes that all loaded models may take together; 0: what is free"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import psutil
-
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelTooLarge
+from localspec.models.fit import MIN_CTX, context_size, free_memory
 
-DEFAULT_CTX = 8192
-MIN_CTX = 64
 MIN_BATCH = 256
 WIDEST_ROUND = 21
 """the newest token and at most 20 draft tokens"""
@@ -36,10 +33,10 @@ def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) ->
     Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
     one that does not fit.
     """
-    n_ctx = config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
+    n_ctx = context_size(trained, config)
     if n_ctx < MIN_CTX:
         raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
-    available = psutil.virtual_memory().available
+    available = free_memory()
     each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
     if each * wanted > available:
         raise ModelTooLarge(

@@ -49,8 +49,13 @@ for _name, _help in (
     daemon.command(f"localspec.cli.daemon:{_name}", name=_name, help=_help)
 app.command(daemon)
 
-models = App(name="models", help="The models on this disk.")
-models.command("localspec.cli.models:list_", name="list", help="Every model that can be named with -m.")
+models = App(name="models", help="The models on this disk, and in memory.")
+for _name, _help in (
+    ("list", "Every model that can be named with -m."),
+    ("load", "Load a model into the daemon before it is needed."),
+    ("unload", "Unload a model, or all; one at work is left alone."),
+):
+    models.command(f"localspec.cli.models:{_name.replace('list', 'list_')}", name=_name, help=_help)
 app.command(models)
 app.command(
     "localspec.cli.doctor:doctor",

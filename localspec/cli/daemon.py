@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, output
 from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
-from localspec.protocol.messages import DaemonStatus, Discovery
+from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 MEGABYTE = 1024 * 1024
@@ -109,10 +109,16 @@ def describe(found: DaemonStatus) -> str:
     ]
     lines += [
         f"model: {m.model} on {m.backend}, draft {m.draft or 'none'},"
-        f" worker pid {m.pid}{_size(m.resident_bytes)}, {m.running} running"
+        f" worker pid {m.pid}{_size(m.resident_bytes)}, {_activity(m)}"
         for m in found.models
     ] or ["model: none loaded"]
     return "\n".join(lines) + "\n"
+
+
+def _activity(model: LoadedModel) -> str:
+    if model.running:
+        return f"{model.running} running"
+    return "idle" if model.idle_left_s is None else f"idle, unloaded in {model.idle_left_s:.0f} s"
 
 
 def _size(resident: int | None) -> str:

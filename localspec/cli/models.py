@@ -1,16 +1,21 @@
-"""``localspec models …``: what is on this disk."""
+"""``localspec models …``: what is on this disk, and what is in memory."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from localspec.cli import answer, output
+from localspec.cli.daemon import MEGABYTE
+from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.models.catalogue import BUNDLED_TARGET, list_models
-from localspec.protocol.messages import ModelDescription
+from localspec.protocol.messages import LoadedModel, ModelDescription
+
+if TYPE_CHECKING:
+    from localspec.client import Client
 
 MILLION = 1_000_000
 HEADER = ("id", "format", "size", "type", "parameters", "context", "fills gaps", "state")
@@ -33,6 +38,73 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             output.write("  ".join(cells).rstrip() + "\n")
+    return ExitCode.OK
+
+
+def load(
+    *,
+    model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None,
+    draft: str | None = None,
+    backend: Literal["auto", "llama_cpp", "mlx"] | None = None,
+    keep_alive: float | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """Load a model into the daemon before it is needed.
+
+    Parameters
+    ----------
+    model
+        A name of `localspec models list`, or a path; otherwise the configured one.
+    draft
+        Draft model: a name, a path, `none` or `auto`.
+    backend
+        What runs the model.
+    keep_alive
+        Seconds it stays after its last use, instead of the configured idle_unload_s; 0: for ever.
+    as_json
+        Print one JSON object.
+    """
+    wanted = ModelFlags(model=model, draft=draft, backend=backend).options()
+
+    async def ask(client: Client) -> LoadedModel:
+        printer = output.Printer()
+        try:
+            stream = client.load(
+                wanted.model, draft=wanted.draft, backend=wanted.backend, keep_alive_s=keep_alive
+            )
+            return await answer.show(stream, printer)
+        finally:
+            printer.close()
+
+    loaded = answer.remote(ask)
+    if as_json:
+        output.json(loaded)
+    else:
+        size = f", {loaded.resident_bytes / MEGABYTE:.0f} MB" if loaded.resident_bytes else ""
+        draft_said = f"draft {loaded.draft or 'none'}"
+        output.write(f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{size}\n")
+    return ExitCode.OK
+
+
+def unload(model: str | None = None, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+    """Unload a model, or all: their memory is free when this ends. One at work is left alone (exit code 75).
+
+    Parameters
+    ----------
+    model
+        A name or path that it was loaded by, or could be; otherwise all are unloaded.
+    as_json
+        Print one JSON object.
+    """
+    name = None if model is None else absolute(model)
+    try:
+        unloaded = answer.remote(lambda client: client.unload(name), start=False)
+    except DaemonUnavailable:
+        unloaded = ()  # nothing is loaded without one
+    if as_json:
+        output.json({"models": unloaded})
+    else:
+        output.note(f"Unloaded {', '.join(unloaded)}." if unloaded else "Nothing to unload.")
     return ExitCode.OK
 
 

@@ -28,14 +28,18 @@ from localspec.protocol.messages import (
     Generate,
     Initialize,
     Initialized,
+    LoadedModel,
     MemoryForget,
     MemoryPrime,
     Metrics,
     ModelDescription,
     ModelList,
+    ModelLoad,
+    ModelUnload,
     Nothing,
+    Unloaded,
 )
-from localspec.protocol.options import Options
+from localspec.protocol.options import BackendName, Options
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import (
@@ -163,6 +167,18 @@ class Client:
         params = SessionOpen(options=options, system=system, private=private)
         return self._wire.request("session/open", params, SessionOpened)
 
+    def load(
+        self,
+        model: str | None = None,
+        *,
+        draft: str | None = None,
+        backend: BackendName | None = None,
+        keep_alive_s: float | None = None,
+    ) -> Stream[LoadedModel]:
+        """Load a model before it is needed, and keep it for so long after its last use (0: for ever)."""
+        params = ModelLoad(model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s)
+        return self._wire.request("models/load", params, LoadedModel)
+
     # What is answered at once.
 
     async def open_session(
@@ -216,6 +232,11 @@ class Client:
         """The models on this disk."""
         listed: ModelList = await self._ask("models/list", ModelList)
         return listed.models
+
+    async def unload(self, model: str | None = None) -> tuple[str, ...]:
+        """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for one at work."""
+        done: Unloaded = await self._ask("models/unload", Unloaded, ModelUnload(model=model))
+        return done.models
 
     async def status(self) -> DaemonStatus:
         """What the daemon is doing."""

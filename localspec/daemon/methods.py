@@ -58,7 +58,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         resident_bytes=models.resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
-        models=tuple(models.described(worker, ready) for worker, ready in daemon.pool.loaded()),
+        models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
     )
 
 
@@ -69,6 +69,8 @@ async def daemon_shutdown(exchange: Exchange, params: messages.Nothing) -> messa
 
 HANDLERS: dict[str, Handler] = {
     "models/list": models.list_all,
+    "models/load": models.load,
+    "models/unload": models.unload,
     "session/open": sessions.open_new,
     "session/list": sessions.list_some,
     "session/get": sessions.get,
@@ -95,7 +97,7 @@ HANDLERS: dict[str, Handler] = {
 
 NEED_A_MODEL = frozenset(
     {
-        *("session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
+        *("models/load", "session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
         *("generate", "completion/inline"),
     }
 )

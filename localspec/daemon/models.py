@@ -8,10 +8,13 @@ import psutil
 from msgspec.structs import replace
 
 from localspec.daemon.exchange import Exchange
+from localspec.daemon.generation import merged
+from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import WorkerProcess
+from localspec.errors import Gone
 from localspec.models.catalogue import list_models
 from localspec.protocol import messages
-from localspec.protocol.frames import Ready
+from localspec.protocol.options import Options
 
 
 async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
@@ -20,7 +23,7 @@ async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.Mod
     loaded = {
         (name, ready.backend)
         for worker, ready in daemon.pool.loaded()
-        for name in (worker.key.model, ready.model)
+        for name in (worker.key.model, ready.model, ready.path)
     }
     return messages.ModelList(tuple(replace(model, loaded=_is_among(loaded, model)) for model in found))
 
@@ -30,10 +33,40 @@ def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) ->
     return any((name, model.backend) in loaded for name in (model.id, model.path))
 
 
-def described(worker: WorkerProcess, ready: Ready) -> messages.LoadedModel:
-    resident = None if worker.pid is None else resident_bytes(worker.pid)
+async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
+    """Load a model before it is needed; a load that is cancelled goes on for whoever comes next."""
+    pool = exchange.daemon.pool
+    key = key_of(merged(exchange, Options(model=params.model, draft=params.draft, backend=params.backend)))
+    try:
+        async with (
+            exchange.waiting(),
+            pool.lease(
+                key,
+                lambda frame: exchange.model_progress(key.model, frame),
+                keep_alive_s=params.keep_alive_s,
+            ) as worker,
+        ):
+            pass
+    except TimeoutError:
+        raise Gone("the load was cancelled; the model may be there in a moment all the same") from None
+    return described(pool, worker)
+
+
+async def unload(exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
+    return messages.Unloaded(tuple(await exchange.daemon.pool.unload(params.model)))
+
+
+def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
+    """A worker whose model is loaded."""
+    ready = worker.ready.result()
     return messages.LoadedModel(
-        ready.model, ready.draft, worker.pid or 0, resident, worker.users, ready.backend
+        model=ready.model,
+        draft=ready.draft,
+        pid=worker.pid or 0,
+        resident_bytes=None if worker.pid is None else resident_bytes(worker.pid),
+        running=worker.users,
+        backend=ready.backend,
+        idle_left_s=pool.idle_left_s(worker),
     )
 
 

@@ -1,25 +1,34 @@
-"""The workers there are: one per (model, draft, backend), lent to requests."""
+"""The workers there are: one per pair of models, lent to requests."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
 from localspec.config import Config
 from localspec.daemon.events import Events
+from localspec.daemon.identity import Identity, identify, paths_of
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
+from localspec.models.fit import MB, Needs, free_memory
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Load, Loading, Ready
 from localspec.protocol.options import Options
 
+log = logging.getLogger(__name__)
+
 COMMAND = (sys.executable, "-m", "localspec.worker")
 MAX_WORKERS = 4
+MAX_NAMES = 64
+"""of one worker that are known without looking at the disk; paths can be spelt in any number of ways"""
+TICK_S = 1.0
+"""how often workers are looked after"""
 
 
 def key_of(options: Options) -> Key:
@@ -31,7 +40,7 @@ def key_of(options: Options) -> Key:
 
 
 class Pool:
-    """Starts workers when they are asked for, and makes room for new ones."""
+    """Starts workers when they are asked for, makes room for new ones, and looks after those there are."""
 
     def __init__(
         self, config: Config, metrics: Metrics, events: Events, command: tuple[str, ...] = COMMAND
@@ -40,20 +49,23 @@ class Pool:
         self._metrics = metrics
         self._events = events
         self._command = command
-        self._workers: dict[Key, WorkerProcess] = {}
+        self._workers: list[WorkerProcess] = []
+        self._leaving: list[WorkerProcess] = []
+        """out of the list, but not gone yet"""
         self._starting: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
-    async def lease(self, key: Key, on_loading: Callable[[Loading], None]) -> AsyncIterator[WorkerProcess]:
-        """A loaded worker that stays while the lease is held.
+    async def lease(
+        self, key: Key, on_loading: Callable[[Loading], None], *, keep_alive_s: float | None = None
+    ) -> AsyncIterator[WorkerProcess]:
+        """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is said.
 
         Whoever comes during a load waits for it, and hears of its progress. Raises the load's
         error, :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
-        worker = self._workers.get(key)
-        if worker is None or not worker.usable:
-            worker = self._start(key)
+        worker = self._known(key) or await self._identified(key)
         worker.users += 1
         try:
             worker.listeners.append(on_loading)
@@ -61,6 +73,8 @@ class Pool:
                 await asyncio.shield(worker.ready)
             finally:
                 worker.listeners.remove(on_loading)
+            if keep_alive_s is not None:
+                worker.keep_alive_s = keep_alive_s
             yield worker
         finally:
             worker.users -= 1
@@ -68,47 +82,143 @@ class Pool:
 
     def loaded(self) -> list[tuple[WorkerProcess, Ready]]:
         """The workers whose model is loaded."""
-        return [
-            (worker, worker.ready.result())
-            for worker in self._workers.values()
-            if worker.usable and worker.loaded
-        ]
+        return [(each, each.ready.result()) for each in self._workers if each.usable and each.loaded]
+
+    def idle_left_s(self, worker: WorkerProcess) -> float | None:
+        """Seconds until it is unloaded if nobody uses it; None: it is at work, or stays."""
+        return worker.idle_left_s(self._config.daemon.idle_unload_s, time.monotonic())
+
+    async def unload(self, model: str | None = None) -> list[str]:
+        """End the workers of a model, however it is named, or all; their memory is back on return.
+
+        Returns the names of what was unloaded. Raises :class:`ModelNotFound` for a name that nothing
+        has, and :class:`EngineBusy`, when the idle ones are gone, for those that are at work.
+        """
+        usable = [worker for worker in self._workers if worker.usable]
+        meant = usable if model is None else await self._meant(model, usable)
+        busy = [worker for worker in meant if worker.users]
+        idle = [worker for worker in meant if not worker.users and worker in self._workers]
+        await self._dismiss(idle)
+        if busy:
+            count = sum(worker.users for worker in busy)
+            names = ", ".join(worker.model for worker in busy)
+            raise EngineBusy(f"{names}: {count} requests are loading or using it")
+        return [worker.model for worker in idle]
 
     async def close(self) -> None:
         """End every worker; their requests get :class:`ShuttingDown`."""
         self._closed = True
-        await asyncio.gather(*(worker.stop() for worker in tuple(self._workers.values())))
+        await asyncio.gather(*(worker.stop() for worker in (*self._workers, *self._leaving)))
         await asyncio.gather(*self._starting)
+        if self._looking is not None:
+            self._looking.cancel()
 
-    def _start(self, key: Key) -> WorkerProcess:
+    # Finding.
+
+    def _known(self, key: Key) -> WorkerProcess | None:
+        return next((each for each in self._workers if each.usable and key in each.names), None)
+
+    async def _identified(self, key: Key) -> WorkerProcess:
+        """The worker of the models that ``key`` means, which may have been named otherwise; or a new one."""
+        identity = await asyncio.to_thread(identify, key, self._config)
+        same = [each for each in self._workers if each.usable and each.answers(identity.key)]
+        worker = same[0] if same else self._start(key, identity)
+        if len(worker.names) < MAX_NAMES:
+            worker.names.add(key)
+        return worker
+
+    async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
+        named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
+        if named:
+            return named
+        paths = await asyncio.to_thread(paths_of, model, self._config.model_dirs)
+        places = {each: each.ready.result().path if each.loaded else each.identity.model for each in workers}
+        return [each for each in workers if places[each] in paths]
+
+    # Starting.
+
+    def _start(self, key: Key, identity: Identity) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        evicted = self._make_room(key)
-        worker = self._workers[key] = WorkerProcess(key, self._command, self._on_end)
+        evicted = self._make_room(identity.needs)
+        worker = WorkerProcess(
+            key,
+            self._command,
+            self._on_end,
+            identity=identity.key,
+            needs=identity.needs,
+            hang_s=self._config.daemon.hang_s,
+        )
+        self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
         task = asyncio.create_task(self._load(worker, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_after())
         return worker
 
-    async def _load(self, worker: WorkerProcess, evicted: WorkerProcess | None) -> None:
-        if evicted is not None:
-            # Its memory is needed: first out, then in.
-            await evicted.stop()
+    async def _load(self, worker: WorkerProcess, evicted: Collection[WorkerProcess]) -> None:
+        # Their memory is needed: first out, then in.
+        await self._dismiss(evicted)
         model, draft, backend = worker.key
-        await worker.start(Load(model, draft, backend, self._config.engine, self._config.model_dirs))
+        free = max(0, self._free(without=(worker,)))
+        config = self._config
+        await worker.start(Load(model, draft, backend, config.engine, config.model_dirs, free))
 
-    def _make_room(self, key: Key) -> WorkerProcess | None:
-        """Take the least recently used idle worker out, if one must go."""
-        others = [worker for worker in self._workers.values() if worker.key != key]
-        if len(others) < MAX_WORKERS:
-            return None
-        idle = [worker for worker in others if worker.users == 0]
-        if not idle:
-            raise EngineBusy(f"{len(others)} models are loaded and all of them are at work")
-        evicted = min(idle, key=lambda worker: worker.last_used)
-        del self._workers[evicted.key]
+    async def _dismiss(self, workers: Collection[WorkerProcess]) -> None:
+        """End these, and wait for those that are ending already."""
+        for worker in workers:
+            if worker in self._workers:
+                self._workers.remove(worker)
+                self._leaving.append(worker)
+        await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
+
+    def _make_room(self, needs: Needs) -> list[WorkerProcess]:
+        """The least recently used idle workers that must go.
+
+        None for the sake of a model that does not fit all the same: whether it can be loaded, on a device
+        perhaps, the load tells.
+        """
+        idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
+        evicted: list[WorkerProcess] = []
+        while len(self._workers) - len(evicted) >= MAX_WORKERS:
+            if not idle:
+                raise EngineBusy(f"{len(self._workers)} models are loaded and all of them are at work")
+            evicted.append(idle.pop(0))
+        enough = (n for n in range(len(idle) + 1) if needs.total <= self._free([*evicted, *idle[:n]]))
+        evicted += idle[: next(enough, 0)]
+        for worker in evicted:
+            self._workers.remove(worker)
+            self._leaving.append(worker)
         return evicted
+
+    def _free(self, without: Collection[WorkerProcess]) -> int:
+        """Bytes for a new model when ``without`` have gone."""
+        others = [worker for worker in self._workers if worker not in without]
+        # What is loaded is missing from the free memory already, but for pages of its files.
+        taken = sum(each.needs.mapped if each.loaded else each.needs.total for each in others)
+        back = sum(each.needs.total - each.needs.mapped for each in without if each.loaded)
+        free = free_memory() + back - taken
+        limit = self._config.daemon.memory_mb * MB
+        return min(free, limit - sum(each.needs.total for each in others)) if limit else free
+
+    # Looking after.
+
+    async def _look_after(self) -> None:
+        """Until none is left: give up workers that hang, unload those that nobody uses."""
+        limits = self._config.daemon
+        tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
+        last = time.monotonic()
+        while self._workers:
+            await asyncio.sleep(tick_s)
+            now = time.monotonic()
+            away_s, last = max(0.0, now - last - tick_s), now
+            for worker in tuple(self._workers):
+                worker.give_up_if_hung(now, away_s)
+                if self.idle_left_s(worker) == 0.0:
+                    log.info("%s is unloaded: nobody used it", worker.model)
+                    await self._dismiss([worker])
 
     def _on_ready(self, worker: WorkerProcess) -> None:
         if worker.loaded:
@@ -120,5 +230,6 @@ class Pool:
             self._events.publish(ModelEvent(worker.model, "crashed"))
         elif worker.loaded:
             self._events.publish(ModelEvent(worker.model, "unloaded"))
-        if self._workers.get(worker.key) is worker:
-            del self._workers[worker.key]
+        for workers in (self._workers, self._leaving):
+            if worker in workers:
+                workers.remove(worker)

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from http import HTTPStatus
@@ -37,8 +38,11 @@ SOCKET_PATH_BYTES = 103
 """the longest address of a Unix socket that every system takes"""
 OPEN_S = 5.0
 """how long a handshake may take"""
+DRAIN_S = 1.0
+"""how long answers may go on when the daemon stops"""
+DRAIN_STEP_S = 0.02
 END_S = 1.0
-"""how long running requests may take to end when the daemon stops"""
+"""how long requests that are cancelled then may take to end"""
 
 
 class Server:
@@ -143,12 +147,16 @@ class Server:
     # Stopping.
 
     async def _stop(self) -> None:
-        """Take the announcement back, cancel what runs, end the workers, then close every socket."""
+        """Take the announcement back, let answers end or cancel them, end the workers, close every socket.
+
+        From the first moment on new requests are refused; what was generated is stored and sent.
+        """
         daemon = self._daemon
         daemon.stopping.set()
         instance.withdraw()
         for listener in self._listeners:
             listener.close(close_connections=False)
+        await self._drain()
         ending = [connection.end_requests() for connection in daemon.connections]
         ended = asyncio.gather(*ending, daemon.streams.close())
         await asyncio.wait([ended], timeout=END_S)
@@ -164,6 +172,12 @@ class Server:
         if daemon.socket is not None:
             Path(daemon.socket).unlink(missing_ok=True)
         log.info("stopped")
+
+    async def _drain(self) -> None:
+        """Answers that are nearly done are done in a moment."""
+        until = time.monotonic() + DRAIN_S
+        while self._daemon.busy and time.monotonic() < until:
+            await asyncio.sleep(DRAIN_STEP_S)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from localspec.daemon.watch import Watch
 from localspec.errors import EngineCrashed, LocalspecError, ShuttingDown, from_dict
+from localspec.models.fit import Needs
 from localspec.protocol import frames
 from localspec.protocol.frames import (
     Cancel,
@@ -21,6 +23,7 @@ from localspec.protocol.frames import (
     Done,
     Failed,
     FromWorker,
+    Heartbeat,
     Load,
     LoadFailed,
     Loading,
@@ -36,11 +39,18 @@ from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
 
-STOP_S = 1.0
-"""how long a worker may take to free its model before it is killed"""
+STOP_S = 3.0
+"""how long a worker may take to write its memory down and free its model before it is killed"""
 EXIT_S = 0.3
 """how long a worker whose socket is closed may take to be gone"""
 STDERR = 2
+KILLED_REMEDY = (
+    "Send the request again: the model is loaded anew. If it happens again the system may have run out of "
+    "memory: use a smaller model, quantisation or n_ctx."
+)
+"""what the kernel does to whoever takes too much looks like a kill by hand"""
+
+NOTHING = Needs()
 
 StreamEvent = Prefill | Delta | Round | Degraded
 
@@ -74,8 +84,24 @@ class WorkerProcess:
     :class:`EngineCrashed` and ``on_end`` is called once. Nothing here waits for a client.
     """
 
-    def __init__(self, key: Key, command: tuple[str, ...], on_end: Callable[[WorkerProcess], None]) -> None:
+    def __init__(
+        self,
+        key: Key,
+        command: tuple[str, ...],
+        on_end: Callable[[WorkerProcess], None],
+        *,
+        identity: Key | None = None,
+        needs: Needs = NOTHING,
+        hang_s: float = 30.0,
+    ) -> None:
         self.key = key
+        self.identity = identity or key
+        """the key with paths for names"""
+        self.names = {key}
+        """the keys that are known to mean this worker"""
+        self.needs = needs
+        self.keep_alive_s: float | None = None
+        """how long it may idle, if somebody said so; 0: for ever"""
         self.ready: asyncio.Future[Ready] = _future()
         self.listeners: list[Callable[[Loading], None]] = []
         self.users = 0
@@ -88,6 +114,8 @@ class WorkerProcess:
         self._ended = False
         self._closed = False
         self._expected: LocalspecError | None = None
+        self._verdict: EngineCrashed | None = None
+        self._watch = Watch(hang_s, time.monotonic())
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -100,7 +128,7 @@ class WorkerProcess:
     def usable(self) -> bool:
         """Whether it is loading or loaded."""
         failed = self.ready.done() and not self.loaded
-        return not (self._closed or self._ended or failed or self._expected)
+        return not (self._closed or self._ended or failed or self._expected or self._verdict)
 
     @property
     def loaded(self) -> bool:
@@ -111,6 +139,42 @@ class WorkerProcess:
     def model(self) -> str:
         """Its name: the model's own once it is loaded, until then what the client said."""
         return self.ready.result().model if self.loaded else self.key.model
+
+    def answers(self, identity: Key) -> bool:
+        """Whether it holds just these models: asked for as such, or chosen when it was left to choose."""
+        if identity == self.identity:
+            return True
+        if not self.loaded:
+            return False
+        ready = self.ready.result()
+        drafts = (self.identity.draft, ready.draft_path or "none")
+        return (identity.model, identity.backend) == (ready.path, ready.backend) and identity.draft in drafts
+
+    def idle_left_s(self, limit_s: float, now: float) -> float | None:
+        """Seconds until it has idled for too long; None: it is at work, or may idle for ever."""
+        limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
+        if self.users or not limit_s or not self.loaded:
+            return None
+        return max(0.0, self.last_used + limit_s - now)
+
+    def give_up_if_hung(self, now: float, away_s: float) -> None:
+        """Kill it, and fail its jobs at once, if it has work and does not get on with it.
+
+        ``away_s``: for how long nobody could have heard it.
+        """
+        self._watch.away(away_s)
+        loading = not self.ready.done()
+        if self._verdict or self._process is None or not (loading or self._jobs):
+            return
+        still_s = self._watch.still_s(now, loading=loading)
+        if still_s is not None:
+            what = "loading" if loading else "answering"
+            self._verdict = EngineCrashed(
+                f"the worker of {self.model} hung while {what}: nothing happened for {still_s:.0f} s"
+            )
+            log.error("worker %d: %s", self._process.pid, self._verdict.message)
+            self._fail(self._verdict)
+            self._kill()
 
     async def start(self, load: Load) -> None:
         """Spawn the process and have it load; how that went is awaited in ``ready``."""
@@ -136,6 +200,7 @@ class WorkerProcess:
             self._end(EngineCrashed(f"the worker of {self.key.model} could not be started: {error.strerror}"))
             return
         log.info("worker %d loads %s", self._process.pid, self.key)
+        self._watch.moved(time.monotonic())
         self.send(load)
         self._reading = asyncio.create_task(self._read(reader, self._process))
         if self._expected is not None:
@@ -148,8 +213,10 @@ class WorkerProcess:
 
         Raises :class:`EngineCrashed` if the worker has ended.
         """
-        if self._ended:
+        if self._ended or self._verdict:
             raise EngineCrashed(f"the worker of {self.key.model} has ended")
+        if not self._jobs:
+            self._watch.moved(time.monotonic())
         self._last_id += 1
         job = self._jobs[self._last_id] = Job(self, self._last_id, on_event)
         self.send(Submit(self._last_id, request, watch))
@@ -161,9 +228,11 @@ class WorkerProcess:
             self._writer.write(frames.encode_frame(message))
 
     async def stop(self) -> None:
-        """Have it free everything and exit; kill it if that takes longer than a second."""
+        """Have it write down what it learnt and exit; kill it if that takes too long, or while it loads."""
         self._expected = self._expected or ShuttingDown(f"{self.key.model} is being unloaded")
         self.send(Stop())
+        if not self.ready.done():
+            self._kill()
         if self._reading is None:
             return
         await asyncio.wait([self._reading], timeout=STOP_S)
@@ -178,6 +247,7 @@ class WorkerProcess:
             pass  # the worker's end of the socket is closed
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
+            self._verdict = EngineCrashed(f"the worker of {self.model} sent a damaged frame and was killed")
             self._kill()
         except Exception:  # a defect of ours must not leave the jobs waiting for ever
             log.exception("worker %d cannot be read", process.pid)
@@ -186,7 +256,10 @@ class WorkerProcess:
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
-        self._end(self._expected or EngineCrashed(f"the worker of {self.key.model} {how}"))
+        remedy = KILLED_REMEDY if process.returncode == -signal.SIGKILL else None
+        self._end(
+            self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}", remedy)
+        )
 
     async def _receive_all(self, reader: asyncio.StreamReader) -> None:
         while True:
@@ -196,6 +269,11 @@ class WorkerProcess:
             self._receive(frames.from_worker_decoder.decode(await reader.readexactly(length)))
 
     def _receive(self, frame: FromWorker) -> None:
+        now = time.monotonic()
+        if isinstance(frame, Heartbeat):
+            self._watch.beat(frame.steps, frame.predicted_s, now)
+            return
+        self._watch.moved(now)
         match frame:
             case Loading():
                 for listener in tuple(self.listeners):
@@ -237,12 +315,15 @@ class WorkerProcess:
         self._ended = True
         if self._writer is not None:
             self._writer.close()
+        self._fail(error)
+        self._on_end(self)
+
+    def _fail(self, error: LocalspecError) -> None:
         futures: list[asyncio.Future[Any]] = [self.ready, *(job.end for job in self._jobs.values())]
         for future in futures:
             if not future.done():
                 future.set_exception(error)
         self._jobs.clear()
-        self._on_end(self)
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -13,7 +13,7 @@ import msgspec
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
 from localspec.config import EngineConfig
-from localspec.engine.choice import Choice, choose
+from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
 from localspec.engine.saved import Saved
@@ -21,6 +21,7 @@ from localspec.errors import INSTALL_MLX, BackendUnavailable, InvalidOptions, Lo
 from localspec.memory.memory import Memory
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
+from localspec.models.fit import free_memory, needs_of
 from localspec.models.pairing import Tokens, check_pair
 from localspec.protocol.options import parse_options, readable
 
@@ -82,12 +83,15 @@ def load_engine(
     config: EngineConfig | None = None,
     progress: Progress | None = None,
     memory: bool = False,
+    free: int | None = None,
 ) -> Engine:
     """Open target and draft, with what was learnt about them before; ``memory``: the n-gram memory too.
 
-    Raises :class:`ModelError` and :class:`OutOfMemory`; then nothing is left open.
+    ``free``: bytes of memory that may be used; None: what is free now. Raises :class:`ModelError` and
+    :class:`OutOfMemory`; then nothing is left open.
     """
     config = config or EngineConfig()
+    _check_fit(choice, config, free)
 
     def part(stage: str) -> Callable[[float], None]:
         return lambda fraction: progress(stage, fraction) if progress else None
@@ -124,6 +128,30 @@ def load_engine(
         if draft is not None:
             draft.free()
         raise
+
+
+def _check_fit(choice: Choice, config: EngineConfig, free: int | None) -> None:
+    """Raises :class:`ModelTooLarge` before anything is loaded; a device's memory is its driver's to tell."""
+    if _on_device(choice.target, config):
+        return
+    needs = needs_of(choice.target, choice.draft, config)
+    needs.check(model_name(choice.target), free_memory() if free is None else free)
+
+
+def _on_device(model: Path, config: EngineConfig) -> bool:
+    """Whether the weights go to memory that is not this machine's own, as Apple silicon's is."""
+    if is_apple_silicon():
+        return False
+    try:
+        if format_of(model) == "mlx":
+            import mlx.core as mx
+
+            return bool(mx.default_device() != mx.cpu)
+        import llama_cpp
+
+        return config.gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
+    except (ImportError, OSError):
+        return False  # whoever opens the model says what is missing
 
 
 def _beyond_training(model: Path, config: EngineConfig) -> str:

@@ -117,6 +117,11 @@ def _text(name: str | Path) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
+def place_of(path: Path) -> str:
+    """Where a model lies on the disk, alike for all ways to name it, and as JSON can hold it."""
+    return _text(path.resolve())
+
+
 def model_name(path: Path) -> str:
     """What a model's file or directory is called."""
     return path.name if is_directory_model(path) else path.stem
@@ -138,13 +143,13 @@ def describe(name: str, path: Path) -> ModelDescription:
             path=_text(path),
             format=format,
             backend=BACKENDS[format],
-            size=_size(path),
+            size=weights_size(path),
             problem=_text(error.message),
         )
 
 
-def _size(path: Path) -> int:
-    """The bytes of a broken model's file, or of its directory's weight files."""
+def weights_size(path: Path) -> int:
+    """The bytes of a model's file, broken or not, or of its directory's weight files."""
     files = path.glob("*.safetensors") if os.path.isdir(path) else (path,)
     return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 

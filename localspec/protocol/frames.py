@@ -19,13 +19,17 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: load this target (``draft`` may be ``auto`` or ``none``)."""
+    """First frame to a worker: load this target (``draft`` may be ``auto`` or ``none``).
+
+    ``free``: bytes of memory that it may use; None: what is free.
+    """
 
     model: str
     draft: str
     backend: str
     engine: EngineConfig
     model_dirs: tuple[str, ...] = ()
+    free: int | None = None
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
@@ -57,19 +61,28 @@ class Loading(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded: what was paired with what, and why."""
+    """The model is loaded: what was paired with what, and why; and their places on the disk."""
 
     model: str
     draft: str | None
     backend: str
     n_ctx: int
     reason: str
+    path: str = ""
+    draft_path: str | None = None
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):
     """The model could not be loaded; the worker exits after this."""
 
     error: dict[str, str]
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """Each second while there is work: how many steps were done, and how long one may be expected to take."""
+
+    steps: int
+    predicted_s: float
 
 
 class Prefill(msgspec.Struct, frozen=True, tag=True):
@@ -117,7 +130,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 ToWorker = Load | Submit | Cancel | Stop
-FromWorker = Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
+FromWorker = Heartbeat | Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

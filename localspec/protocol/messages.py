@@ -13,7 +13,7 @@ from msgspec import Meta
 from localspec.protocol.events import EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
 from localspec.protocol.memory import Place
-from localspec.protocol.options import Options, readable, unknown_key
+from localspec.protocol.options import BackendName, Options, readable, unknown_key
 from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result, Stats, Token
@@ -49,6 +49,21 @@ class Initialize(Params, forbid_unknown_fields=False):
 
 class Nothing(Params):
     """No parameters."""
+
+
+class ModelLoad(Params):
+    """``keep_alive_s``: how long it may idle, instead of what is configured; 0: for ever."""
+
+    model: str | None = None
+    draft: str | None = None
+    backend: BackendName | None = None
+    keep_alive_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+
+
+class ModelUnload(Params):
+    """Without a ``model``: all."""
+
+    model: str | None = None
 
 
 class Generate(Params):
@@ -100,6 +115,8 @@ class CancelRequest(Params):
 METHODS: dict[str, type[Params]] = {
     "initialize": Initialize,
     "models/list": Nothing,
+    "models/load": ModelLoad,
+    "models/unload": ModelUnload,
     "session/open": SessionOpen,
     "session/list": SessionQuery,
     "session/get": SessionId,
@@ -185,6 +202,12 @@ class LoadedModel(msgspec.Struct, frozen=True):
     resident_bytes: int | None
     running: int
     backend: str = ""
+    idle_left_s: float | None = None
+    """seconds until it is unloaded if nobody uses it; None: it is at work, or stays"""
+
+
+class Unloaded(msgspec.Struct, frozen=True):
+    models: tuple[str, ...]
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +289,7 @@ def params_of(call: Call) -> Any:
     """The call's typed parameters; raises :class:`ProtocolFault` (-32601, -32602)."""
     struct = METHODS.get(call.method)
     if struct is None:
-        message = unknown_key("method", call.method, list(METHODS))
+        message = unknown_key("method", call.method[:40], list(METHODS))
         raise ProtocolFault(METHOD_NOT_FOUND, message, call.id)
     try:
         return msgspec.json.decode(call.params, type=struct)

@@ -1,4 +1,4 @@
-"""The worker's end of the socket pair: frames in by a thread, frames out by the caller."""
+"""The worker's end of the socket pair: frames in by a thread, frames out by whoever has some."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ LAST_WORDS_S = 5.0
 
 
 class Channel:
-    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`."""
+    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`, and the
+    process ends ``last_words_s`` later."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, last_words_s: float = LAST_WORDS_S) -> None:
         self._socket = sock
+        self._last_words_s = last_words_s
+        self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[Load | Submit | Cancel | Stop] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
@@ -48,7 +51,8 @@ class Channel:
     def send(self, message: FromWorker) -> None:
         """Send a frame; a daemon that is gone is noticed by the reading side."""
         try:
-            self._socket.sendall(encode_frame(message))
+            with self._sending:
+                self._socket.sendall(encode_frame(message))
         except OSError:
             self._inbox.put(Stop())
 
@@ -65,6 +69,6 @@ class Channel:
             pass
         self._inbox.put(Stop())
         # A model stuck in native code must not outlive its daemon.
-        timer = threading.Timer(LAST_WORDS_S, os._exit, (1,))
+        timer = threading.Timer(self._last_words_s, os._exit, (1,))
         timer.daemon = True
         timer.start()

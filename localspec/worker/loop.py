@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from localspec.engine.choice import choose
+from functools import partial
+from pathlib import Path
+
+from localspec.engine.choice import Choice, choose
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
+from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, LocalspecError
+from localspec.errors import EngineError, LocalspecError, OutOfMemory
+from localspec.models.catalogue import place_of, weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
@@ -28,8 +33,13 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.results import Chunk
 from localspec.worker.channel import Channel
+from localspec.worker.pulse import Pulse
 
 PROGRESS_STEP = 0.05
+READ_PER_S = 1e10
+"""bytes of weights that a step of one token reads a second, before any was measured"""
+TOGETHER = 4
+"""times as fast as one by one are the tokens of a prompt, at the least"""
 
 
 def serve(channel: Channel) -> None:
@@ -37,10 +47,16 @@ def serve(channel: Channel) -> None:
     first = channel.receive()
     if not isinstance(first, Load):
         return
+    pulse = Pulse(channel)
     try:
-        engine = _load(channel, first)
+        with pulse.busy():
+            choice = _choose(first)
+            engine = _load(channel, first, choice)
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
+        return
+    except MemoryError:
+        channel.send(LoadFailed(OutOfMemory("there is not enough memory to load the model").as_dict()))
         return
     except Exception as error:
         # Whatever it was: who waits for the model is told, and the log says where.
@@ -55,12 +71,19 @@ def serve(channel: Channel) -> None:
                 backend=engine.target.name,
                 n_ctx=engine.target.capabilities.n_ctx,
                 reason=engine.reason,
+                path=place_of(choice.target),
+                draft_path=None if choice.draft is None else place_of(choice.draft),
             )
         )
-        Worker(channel, engine).run()
+        pulse.expect(slowest_step(engine, choice.target))
+        Worker(channel, engine, pulse).run()
 
 
-def _load(channel: Channel, load: Load) -> Engine:
+def _choose(load: Load) -> Choice:
+    return choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of)
+
+
+def _load(channel: Channel, load: Load, choice: Choice) -> Engine:
     told = {"target": -1.0, "draft": -1.0}
 
     def progress(stage: str, fraction: float) -> None:
@@ -68,16 +91,23 @@ def _load(channel: Channel, load: Load) -> Engine:
             told[stage] = fraction
             channel.send(Loading(stage, fraction))
 
-    choice = choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of)
-    return load_engine(choice, config=load.engine, progress=progress, memory=True)
+    return load_engine(choice, config=load.engine, progress=progress, memory=True, free=load.free)
+
+
+def slowest_step(engine: Engine, target: Path) -> float:
+    """Seconds that a step may well take, which is one that reads a piece of a prompt."""
+    tokens = engine.target.capabilities.max_batch / TOGETHER
+    plain = engine.learning.costs.measured(SPEED_CONTEXT).get(1)
+    return tokens * (plain if plain is not None else weights_size(target) / READ_PER_S)
 
 
 class Worker:
     """Requests by the daemon's ids, and the engine that runs them."""
 
-    def __init__(self, channel: Channel, engine: Engine) -> None:
+    def __init__(self, channel: Channel, engine: Engine, pulse: Pulse) -> None:
         self._channel = channel
         self._engine = engine
+        self._pulse = pulse
         self._requests: dict[int, Sequence] = {}
         self._watched: dict[int, int] = {}
         """the daemon's ids of the requests whose rounds are told, by the engine's"""
@@ -85,15 +115,23 @@ class Worker:
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
-        while self._take(self._idle()):
-            while self._engine.step() or self._requests:
-                self._tell()
-                frame = self._channel.poll()
-                while frame is not None:
-                    if not self._take(frame):
-                        return
-                    frame = self._channel.poll()
+        while True:
+            frame = self._idle()
+            with self._pulse.busy():
+                if not (self._take(frame) and self._work()):
+                    return
+
+    def _work(self) -> bool:
+        """Rounds until there is no more work; False for a stop."""
+        while self._pulse.step(self._engine.step) or self._requests:
             self._tell()
+            frame = self._channel.poll()
+            while frame is not None:
+                if not self._take(frame):
+                    return False
+                frame = self._channel.poll()
+        self._tell()
+        return True
 
     def _idle(self) -> ToWorker:
         """The next frame; until it comes, what can wait is done."""
@@ -108,7 +146,8 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            self._submit(frame)
+            # A step as well: a long prompt is many tokens to find.
+            self._pulse.step(partial(self._submit, frame))
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
         return True

@@ -17,12 +17,14 @@ from websockets.typing import Subprotocol
 from localspec.client import Client, Stream, connect, discovery
 from localspec.errors import (
     DaemonUnavailable,
+    EngineBusy,
     EngineCrashed,
     Gone,
     InvalidOptions,
     LocalspecError,
     MessageNotFound,
     ModelInvalid,
+    ModelNotFound,
     OutOfMemory,
     SessionNotFound,
     Unauthorized,
@@ -133,6 +135,29 @@ def test_models_status_and_metrics(home: Path) -> None:
             assert (status.connections, status.running, len(status.models)) == (1, 0, 1)
             assert (await client.metrics()).totals['localspec_tokens_total{kind="completion"}'] == 1
             assert (await client.request("daemon/status"))["pid"] == status.pid
+
+    run(test())
+
+
+def test_models_are_loaded_and_unloaded(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            loading = client.load("small", keep_alive_s=60)
+            assert [event async for event in loading.events()] == [
+                messages.ModelProgress("small", "weights", 0.5)
+            ]
+            loaded = await loading.result()
+            assert (loaded.model, loaded.running) == ("small", 0)
+            assert loaded.idle_left_s is not None and 0 < loaded.idle_left_s <= 60
+            await client.load("large").result()
+            assert await client.unload("small") == ("small",)
+            assert await client.unload() == ("large",)
+            with pytest.raises(ModelNotFound):
+                await client.unload("neither")
+            stalled = await begun(client.generate("stall"))
+            with pytest.raises(EngineBusy, match="bundled"):
+                await client.unload()
+            await stalled.cancel()
 
     run(test())
 

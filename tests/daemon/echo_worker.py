@@ -3,9 +3,10 @@
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
 ``flood N SIZE`` (N deltas of SIZE characters), ``lines FIFO`` (a delta for each line that comes),
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
-cancel), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given). The model
-``broken`` cannot be loaded, ``dies`` exits while loading, and ``gate:PATH`` loads as soon as someone
-writes to the FIFO.
+cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
+writes to the FIFO), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given).
+The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
+writes to the FIFO, and ``slow`` heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from localspec.protocol.frames import (
     Done,
     Failed,
     FromWorker,
+    Heartbeat,
     Load,
     LoadFailed,
     Loading,
@@ -44,6 +47,8 @@ from localspec.protocol.frames import (
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt
 from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
 
+BEAT_S = 0.05
+
 Answer = Iterator[str | FinishReason | None]
 
 
@@ -56,7 +61,8 @@ class Running:
         self.watch = submit.watch
         self.words = words(submit.request)
         self.deaf = said(submit.request) == "deaf"
-        self.stalled = said(submit.request) in ("stall", "deaf")
+        self.spins = said(submit.request) == "spin"
+        self.stalled = said(submit.request) in ("stall", "deaf", "spin")
         self.text = ""
         self.count = 0
 
@@ -116,27 +122,29 @@ def said(request: Request) -> str:
 def words(request: Request) -> Iterator[str]:
     """What is answered, delta by delta."""
     match said(request).split():
-        case ["stall" | "deaf"]:
+        case ["stall" | "deaf" | "spin"]:
             yield "stalling"
+        case ["hang"]:
+            yield "hanging"
+            signal.pause()
         case ["flood", count, size]:
             yield from ("x" * int(size) for _ in range(int(count)))
         case ["lines", fifo]:
             with open(fifo) as lines:
                 yield from (line.strip() for line in lines)
+        case ["await", path]:
+            yield "waiting "
+            Path(path).read_text()
+            yield "done "
         case ["kill"]:
             yield "dying"
             os.kill(os.getpid(), signal.SIGKILL)
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt"]:
-            yield msgspec.json.encode(request.prompt).decode()
-        case ["options"]:
-            yield msgspec.json.encode(request.options).decode()
-        case ["max_ms"]:
-            yield str(request.max_ms)
-        case ["source"]:
-            yield request.source
+        case ["prompt" | "options" | "max_ms" | "source" as what]:
+            given = getattr(request, what)
+            yield msgspec.json.encode(given).decode() if what in ("prompt", "options") else str(given)
         case several:
             yield from (word + " " for word in several)
 
@@ -147,15 +155,27 @@ class EchoWorker:
     def __init__(self, wire: socket.socket) -> None:
         self.wire = wire
         self.running: dict[int, Running] = {}
+        self.steps, self.beaten = 0, 0.0
         self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
 
     def serve(self) -> None:
         while True:
             busy = any(not r.stalled or not r.count for r in self.running.values())
-            if select.select([self.wire], [], [], 0 if busy else None)[0]:
+            idle_s = BEAT_S if self.running else None
+            if select.select([self.wire], [], [], 0 if busy else idle_s)[0]:
                 self.receive()
+            if self.running:
+                self.beat()
             for running in tuple(self.running.values()):
                 self.step(running)
+
+    def beat(self) -> None:
+        """Now and then tell that it lives; while one spins no steps are done."""
+        if (now := time.monotonic()) - self.beaten < BEAT_S:
+            return
+        self.beaten = now
+        self.steps += not any(running.spins for running in self.running.values())
+        self.send(Heartbeat(self.steps, 0.0))
 
     def receive(self) -> None:
         (length,) = HEADER.unpack(self.exactly(HEADER.size))
@@ -179,8 +199,11 @@ class EchoWorker:
             os._exit(7)
         if load.model.startswith("gate:"):
             Path(load.model.removeprefix("gate:")).read_text()
+        while load.model == "slow":
+            self.send(Heartbeat(0, 0.0))
+            time.sleep(BEAT_S)
         backend = "toy" if load.backend == "auto" else load.backend
-        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft"))
+        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft", load.model))
 
     def submit(self, submit: Submit) -> None:
         self.send(Prefill(submit.id, 1.0))

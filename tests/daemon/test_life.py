@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import time
@@ -54,9 +56,19 @@ def test_it_listens_on_loopback_only(daemon: DaemonProcess) -> None:
 
 
 def test_it_is_small_when_idle(start: StartDaemon) -> None:
-    resident = psutil.Process(start().process.pid).memory_info().rss
-    print(f"idle daemon: {resident / MIB:.0f} MiB resident")
-    assert resident < 80 * MIB
+    daemon = start()
+
+    async def test() -> None:
+        process = psutil.Process(daemon.process.pid)
+        sizes = [process.memory_info().rss]
+        async with raw(daemon) as client:
+            for method in ("models/list", "session/list", "daemon/status"):
+                assert "result" in await client.call(method, method)
+                sizes.append(process.memory_info().rss)
+        print("idle daemon:", *(f"{size / MIB:.0f}" for size in sizes), "MiB resident")
+        assert max(sizes) < 80 * MIB
+
+    run(test())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -96,6 +108,64 @@ def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> Non
             assert code(await client.call(3, "daemon/status")) == "shutting_down"
             assert code(await client.response(1)) == "shutting_down"
             assert await client.close_code() == 1001
+
+    run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+
+
+def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon, home: Path) -> None:
+    daemon = start()
+    gate = home / "gate"
+    os.mkfifo(gate)
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt=f"await {gate}")
+            await client.notice("stream/delta")
+            await client.call(2, "daemon/shutdown")
+            assert code(await client.call(3, "generate", prompt="hello")) == "shutting_down"
+            assert code(await client.call(4, "session/list")) == "shutting_down"
+            gate.write_text("go on")
+            result = (await client.response(1))["result"]
+            assert (result["text"], result["finish_reason"]) == ("waiting done ", "stop")
+            assert await client.close_code() == 1001
+
+    run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+
+
+def test_a_chat_that_a_stop_cuts_short_is_kept(start: StartDaemon) -> None:
+    daemon = start()
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            session = (await client.call(1, "session/open"))["result"]["session"]
+            await client.ask(2, "chat/send", session=session, content="stall")
+            await client.notice("stream/delta")
+            daemon.process.send_signal(signal.SIGTERM)
+            result = (await client.response(2))["result"]
+            assert (result["text"], result["finish_reason"]) == ("stalling", "cancelled")
+
+    run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+    with contextlib.closing(sqlite3.connect(daemon.home / "data" / "history.sqlite")) as history:
+        rows = history.execute("SELECT content, status FROM messages ORDER BY id").fetchall()
+    assert rows == [("stall", "complete"), ("stalling", "cancelled")]
+
+
+def test_a_worker_that_is_stopped_holds_up_no_stop(start: StartDaemon) -> None:
+    daemon = start()
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt="stall")
+            await client.notice("stream/delta")
+            (worker,) = daemon.workers()
+            worker.suspend()
+            daemon.process.send_signal(signal.SIGTERM)
+            assert code(await client.response(1)) == "shutting_down"
+            assert await client.close_code() == 1001
+            assert gone(worker)
 
     run(test())
     assert daemon.process.wait(DEADLINE_S) == 0

@@ -20,6 +20,7 @@ from localspec.protocol.frames import (
     Done,
     Failed,
     FromWorker,
+    Heartbeat,
     Load,
     LoadFailed,
     Loading,
@@ -59,6 +60,8 @@ TO_WORKER: list[ToWorker] = [
 FROM_WORKER: list[FromWorker] = [
     Loading("target", 0.5),
     Ready("m", None, "toy", 4096, "why"),
+    Ready("m", "d", "toy", 4096, "why", "/models/m.gguf", "/models/d.gguf"),
+    Heartbeat(7, 0.25),
     LoadFailed(ModelNotFound("no").as_dict()),
     Prefill(1, 1.0),
     Delta(1, "é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5))),

@@ -21,6 +21,8 @@ from localspec.protocol.messages import (
     Initialize,
     MemoryForget,
     MemoryPrime,
+    ModelLoad,
+    ModelUnload,
     Nothing,
     SpeculationDegraded,
     params_of,
@@ -47,6 +49,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
         Initialize(protocol=1, client=ClientInfo(name="vim", version="9")),
     ),
     "models/list": ({}, Nothing()),
+    "models/load": (
+        {"model": "m", "draft": "none", "backend": "mlx", "keep_alive_s": 60.0},
+        ModelLoad(model="m", draft="none", backend="mlx", keep_alive_s=60.0),
+    ),
+    "models/unload": ({"model": "m"}, ModelUnload(model="m")),
     "session/open": (
         {"system": "Be brief.", "private": True, "options": {"k": 4}},
         SessionOpen(options=Options(k=4), system="Be brief.", private=True),

@@ -1,0 +1,156 @@
+"""What memory a model needs, from its headers alone, and what memory there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from localspec.config import EngineConfig
+from localspec.errors import ModelTooLarge
+from localspec.models.catalogue import format_of
+from localspec.models.directory import ModelDirectory, number_of, read_directory
+from localspec.models.gguf import GgufHeader, read_header
+
+DEFAULT_CTX = 8192
+MIN_CTX = 64
+CELL_BYTES = {0: 2.0, 8: 34 / 32, 4: 18 / 32}
+"""of one number in the cache, by ``kv_bits``"""
+PROCESS = 96 << 20
+"""bytes of a worker besides its model: Python, numpy, the backend's library"""
+ROWS = 256
+"""of float32 logits that a forward has room for"""
+MB = 1 << 20
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+class Needs(NamedTuple):
+    """Bytes of memory; ``mapped`` of them are pages of files, which count as free while they are used."""
+
+    weights: int = 0
+    cells: int = 0
+    draft: int = 0
+    overhead: int = 0
+    mapped: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cells + self.draft + self.overhead
+
+    def check(self, model: str, free: int) -> None:
+        """Raises :class:`ModelTooLarge`, with all numbers, if that is more than ``free`` bytes."""
+        if self.total > free:
+            raise ModelTooLarge(
+                f"{model} needs {self.total // MB} MB of memory (weights {self.weights // MB}, cells "
+                f"{self.cells // MB}, draft {self.draft // MB}, overhead {self.overhead // MB}); "
+                f"{max(0, free) // MB} MB are free",
+                "Use a smaller model or quantisation, a smaller n_ctx, or unload others: "
+                "`localspec models unload`.",
+            )
+
+
+class Size(NamedTuple):
+    """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits."""
+
+    weights: int
+    cell: float
+    row: int
+    context: int | None
+
+
+def needs_of(target: Path, draft: Path | None, config: EngineConfig) -> Needs:
+    """The least that target and draft need: what the headers do not tell counts as nothing.
+
+    Raises :class:`ModelError`.
+    """
+    size = _size(target, config)
+    n_cells = context_size(size.context, config) * max(1, config.parallel)
+    weights, beside = size.weights, 0
+    if draft is not None:
+        small = _size(draft, config)
+        weights += small.weights
+        beside = small.weights + int(small.cell * n_cells)
+    mapped = weights if format_of(target) == "gguf" else 0
+    return Needs(size.weights, int(size.cell * n_cells), beside, PROCESS + ROWS * size.row, mapped)
+
+
+def context_size(trained: int | None, config: EngineConfig) -> int:
+    """Tokens per sequence: what the configuration says, or else the model's own, within bounds."""
+    return config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
+
+
+def _size(path: Path, config: EngineConfig) -> Size:
+    if format_of(path) == "mlx":
+        return _size_of_directory(read_directory(path), config)
+    return _size_of_file(read_header(path), config)
+
+
+def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
+    def number(key: str) -> int:
+        value = header.of_architecture(key)
+        return value if type(value) is int else 0
+
+    heads = number("attention.head_count")
+    of_cells = heads
+    if f"{header.architecture}.attention.head_count_kv" in header.metadata:
+        of_cells = number("attention.head_count_kv")  # a list differs by layer: then nothing is known
+    width = number("attention.key_length") or number("embedding_length") // max(1, heads)
+    cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * number("block_count")
+    vocabulary = header.metadata.get("tokenizer.ggml.tokens") or ()
+    return Size(header.file_size, cell, 4 * len(vocabulary), number("context_length") or None)
+
+
+def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
+    found = model.config
+    heads, hidden = number_of(found, "num_attention_heads"), number_of(found, "hidden_size")
+    width = number_of(found, "head_dim") or (hidden or 0) // (heads or 1)
+    of_cells = number_of(found, "num_key_value_heads") or 0
+    cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * _layers_with_all_cells(found)
+    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context)
+
+
+def _layers_with_all_cells(config: Mapping[str, Any]) -> int:
+    """How many layers keep a cell of every token, where that is plain to see."""
+    if "kv_lora_rank" in config:
+        return 0  # compressed
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        return sum(kind == "full_attention" for kind in kinds)
+    return number_of(dict(config), "num_hidden_layers") or 0
+
+
+def free_memory() -> int:
+    """Bytes that are there for the taking: this machine's, or what is left to the container."""
+    left = _left_to_cgroup(OWN_CGROUP, CGROUPS)
+    available = int(psutil.virtual_memory().available)
+    return available if left is None else min(available, left)
+
+
+def _left_to_cgroup(own: Path, root: Path) -> int | None:
+    """What the limits of version 2's control groups leave, from our own up to the root; None: no limit."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return None
+    name = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if name is None:
+        return None
+    # Where the group's name leads out of what is mounted here, the mounted root is ours.
+    group = root / name.lstrip("/")
+    groups = [each for each in (group, *group.parents) if each == root or root in each.parents]
+    left = [found for each in groups if (found := _left_to(each)) is not None]
+    return min(left, default=None)
+
+
+def _left_to(group: Path) -> int | None:
+    try:
+        limit, used = int((group / "memory.max").read_text()), int((group / "memory.current").read_text())
+        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+    # Files that were read are given up for whoever needs the room.
+    cached = int(kept.get("active_file", 0)) + int(kept.get("inactive_file", 0))
+    return max(0, limit - used + cached)

@@ -1,0 +1,89 @@
+"""``localspec models load`` and ``unload``, with the real daemon and the bundled pair."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pexpect
+import psutil
+
+from localspec.models.catalogue import bundled_model
+from tests.cli.harness import LONG, Cli
+from tests.daemon.harness import gone
+from tests.waiting import DEADLINE_S
+
+
+def test_without_a_daemon_there_is_nothing_to_unload(cli: Cli) -> None:
+    done = cli("models", "unload")
+    assert done.returncode == 0 and "Nothing to unload" in done.stderr
+    assert cli("daemon", "status").returncode == 69
+    assert cli.json("models", "unload") == {"models": []}
+
+
+def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
+    loaded = cli.json("models", "load", "-m", "stdlib-1m", "--draft", "none", "--keep-alive", "1000")
+    assert (loaded["model"], loaded["draft"], loaded["running"]) == ("stdlib-1m", None, 0)
+    assert 990 < loaded["idle_left_s"] <= 1000
+    worker = psutil.Process(loaded["pid"])
+    status = cli("daemon", "status").stdout
+    assert f"worker pid {worker.pid}" in status and re.search(r"idle, unloaded in (99\d|1000) s", status)
+    (listed,) = [model for model in cli.json("models", "list")["models"] if model["loaded"]]
+    assert listed["id"] == "stdlib-1m"
+    done = cli("models", "unload", str(bundled_model("stdlib-1m")))
+    assert done.returncode == 0 and done.stderr == "Unloaded stdlib-1m.\n"
+    assert gone(worker)
+    assert "model: none loaded" in cli("daemon", "status").stdout
+
+
+def test_the_draft_that_auto_chose_may_be_named(cli: Cli) -> None:
+    model = ("models", "load", "--backend", "llama_cpp")
+    chosen = cli.json(*model, "-m", "bundled")
+    assert chosen["draft"] == "stdlib-1m"
+    for same in (("-m", "stdlib-6m", "--draft", "stdlib-1m"), ("-m", str(bundled_model("stdlib-6m")))):
+        assert cli.json(*model, *same)["pid"] == chosen["pid"]
+    assert cli.json(*model, "-m", "bundled", "--draft", "none")["pid"] != chosen["pid"]
+    assert cli.json("models", "unload", "bundled") == {"models": ["stdlib-6m", "stdlib-6m"]}
+
+
+def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
+    command, *arguments = (*cli.command, "models", "load", "--keep-alive", "0")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal.expect("loading the (target|draft) model")
+    terminal.expect("stdlib-6m is loaded on ")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    status = cli("daemon", "status").stdout
+    assert status.rstrip().endswith(", idle")
+
+
+def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
+    process = cli.begin(*LONG, "--stream-json")
+    busy = cli("models", "unload", "--json")
+    process.terminate()
+    process.communicate(timeout=DEADLINE_S)
+    assert busy.returncode == 75
+    assert json.loads(busy.stdout)["error"]["code"] == "engine_busy"
+
+
+def test_what_nobody_has_is_named(cli: Cli) -> None:
+    for command in (("load", "-m"), ("unload",)):
+        done = cli("models", *command, "stdlib-7m", "--json")
+        error = json.loads(done.stdout)["error"]
+        assert (done.returncode, error["code"]) == (1, "model_not_found")
+        assert "stdlib-6m" in error["message"]
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(cli: Cli) -> None:
+    cli("daemon", "stop")
+    path = cli.home / "config" / "config.toml"
+    text = path.read_text()
+    path.write_text(text + "memory_mb = 50\n")
+    try:
+        error = json.loads(cli("models", "load", "--json").stdout)["error"]
+        assert error["code"] == "model_too_large"
+        assert "weights 12, cells 6, draft 4, overhead 104); 50 MB are free" in error["message"]
+    finally:
+        path.write_text(text)
+        cli("daemon", "stop")

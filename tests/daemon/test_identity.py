@@ -1,0 +1,111 @@
+"""One worker per model, however it is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localspec.config import Config
+from localspec.daemon.identity import identify, paths_of
+from localspec.daemon.worker import Key
+from localspec.errors import ModelNotFound
+from localspec.models.catalogue import bundled_model
+from localspec.models.fit import Needs
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import Raw, raw
+from tests.models.ggufs import DRAFT, TARGET, small
+from tests.waiting import run
+
+MLX = str(bundled_model("stdlib-6m", "mlx").resolve())
+
+
+def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
+    return identify(Key(model, draft, backend), Config(model_dirs=dirs)).key
+
+
+def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    file = tmp_path / "deep" / "one.gguf"
+    file.write_bytes(small())
+    (tmp_path / "link.gguf").symlink_to(file)
+    expected = Key(str(file), "auto", "llama_cpp")
+    dirs = (str(tmp_path / "deep"),)
+    for name in ("one", str(file), f"{tmp_path}/deep/../deep/one.gguf", f"{tmp_path}/link.gguf"):
+        for backend in ("auto", "llama_cpp"):
+            assert key(name, backend=backend, dirs=dirs) == expected
+
+
+def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    (Path(os.fsdecode(folder)) / "one.gguf").write_bytes(small())
+    dirs = (os.fsdecode(folder),)
+    assert key("one", dirs=dirs).model == f"{tmp_path}/caf\ufffd/one.gguf"
+    assert paths_of("one", dirs) == {key("one", dirs=dirs).model}
+
+
+def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open() -> None:
+    assert key("bundled", backend="mlx") == key("stdlib-6m", backend="mlx") == Key(MLX, "auto", "mlx")
+    assert key(MLX) == Key(MLX, "auto", "mlx")
+    assert key("bundled") == key("stdlib-6m") == Key(str(TARGET), "auto", "auto")
+
+
+def test_a_named_draft_is_resolved_beside_its_target() -> None:
+    assert key(str(TARGET), "stdlib-1m").draft == key(str(TARGET), str(DRAFT)).draft == str(DRAFT)
+    assert key(MLX, "stdlib-1m").draft == str(bundled_model("stdlib-1m", "mlx").resolve())
+
+
+def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
+    for wrong in (Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(MLX, "auto", "x")):
+        assert identify(wrong, Config()) == (wrong, Needs())
+    assert key(str(TARGET), backend="mlx") == Key(str(TARGET), "auto", "mlx")
+    with pytest.raises(ModelNotFound):
+        paths_of("nothing", ())
+
+
+def test_the_bundled_draft_is_reckoned_with() -> None:
+    paired, plain = (
+        identify(Key("bundled", draft, "llama_cpp"), Config()).needs for draft in ("auto", "none")
+    )
+    assert paired.draft > plain.draft == 0
+    assert paired.total - plain.total == paired.draft
+    assert paths_of("bundled", ()) == {str(TARGET), MLX}
+
+
+async def pids(client: Raw, *options: dict[str, str]) -> set[int]:
+    """The workers there are after these requests."""
+    for number, option in enumerate(options):
+        answer = await client.call(number, "generate", prompt="x", options=option)
+        assert "result" in answer, answer
+    return {model["pid"] for model in (await client.call("s", "daemon/status"))["result"]["models"]}
+
+
+def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "one.gguf").write_bytes(small())
+        os.link(tmp_path / "one.gguf", tmp_path / "other.gguf")
+        async with raw(start()) as client:
+            same = [str(tmp_path / "one.gguf"), f"{tmp_path}/../{tmp_path.name}/one.gguf"]
+            models = [{"model": name} for name in same] + [{"model": same[0], "backend": "llama_cpp"}]
+            assert len(await pids(client, *models, *models)) == 1
+            assert len(await pids(client, {"model": str(tmp_path / "other.gguf")})) == 2
+
+    run(test())
+
+
+def test_requests_at_the_same_moment_under_two_names_share_a_worker(
+    start: StartDaemon, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        (tmp_path / "one.gguf").write_bytes(small())
+        async with raw(start()) as client:
+            for number, name in enumerate(("one.gguf", "./one.gguf", "../" + tmp_path.name + "/one.gguf")):
+                options = {"model": f"{tmp_path}/{name}"}
+                await client.ask(number, "generate", prompt="x", options=options)
+            for number in range(3):
+                assert "result" in await client.response(number)
+            assert len(await pids(client)) == 1
+
+    run(test())

@@ -1,0 +1,155 @@
+"""What a model needs, by its headers, and what memory there is: real files, the bundled pair."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.llama_cpp.native import kv_bytes_per_token
+from localspec.config import EngineConfig
+from localspec.engine.choice import choose
+from localspec.engine.load import load, load_engine
+from localspec.errors import LocalspecError, ModelTooLarge
+from localspec.models import fit
+from localspec.models.catalogue import bundled_model
+from localspec.models.fit import MB, PROCESS, Needs, context_size, free_memory, needs_of
+from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
+
+SMALL = EngineConfig(n_ctx=256, parallel=1)
+
+
+def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
+    needs = needs_of(TARGET, DRAFT, SMALL)
+    assert needs.weights == TARGET.stat().st_size
+    assert needs.mapped == needs.weights + DRAFT.stat().st_size
+    with load(n_ctx=256, parallel=1) as engine:
+        assert isinstance(engine.target, LlamaCppBackend)
+        assert engine.target.capabilities.n_ctx == 256
+        assert needs.cells == 256 * kv_bytes_per_token(engine.target._lib_model, SMALL)
+    assert needs.draft > DRAFT.stat().st_size
+    assert needs.overhead > PROCESS
+    assert needs.total == needs.weights + needs.cells + needs.draft + needs.overhead
+
+
+def test_cells_grow_with_the_context_and_shrink_with_their_bits() -> None:
+    one = needs_of(TARGET, None, SMALL)
+    assert one.draft == 0
+    assert needs_of(TARGET, None, EngineConfig(n_ctx=512, parallel=1)).cells == 2 * one.cells
+    assert needs_of(TARGET, None, EngineConfig(n_ctx=256, parallel=4)).cells == 4 * one.cells
+    assert needs_of(TARGET, None, EngineConfig(n_ctx=256, kv_bits=8)).cells == one.cells * 34 // 64
+
+
+def test_both_formats_of_a_model_have_the_same_cells_but_only_one_is_mapped() -> None:
+    directory = needs_of(bundled_model("stdlib-6m", "mlx"), None, SMALL)
+    assert directory.cells == needs_of(TARGET, None, SMALL).cells
+    assert directory.weights > 0 and directory.mapped == 0
+
+
+def llama(path: Path, *values: bytes) -> Path:
+    path.write_bytes(gguf([string("general.architecture", "llama"), *values]))
+    return path
+
+
+SHAPE = [
+    uint32("llama.block_count", 3),
+    uint32("llama.embedding_length", 64),
+    uint32("llama.attention.head_count", 4),
+]
+
+
+def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
+    def cells(*values: bytes) -> int:
+        return needs_of(llama(tmp_path / "m.gguf", *values), None, SMALL).cells
+
+    assert cells() == 0
+    assert cells(*SHAPE) == 256 * 2 * 2 * 64 * 3
+    assert cells(*SHAPE, uint32("llama.attention.head_count_kv", 2)) == 256 * 2 * 2 * 32 * 3
+    assert cells(*SHAPE, uint32("llama.attention.key_length", 32)) == 256 * 2 * 2 * 128 * 3
+    assert cells(*SHAPE, ints("llama.attention.head_count_kv", [0, 2, 0])) == 0
+    assert cells(*SHAPE, string("llama.attention.head_count_kv", "many")) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers"),
+    [
+        ({}, 3),
+        ({"layer_types": ["full_attention", "linear_attention", "full_attention"]}, 2),
+        ({"kv_lora_rank": 512}, 0),
+        ({"num_key_value_heads": None}, 0),
+    ],
+)
+def test_of_a_directory_only_layers_with_a_cell_for_every_token_count(
+    tmp_path: Path, changes: dict[str, object], layers: int
+) -> None:
+    for file in bundled_model("stdlib-6m", "mlx").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    config = json.loads((tmp_path / "config.json").read_text())
+    shape = {"num_hidden_layers": 3, "head_dim": 16, "num_key_value_heads": 2}
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({**config, **shape, **changes}))
+    assert needs_of(tmp_path, None, SMALL).cells == 256 * 2 * 2 * 32 * layers
+
+
+def test_the_context_is_the_models_own_within_bounds() -> None:
+    wish, none = EngineConfig(n_ctx=100_000), EngineConfig()
+    assert [context_size(trained, none) for trained in (None, 8, 2048, 131_072)] == [8192, 64, 2048, 8192]
+    assert context_size(2048, wish) == 100_000
+
+
+def test_too_large_names_every_number() -> None:
+    needs = Needs(weights=40 * MB, cells=30 * MB, draft=20 * MB, overhead=10 * MB)
+    needs.check("m", 100 * MB)
+    with pytest.raises(ModelTooLarge) as caught:
+        needs.check("m", 100 * MB - 1)
+    assert caught.value.message == (
+        "m needs 100 MB of memory (weights 40, cells 30, draft 20, overhead 10); 99 MB are free"
+    )
+    assert "models unload" in caught.value.remedy
+
+
+def test_nothing_is_loaded_that_does_not_fit() -> None:
+    choice = choose("bundled", "auto")
+    with pytest.raises(ModelTooLarge, match="weights 12, cells 0, draft 3"):
+        load_engine(choice, config=SMALL, free=64 * MB)
+    load_engine(choice, config=SMALL, free=256 * MB).close()
+
+
+def test_in_this_process_it_is_checked_as_well() -> None:
+    with pytest.raises(LocalspecError) as caught:
+        load(n_ctx=90_000_000)
+    assert caught.value.code == "model_too_large" and "are free" in caught.value.message
+
+
+def group(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"memory.{name}").write_text(text)
+
+
+def left(tmp_path: Path, name: str) -> int | None:
+    (tmp_path / "cgroup").write_text(f"1:memory:/other\n0::{name}\n")
+    return fit._left_to_cgroup(tmp_path / "cgroup", tmp_path / "root")
+
+
+def test_the_tightest_limit_of_the_control_groups_counts(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    group(root, max="max\n", current="5\n", stat="")
+    assert left(tmp_path, "/a/b") is None
+    group(root / "a", max="1000\n", current="900\n", stat="anon 500\nactive_file 40\ninactive_file 60\n")
+    assert left(tmp_path, "/a/b") == left(tmp_path, "/a") == 200
+    group(root / "a" / "b", max="300\n", current="250\n", stat="anon 250\n")
+    assert left(tmp_path, "/a/b") == 50
+    group(root / "a" / "b", max="300\n", current="350\n", stat="anon 350\n")
+    assert left(tmp_path, "/a/b") == 0
+    assert left(tmp_path, "/") is None
+
+
+def test_without_control_groups_the_machine_counts(tmp_path: Path) -> None:
+    assert fit._left_to_cgroup(tmp_path / "none", tmp_path) is None
+    (tmp_path / "cgroup").write_text("1:memory:/docker\n")
+    assert fit._left_to_cgroup(tmp_path / "cgroup", tmp_path) is None
+    assert 0 < free_memory() <= psutil.virtual_memory().total
