@@ -82,6 +82,13 @@ def chat_cache_name(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:32] + ".state"
 
 
+def delete_chat_caches(source: str) -> None:
+    """Delete what any model computed of a chat."""
+    name = chat_cache_name(source)
+    for path in (*chat_caches_dir().glob(f"*/{name}"), *chat_caches_dir().glob(f"*/{name[:-6]}.part")):
+        path.unlink(missing_ok=True)
+
+
 def private_dir(path: Path) -> Path:
     """Create ``path`` if need be and take every right from group and others.
 

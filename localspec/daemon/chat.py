@@ -124,7 +124,7 @@ async def answer(stream: Stream, session: Session, turn: Turn, options: Options)
         async with reply.checkpointed():
             _tell(stream, session, SessionEvent(session.id, "changed"))
             messages = (*_system(session), *_alternating(begun.before), Message("user", begun.question))
-            request = Request(prompt=ChatPrompt(messages), options=options, source=f"chat:{session.id}")
+            request = Request(prompt=ChatPrompt(messages), options=options, source=session.source)
             result = await generate(stream, request, reply.take)
         await reply.end("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
         return result

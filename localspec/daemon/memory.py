@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from localspec import home
 from localspec.daemon.exchange import Exchange
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
@@ -44,6 +45,16 @@ async def forget(exchange: Exchange, params: messages.MemoryForget) -> Forgotten
     if params.source is not None:
         arguments.append(f"--source={params.source}")
     return await _run(exchange, Forgotten, "forget", *arguments)
+
+
+async def forget_if_any(exchange: Exchange, source: str) -> None:
+    """Forget a source, if anything was ever learnt from anybody."""
+    if await asyncio.to_thread(_has_tables):
+        await forget(exchange, messages.MemoryForget(source=source))
+
+
+def _has_tables() -> bool:
+    return any((home.data_dir() / "memory").rglob("*.ngm"))
 
 
 async def prime(exchange: Exchange, params: messages.MemoryPrime) -> Primed:

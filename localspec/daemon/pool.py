@@ -18,7 +18,7 @@ from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import MB, Needs, free_memory
 from localspec.protocol.events import ModelEvent
-from localspec.protocol.frames import Load, Loading, Ready
+from localspec.protocol.frames import Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,11 @@ class Pool:
             names = ", ".join(worker.model for worker in busy)
             raise EngineBusy(f"{names}: {count} requests are loading or using it")
         return [worker.model for worker in idle]
+
+    def forget(self, source: str) -> None:
+        """Have every worker give up what it computed of a source."""
+        for worker, _ in self.loaded():
+            worker.send(Forget(source))
 
     async def close(self) -> None:
         """End every worker; their requests get :class:`ShuttingDown`."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
+from localspec import home
+from localspec.daemon import memory
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import merged
 from localspec.daemon.pool import key_of
@@ -89,9 +93,15 @@ async def delete(exchange: Exchange, params: wire.SessionId) -> Nothing:
 
 
 async def _delete(exchange: Exchange, session: Session) -> None:
-    """From the history first, so that nothing more is said in it; then what is being said is ended."""
-    await exchange.daemon.history.delete(session)
-    await exchange.daemon.streams.end(session.id)
+    """From the history first, so that nothing more is said in it; then what is being said is ended, and what
+    was computed and learnt of it is given up."""
+    daemon, source = exchange.daemon, session.source
+    await daemon.history.delete(session)
+    await daemon.streams.end(session.id)
+    daemon.pool.forget(source)
+    await asyncio.to_thread(home.delete_chat_caches, source)
+    if not session.private:
+        await memory.forget_if_any(exchange, source)
 
 
 async def _pairing(exchange: Exchange, options: Options, what: str) -> wire.Pairing:

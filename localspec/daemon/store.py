@@ -64,6 +64,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     private: bool
 
+    @property
+    def source(self) -> str:
+        """What it is called where something was computed or learnt of it."""
+        return f"chat:{self.id}"
+
 
 class Turn(NamedTuple):
     """What is to be answered: new ``content``, in the place of the user's ``message`` if one is named.

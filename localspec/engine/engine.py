@@ -29,7 +29,7 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.memory.lesson import Lesson
 from localspec.protocol.options import Options, parse_options, readable
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Priority, Request, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
@@ -137,7 +137,7 @@ class Engine:
         if request.max_ms is not None:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
         sequence.source = request.source
-        sequence.priority = request.priority or _priority_of(request)
+        sequence.priority = request.goes_as
         self._scheduler.add(sequence)
         return sequence
 
@@ -281,10 +281,6 @@ class Engine:
                 stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
             )
         )
-
-
-def _priority_of(request: Request) -> Priority:
-    return "completion" if isinstance(request.prompt, FimPrompt) else "chat"
 
 
 def _members(

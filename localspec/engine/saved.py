@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 PIECE = 8 << 20
 """bytes written in one step"""
+ABANDONED_S = 600.0
+"""after which what was being written is what a killed process left"""
 CHAT = "chat:"
 
 
@@ -63,6 +66,9 @@ class Saved:
     def __init__(self, directory: Path, model: str, limit: int) -> None:
         self._directory, self._model, self._limit = directory, model, limit
         self._tree: PrefixTree[File] = PrefixTree()
+        for path, written, _ in _with_stat(directory.glob("*.part")):
+            if time.time() - written > ABANDONED_S:
+                path.unlink(missing_ok=True)
         for path in directory.glob("*.state"):
             file = self._read_header(path)
             if file is not None:

@@ -49,6 +49,12 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     id: int
 
 
+class Forget(msgspec.Struct, frozen=True, tag=True):
+    """Give up what was computed of a source, such as ``chat:<session>``."""
+
+    source: str
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Free everything and exit."""
 
@@ -129,7 +135,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: dict[str, str]
 
 
-ToWorker = Load | Submit | Cancel | Stop
+ToWorker = Load | Submit | Cancel | Forget | Stop
 FromWorker = Heartbeat | Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()

@@ -64,3 +64,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_ms: int | None = None
     source: str = "run"
     priority: Priority | None = None
+
+    @property
+    def goes_as(self) -> Priority:
+        """Its priority, said or not."""
+        return self.priority or ("completion" if isinstance(self.prompt, FimPrompt) else "chat")

@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 import threading
+from collections.abc import Callable
 
 import msgspec
 
@@ -14,7 +15,6 @@ from localspec.protocol.frames import (
     MAX_FRAME,
     Cancel,
     FromWorker,
-    Load,
     Stop,
     Submit,
     ToWorker,
@@ -33,8 +33,10 @@ class Channel:
     def __init__(self, sock: socket.socket, *, last_words_s: float = LAST_WORDS_S) -> None:
         self._socket = sock
         self._last_words_s = last_words_s
+        self.on_urgent: Callable[[], None] = lambda: None
+        """called by the reading thread when a frame has come that is not to wait for a piece of a prompt"""
         self._sending = threading.Lock()
-        self._inbox: queue.SimpleQueue[Load | Submit | Cancel | Stop] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
     def receive(self) -> ToWorker:
@@ -63,12 +65,26 @@ class Channel:
                     (length,) = HEADER.unpack(header)
                     if length > MAX_FRAME:
                         break
-                    self._inbox.put(to_worker_decoder.decode(stream.read(length)))
+                    frame = to_worker_decoder.decode(stream.read(length))
+                    self._inbox.put(frame)
+                    if _is_urgent(frame):
+                        self.on_urgent()
         except (OSError, ValueError, msgspec.DecodeError):
             # A torn frame means the daemon died while writing: the same as the end of the stream.
             pass
         self._inbox.put(Stop())
+        self.on_urgent()
         # A model stuck in native code must not outlive its daemon.
         timer = threading.Timer(self._last_words_s, os._exit, (1,))
         timer.daemon = True
         timer.start()
+
+
+def _is_urgent(frame: ToWorker) -> bool:
+    match frame:
+        case Submit(request=request):
+            return request.goes_as == "completion"
+        case Cancel() | Stop():
+            return True
+        case _:
+            return False

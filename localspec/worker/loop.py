@@ -20,6 +20,7 @@ from localspec.protocol.frames import (
     Delta,
     Done,
     Failed,
+    Forget,
     FromWorker,
     Load,
     LoadFailed,
@@ -112,6 +113,7 @@ class Worker:
         self._watched: dict[int, int] = {}
         """the daemon's ids of the requests whose rounds are told, by the engine's"""
         engine.on_round = self._on_round
+        channel.on_urgent = engine.hurry
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
@@ -148,6 +150,8 @@ class Worker:
         if isinstance(frame, Submit):
             # A step as well: a long prompt is many tokens to find.
             self._pulse.step(partial(self._submit, frame))
+        elif isinstance(frame, Forget):
+            self._engine.forget(frame.source)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
         return True
