@@ -1,4 +1,4 @@
-"""The caches of chats, through a real daemon with the bundled pair: kept over restarts, gone with the chat."""
+"""The caches of chats, through a real daemon with the bundled pair: kept over restarts, gone with chats."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from localspec.protocol.frames import (
     Delta,
     Done,
     Failed,
+    Forget,
     FromWorker,
     Heartbeat,
     Load,
@@ -55,6 +56,7 @@ TO_WORKER: list[ToWorker] = [
     Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),
     Cancel(1),
+    Forget("chat:one"),
     Stop(),
 ]
 FROM_WORKER: list[FromWorker] = [
