@@ -36,26 +36,36 @@ class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
 
 
 class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
-    """Fill in what stands between ``prefix`` and ``suffix``."""
+    """Fill in what stands between ``prefix`` and ``suffix``.
+
+    ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
+    completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``;
+    what has come is then told at the end.
+    """
 
     prefix: str
     suffix: str
     path: str | None = None
     language: str | None = None
     extra: tuple[File, ...] = ()
+    multiline: bool = True
+    tidy: bool = False
 
 
 Prompt = TextPrompt | ChatPrompt | FimPrompt
+Priority = Literal["completion", "chat", "background"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One generation.
 
     ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds. ``source`` is who asked,
-    such as ``chat:<session>``: what the memory learns of it can be forgotten by that name.
+    such as ``chat:<session>``: what the memory learns of it can be forgotten by that name. ``priority``
+    says whose turn comes first.
     """
 
     prompt: Prompt
     options: Options = Options()
     max_ms: int | None = None
     source: str = "run"
+    priority: Priority = "chat"
