@@ -8,8 +8,8 @@ MARKS: dict[str, str] = {
     "#": "python py pyi shellscript sh bash zsh fish ruby rb perl pl r yaml yml toml makefile mk dockerfile "
     "elixir ex exs julia jl nix cmake coffeescript tcl conf ini graphql awk powershell ps1",
     "//": "c h cpp cc cxx hpp hh csharp cs java kotlin kt javascript js jsx mjs cjs javascriptreact "
-    "typescript ts tsx typescriptreact go rust rs swift dart scala php zig d objective-c m groovy proto jsonc "
-    "less scss solidity sol verilog v",
+    "typescript ts tsx typescriptreact go rust rs swift dart scala php zig d objective-c m groovy proto "
+    "jsonc less scss solidity sol verilog v",
     "--": "lua sql haskell hs ada adb elm vhdl",
     ";": "lisp clojure clj cljs scheme scm racket rkt emacs-lisp el asm s",
     "%": "latex tex erlang erl prolog matlab",

@@ -65,7 +65,9 @@ class Engine:
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
-        self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
+        self._encoder = PromptEncoder(
+            vocabulary, capabilities.n_ctx, model=target.model, prefill_s=self.learning.costs.prefill_s
+        )
         limits = ProposerLimits(
             vocabulary.size, target.rollback, capabilities.replays, config.disable_by_batch_size
         )
@@ -115,7 +117,7 @@ class Engine:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
-        encoded = self._encoder.encode(request.prompt, settings.max_tokens)
+        encoded = self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace)
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped

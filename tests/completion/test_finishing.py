@@ -41,9 +41,7 @@ def test_what_is_shown_is_not_changed_by_finishing_it_again(case: dict[str, Any]
 
 
 @given(text=CODE, prefix=CODE, suffix=CODE, ended=st.sampled_from(["stop", "length", "deadline"]))
-def test_what_is_shown_is_part_of_what_was_said(
-    text: str, prefix: str, suffix: str, ended: Any
-) -> None:
+def test_what_is_shown_is_part_of_what_was_said(text: str, prefix: str, suffix: str, ended: Any) -> None:
     gap = Gap(prefix, suffix)
     shown = finish(text, gap, ended)
     assert not shown or shown.strip()
