@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import unicodedata
 
+from msgspec.structs import replace
+
 from localspec.completion.brackets import closes_for_others
 from localspec.completion.gap import Gap, has_words, indentation
 from localspec.completion.stopping import StopRule
-from localspec.protocol.results import FinishReason
+from localspec.protocol.requests import FimPrompt
+from localspec.protocol.results import FinishReason, Result
 
 INTERRUPTED = ("deadline", "cancelled")
 LONG = 8
 """characters from which on a line that stands above already is no coincidence"""
 UNIT = 4
 """blanks of a level of indentation where the file does not show one"""
+
+
+def finished(result: Result, prompt: FimPrompt) -> Result:
+    """``result`` with the text that is shown."""
+    return replace(result, text=finish(result.text, Gap.of(prompt), result.finish_reason))
 
 
 def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from localspec.backends.base import Backend, Span
+from localspec.completion.finishing import finished
 from localspec.config import EngineConfig
 from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
@@ -95,8 +96,10 @@ class Engine:
         return self.stream(Request(prompt=ChatPrompt(turns), options=_options(options)))
 
     def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
-        """Fill in what stands between ``prefix`` and ``suffix``."""
-        return self.stream(Request(prompt=FimPrompt(prefix, suffix), options=_options(options))).finish()
+        """Fill in what stands between ``prefix`` and ``suffix``: what an editor would show."""
+        prompt = FimPrompt(prefix, suffix, tidy=True)
+        result = self.stream(Request(prompt=prompt, options=_options(options))).finish()
+        return finished(result, prompt)
 
     def stream(self, request: Request) -> Stream:
         """Run ``request`` as it is read; see :class:`Stream`."""

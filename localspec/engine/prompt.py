@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
+from localspec.completion.gap import Gap
+from localspec.completion.stopping import StopRule
 from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
@@ -19,13 +21,14 @@ ANSWER_SHARE = 4
 
 
 class Encoded(NamedTuple):
-    """A prompt's tokens; ``end_tokens`` and the texts ``stop`` end the answer; ``dropped`` old messages did
-    not fit."""
+    """A prompt's tokens; ``end_tokens``, the texts ``stop`` and the ``rule`` end the answer; ``dropped`` old
+    messages did not fit."""
 
     tokens: list[int]
     end_tokens: frozenset[int]
     dropped: int = 0
     stop: tuple[str, ...] = ()
+    rule: StopRule | None = None
 
 
 class PromptEncoder:
@@ -116,7 +119,8 @@ class PromptEncoder:
         room = self._n_ctx - self._answer_room(max_tokens) - len(start)
         tokens = self._infill.encode(prompt, room, workspace)
         format = self._infill.format
-        return Encoded([*start, *tokens], format.end_tokens, stop=format.stop)
+        rule = StopRule(Gap.of(prompt)) if prompt.tidy else None
+        return Encoded([*start, *tokens], format.end_tokens, stop=format.stop, rule=rule)
 
 
 def _name(vocabulary: Vocabulary, token: int | None) -> str:

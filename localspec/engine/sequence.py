@@ -68,7 +68,7 @@ class Sequence:
         self.deadline: float | None = None
         self.events: deque[Event] = deque()
         self.stats = Stats(lossless=settings.tau is None)
-        self.text = TextStream(settings.stop)
+        self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
         seed = secrets.randbits(63) if settings.seed is None else settings.seed
         self.sampler = Sampler(
             settings.sampling, Noise(seed), seeded=settings.seed is not None, prompt=encoded.tokens

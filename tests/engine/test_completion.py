@@ -1,0 +1,69 @@
+"""Completions end early in the engine, the same with and without speculation, and are shown tidily."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+import localspec
+from localspec.backends.toy import ToyBackend
+from localspec.engine.engine import Engine
+from localspec.engine.stream import Stream
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Request
+from localspec.protocol.results import Result
+from tests.toys import scripted, toy_engine
+
+BODY = "def f(x):\n    y = x\n\n    return y\n\n\ndef g(x):\n    return x\n" * 2
+CUT = len("def f(x):\n    ")
+SHOWN = "y = x\n\n    return y"
+
+
+def asked(engine: Engine, prompt: FimPrompt, **options: object) -> Result:
+    request = Request(prompt=prompt, options=Options(temperature=0.0, **options))  # type: ignore[arg-type]
+    return Stream(engine, engine.submit(request)).finish()
+
+
+@pytest.mark.parametrize(("proposer", "k"), [("none", 1), ("prompt-lookup", 1), ("prompt-lookup", 8)])
+def test_a_completion_ends_in_the_engine(proposer: str, k: int) -> None:
+    engine = toy_engine(scripted(BODY.encode()))
+    prompt = FimPrompt(BODY[:CUT], "", tidy=True)
+    result = asked(engine, prompt, proposer=proposer, k=k)
+    assert result.text == SHOWN and result.finish_reason == "stop_string"
+    backend = engine.target
+    assert isinstance(backend, ToyBackend)
+    rows = sum(span.rows for batch in backend.forwards for span in batch)
+    assert rows < len(BODY) // 2, "nothing was generated that nobody would see"
+
+
+def test_a_raw_gap_is_filled_to_the_end() -> None:
+    engine = toy_engine(scripted(BODY.encode()))
+    assert asked(engine, FimPrompt(BODY[:CUT], "")).text == BODY[CUT:]
+
+
+def test_a_single_line_ends_with_it() -> None:
+    engine = toy_engine(scripted(b"x = f(1,\n2)"))
+    result = asked(engine, FimPrompt("x = ", "", multiline=False, tidy=True))
+    assert result.text == "f(1," and result.completion_tokens == len("f(1,\n")
+
+
+def test_the_public_call_shows_what_an_editor_would() -> None:
+    engine = toy_engine(scripted(b"print(x)  \n\n"))
+    assert engine.complete("print(", "", temperature=0.0).text == "x)"
+
+
+def test_a_real_model_gives_the_same_completion_whoever_drafts() -> None:
+    prefix, suffix = "def fib(n):\n    ", "\n\nprint(fib(10))"
+    with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
+        texts = {
+            engine.complete(prefix, suffix, max_tokens=48, proposer=name, k=4).text
+            for name in ("none", "prompt-lookup", "draft")
+        }
+        assert len(texts) == 1
+        (text,) = texts
+        assert text and text == text.rstrip() and all(line.startswith("    ") for line in text.split("\n")[1:])
+        gap = FimPrompt(prefix, suffix, tidy=True)
+        first = asked(engine, gap, max_tokens=8, exactness="fast")
+        typed = replace(gap, prefix=prefix + first.text[:3])
+        again = asked(engine, typed, max_tokens=8, exactness="fast")
+        assert again.prompt_tokens - again.cached_tokens <= 8, "a keystroke reads only its own end again"
