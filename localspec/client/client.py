@@ -21,8 +21,10 @@ from localspec.protocol.messages import (
     PROTOCOL,
     ChatSend,
     ClientInfo,
+    CompletionFeedback,
     CompletionInline,
     Completions,
+    CompletionWarm,
     DaemonStatus,
     Discovery,
     EventsSubscribe,
@@ -41,6 +43,8 @@ from localspec.protocol.messages import (
     SessionOpen,
     SessionOpened,
     SessionSummary,
+    SuggestionEvent,
+    Warmed,
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, Message
@@ -59,6 +63,14 @@ class Where(TypedDict, total=False):
     n: int
     max_ms: int
     multiline: bool
+
+
+class Warm(TypedDict, total=False):
+    """What a prompt that is read ahead may be told besides its path, prefix and suffix."""
+
+    language: str
+    extra: tuple[File, ...]
+    options: Options
 
 
 class Client:
@@ -115,6 +127,11 @@ class Client:
         params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, Completions)
 
+    def warm(self, path: str, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
+        """Have a completion's prompt read before it is asked for."""
+        params = CompletionWarm(path=path, prefix=prefix, suffix=suffix, **more)
+        return self._wire.request("completion/warm", params, Warmed)
+
     def open(
         self,
         *,
@@ -153,6 +170,11 @@ class Client:
         """The models on this disk."""
         listed: ModelList = await self._ask("models/list", ModelList)
         return listed.models
+
+    async def feedback(self, item: str, event: SuggestionEvent, *, chars: int | None = None) -> None:
+        """Tell what became of a completion's item; of a partial one, how many code points were accepted."""
+        params = CompletionFeedback(item=item, event=event, chars=chars)
+        await self._ask("completion/feedback", Nothing, params)
 
     async def status(self) -> DaemonStatus:
         """What the daemon is doing."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from localspec.completion.brackets import closes_for_others
 from localspec.completion.gap import Gap, has_words, indentation
 from localspec.completion.stopping import StopRule
-from localspec.protocol.requests import FimPrompt
 from localspec.protocol.results import FinishReason, Result
 
 INTERRUPTED = ("deadline", "cancelled")
@@ -19,9 +18,9 @@ UNIT = 4
 """blanks of a level of indentation where the file does not show one"""
 
 
-def finished(result: Result, prompt: FimPrompt) -> Result:
+def finished(result: Result, gap: Gap) -> Result:
     """``result`` with the text that is shown."""
-    return replace(result, text=finish(result.text, Gap.of(prompt), result.finish_reason))
+    return replace(result, text=finish(result.text, gap, result.finish_reason))
 
 
 def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:

@@ -65,6 +65,7 @@ class Connection:
         """Cancel every request, and wait until they are answered."""
         for exchange in tuple(self._live.values()):
             exchange.cancel()
+        await self.daemon.ahead.leave(self._shared.newest)
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -8,10 +8,12 @@ from typing import Protocol
 
 from localspec import home
 from localspec.config import Config
+from localspec.daemon.ahead import Ahead
 from localspec.daemon.events import Events
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
+from localspec.daemon.suggestions import Suggestions
 from localspec.daemon.turns import Turns
 
 
@@ -35,6 +37,8 @@ class Daemon:
         self.pool = Pool(config, self.metrics, self.events, worker_command)
         self.history = History(home.history_path())
         self.turns = Turns()
+        self.suggestions = Suggestions()
+        self.ahead = Ahead()
         self.connections: set[Client] = set()
         self.memory_turn = asyncio.Lock()
         """held by who works on the n-gram memory's files"""

@@ -64,6 +64,8 @@ HANDLERS: dict[str, Handler] = {
     "chat/send": sessions.send,
     "generate": generate_text,
     "completion/inline": completions.inline,
+    "completion/feedback": completions.feedback,
+    "completion/warm": completions.warm,
     "memory/stats": memory.stats,
     "memory/forget": memory.forget,
     "memory/prime": memory.prime,
@@ -74,7 +76,7 @@ HANDLERS: dict[str, Handler] = {
 }
 """``initialize`` and ``$/cancelRequest`` are about the connection, which answers them itself."""
 
-NEED_A_MODEL = frozenset({"session/open", "chat/send", "generate", "completion/inline"})
+NEED_A_MODEL = frozenset({"session/open", "chat/send", "generate", "completion/inline", "completion/warm"})
 """These are held to the limit on all connections together, and wait for a load."""
 
 

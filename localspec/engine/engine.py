@@ -12,6 +12,7 @@ import msgspec
 
 from localspec.backends.base import Backend, Span
 from localspec.completion.finishing import finished
+from localspec.completion.gap import Gap
 from localspec.config import EngineConfig
 from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
@@ -99,7 +100,7 @@ class Engine:
         """Fill in what stands between ``prefix`` and ``suffix``: what an editor would show."""
         prompt = FimPrompt(prefix, suffix, tidy=True)
         result = self.stream(Request(prompt=prompt, options=_options(options))).finish()
-        return finished(result, prompt)
+        return finished(result, Gap.of(prompt))
 
     def stream(self, request: Request) -> Stream:
         """Run ``request`` as it is read; see :class:`Stream`."""
@@ -146,6 +147,8 @@ class Engine:
             return False
         scheduler = self._scheduler
         scheduler.expire()
+        # First out, then in: what was cancelled for a newer completion leaves it the cache of its prompt.
+        self._retire()
         scheduler.admit()
         prefilling = next((s for s in scheduler.running if not s.ended and not s.prefilled), None)
         if prefilling is not None:
@@ -156,8 +159,7 @@ class Engine:
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
-        for sequence in scheduler.retire():
-            self._conclude(sequence)
+        self._retire()
         return scheduler.busy
 
     def rest(self) -> bool:
@@ -237,6 +239,10 @@ class Engine:
         if self.on_round is not None:
             for each in played:
                 self.on_round(each)
+
+    def _retire(self) -> None:
+        for sequence in self._scheduler.retire():
+            self._conclude(sequence)
 
     def _conclude(self, sequence: Sequence) -> None:
         """The last events of a request."""

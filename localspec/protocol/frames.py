@@ -45,6 +45,14 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     id: int
 
 
+class Teach(msgspec.Struct, frozen=True, tag=True):
+    """What was accepted into the file at ``path`` is worth remembering, at idle time."""
+
+    path: str
+    text: str
+    workspace: str | None = None
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Free everything and exit."""
 
@@ -116,7 +124,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: dict[str, str]
 
 
-ToWorker = Load | Submit | Cancel | Stop
+ToWorker = Load | Submit | Cancel | Teach | Stop
 FromWorker = Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()

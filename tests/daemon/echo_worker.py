@@ -3,7 +3,8 @@
 The last message, text or prefix may ask for more: ``stall`` (answers, then waits to be cancelled),
 ``flood N SIZE`` (N deltas of SIZE characters), ``kill`` and ``exit 3`` (ends in the middle of the
 answer), ``fail``, ``degrade``, ``deaf`` (ignores cancel), and ``prompt``, ``options``, ``max_ms``,
-``source`` (answers with what it was given). The model ``broken`` cannot be loaded, ``dies`` exits while
+``source``, ``priority`` (answers with what it was given), ``then WORD`` (answers with a line of that word).
+Of a prefix the last line counts. The model ``broken`` cannot be loaded, ``dies`` exits while
 loading, and ``gate:PATH`` loads as soon as someone writes to the FIFO.
 """
 
@@ -109,7 +110,7 @@ def said(request: Request) -> str:
         case TextPrompt(text):
             return text
         case FimPrompt(prefix=prefix):
-            return prefix
+            return prefix.rpartition("\n")[2]
 
 
 def words(request: Request) -> Iterator[str]:
@@ -129,10 +130,10 @@ def words(request: Request) -> Iterator[str]:
             yield msgspec.json.encode(request.prompt).decode()
         case ["options"]:
             yield msgspec.json.encode(request.options).decode()
-        case ["max_ms"]:
-            yield str(request.max_ms)
-        case ["source"]:
-            yield request.source
+        case ["max_ms" | "source" | "priority" as field]:
+            yield str(getattr(request, field))
+        case ["then", word]:
+            yield "\n" + word
         case several:
             yield from (word + " " for word in several)
 

@@ -61,9 +61,19 @@ def test_a_real_model_gives_the_same_completion_whoever_drafts() -> None:
         }
         assert len(texts) == 1
         (text,) = texts
-        assert text and text == text.rstrip() and all(line.startswith("    ") for line in text.split("\n")[1:])
+        assert text and all(line.startswith("    ") for line in text.split("\n")[1:])
         gap = FimPrompt(prefix, suffix, tidy=True)
         first = asked(engine, gap, max_tokens=8, exactness="fast")
         typed = replace(gap, prefix=prefix + first.text[:3])
         again = asked(engine, typed, max_tokens=8, exactness="fast")
         assert again.prompt_tokens - again.cached_tokens <= 8, "a keystroke reads only its own end again"
+
+
+def test_what_was_cancelled_for_a_newer_one_leaves_it_its_cache() -> None:
+    engine = toy_engine(scripted(BODY.encode()))
+    older = engine.submit(Request(prompt=FimPrompt(BODY[:CUT], ""), options=Options(temperature=0.0)))
+    engine.step()
+    assert older.prefilled
+    engine.cancel(older.id)
+    newer = asked(engine, FimPrompt(BODY[: CUT + 1], ""), max_tokens=1)
+    assert newer.prompt_tokens - newer.cached_tokens <= 3
