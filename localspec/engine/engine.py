@@ -18,6 +18,7 @@ from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
+from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
 from localspec.engine.proposers import assemble
@@ -133,7 +134,17 @@ class Engine:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
         sequence.source = request.source
         self._scheduler.add(sequence)
+        if isinstance(request.prompt, FimPrompt) and request.prompt.tidy:
+            sequence.taught = False
+            if settings.remember and self._idle.primer is not None:
+                self._idle.primer.read(request.prompt, settings.workspace)
         return sequence
+
+    def teach(self, path: str, text: str, workspace: str | None = None) -> None:
+        """Learn at idle time what a person has accepted into the file at ``path``."""
+        if self._idle.primer is not None:
+            place = workspace_of_file(path) if workspace is None else workspace or None
+            self._idle.primer.teach(path, text, place)
 
     def cancel(self, id: int) -> None:
         """End a request at the next step; it still gives its result, with the text so far."""
@@ -178,6 +189,7 @@ class Engine:
             sequence.error = EngineError("the engine was closed", "Load the model again.")
             sequence.events.append(sequence.error)
         self._idle.interrupt()
+        self._idle.finish()
         self.learning.close()
         self.target.free()
         if self.draft is not None:
@@ -248,7 +260,7 @@ class Engine:
         """The last events of a request."""
         self._proposers.stop(sequence)
         sequence.publish()
-        if sequence.settings.remember and sequence.prefilled and self.learning.memory is not None:
+        if sequence.remembered and self.learning.memory is not None:
             workspace = sequence.settings.workspace
             self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
         if sequence.error is not None:

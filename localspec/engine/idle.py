@@ -11,6 +11,7 @@ from pathlib import Path
 from localspec.backends.base import Backend, Span
 from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
+from localspec.engine.priming import Primer
 from localspec.errors import EngineBusy, EngineError, LocalspecError
 from localspec.speculation.costs import CostCurve, measured_widths
 
@@ -44,6 +45,8 @@ class Idle:
         if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
             self._todo.insert(0, self._measure_rounding)
         self._target = target
+        self.primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
+        """who learns the files that requests are about; None where nothing is remembered"""
         self._measuring: Generator[None, None, None] | None = None
         self._saved = True
 
@@ -51,6 +54,8 @@ class Idle:
         """Do one thing; returns whether there is more."""
         memory = self._learning.memory
         if memory is not None and memory.work():
+            return True
+        if self.primer is not None and self.primer.work():
             return True
         if self._measure():
             return True
@@ -63,6 +68,11 @@ class Idle:
         """Learn for about a millisecond."""
         if self._learning.memory is not None:
             self._learning.memory.work()
+
+    def finish(self) -> None:
+        """The engine ends: see to it that nothing that is to be learnt is lost."""
+        while self.primer is not None and self.primer.work():
+            pass
 
     def interrupt(self) -> None:
         """A request comes: free what a measurement uses. It is begun again later."""

@@ -63,6 +63,8 @@ class Sequence:
         self.rewriting: Rewriting | None = None
         self.proposer = settings.proposer
         self.source = ""
+        self.taught = True
+        """whether its tokens may teach the memory; a completion's file does, and what of it is accepted"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline: float | None = None
@@ -100,6 +102,11 @@ class Sequence:
     def prefilled(self) -> bool:
         """Whether the first token of the answer is known, so that rounds can begin."""
         return len(self.tokens) > self.prompt_length
+
+    @property
+    def remembered(self) -> bool:
+        """Whether the memory learns it."""
+        return self.taught and self.settings.remember and self.prefilled
 
     @property
     def completion_tokens(self) -> int:

@@ -198,3 +198,39 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(real: DaemonP
             assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
 
     run(test())
+
+
+def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
+    repo = home / "repo"
+    (repo / ".git").mkdir(parents=True)
+    path, source = str(repo / "a.py"), f"file:{repo / 'a.py'}"
+
+    async def test() -> None:
+        async with raw(real) as client:
+            editor = Editor(client, path)
+
+            async def learnt(more_than: float) -> float:
+                """N-grams of the file, once there are more."""
+                while True:
+                    tables = (await client.call("memory", "memory/stats"))["result"]["tables"]
+                    assert all(table["workspace"] == str(repo) for table in tables)
+                    found: float = sum(table["sources"].get(source, 0) for table in tables)
+                    if found > more_than:
+                        return found
+
+            async def complete(*, remember: bool) -> str:
+                options = {"max_tokens": 16, "remember": remember}
+                prefix = "import os\nimport sys\n\n\ndef fib(n):\n    "
+                completed = await editor.complete(prefix, "\n\nprint(fib(10))\n", options=options)
+                return str(completed["items"][0]["id"])
+
+            private = await complete(remember=False)
+            await editor.call("completion/feedback", item=private, event="accepted")
+            await editor.idle()
+            assert await learnt(-1) == 0
+            item = await complete(remember=True)
+            before = await learnt(0)
+            await editor.call("completion/feedback", item=item, event="accepted")
+            await learnt(before)
+
+    run(test())
