@@ -134,17 +134,14 @@ class Engine:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
         sequence.source = request.source
         self._scheduler.add(sequence)
-        if isinstance(request.prompt, FimPrompt) and request.prompt.tidy:
-            sequence.taught = False
-            if settings.remember and self._idle.primer is not None:
-                self._idle.primer.read(request.prompt, settings.workspace)
+        if isinstance(request.prompt, FimPrompt) and request.prompt.tidy and settings.remember:
+            self._idle.read(request.prompt, settings.workspace)
         return sequence
 
     def teach(self, path: str, text: str, workspace: str | None = None) -> None:
         """Learn at idle time what a person has accepted into the file at ``path``."""
-        if self._idle.primer is not None:
-            place = workspace_of_file(path) if workspace is None else workspace or None
-            self._idle.primer.teach(path, text, place)
+        place = workspace_of_file(path) if workspace is None else workspace or None
+        self._idle.teach(path, text, place)
 
     def cancel(self, id: int) -> None:
         """End a request at the next step; it still gives its result, with the text so far."""
@@ -216,7 +213,7 @@ class Engine:
             if sequence.exact == start:
                 sequence.exact = end
             if rows:
-                sequence.extend([first_token(sequence, logits)])
+                sequence.extend([first_token(self.target, sequence, logits)])
                 sequence.publish()
         except LocalspecError as error:
             sequence.error = error

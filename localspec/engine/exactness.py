@@ -8,7 +8,8 @@ some width most backends round as for one token: such rounds are as good as the 
 are only those beyond it (:mod:`localspec.backends.rounding` measures all this).
 
 ``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only
-such cells from an earlier one.
+such cells from an earlier one; but a completion, which must not read a whole chunk again at every keystroke,
+takes over all that is there, and reads the last chunk again where a near-tie asks for it.
 """
 
 from __future__ import annotations
@@ -40,9 +41,15 @@ def _drifted(sequence: Sequence) -> bool:
     return sequence.exact < sequence.fed
 
 
-def first_token(sequence: Sequence, logits: Logits) -> Emitted:
-    """The answer's first token, from the prompt's last row."""
-    return _choose(sequence, _row(logits))
+def first_token(target: Backend, sequence: Sequence, logits: Logits) -> Emitted:
+    """The answer's first token, from the prompt's last row; where the prompt was read in other pieces than
+    the reference's, and it is too close to call, from those."""
+    row = _row(logits)
+    doubtful = sequence.settings.strict and sequence.exact < sequence.prompt_length
+    bound = target.capabilities.drift_bound if doubtful else 0.0
+    if bound and sequence.sampler.margin(row, (), len(sequence.tokens)) < bound:
+        return decide_alone(target, sequence, wide=False)
+    return _choose(sequence, row)
 
 
 def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:

@@ -13,6 +13,7 @@ from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.errors import EngineBusy, EngineError, LocalspecError
+from localspec.protocol.requests import FimPrompt
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
@@ -45,8 +46,7 @@ class Idle:
         if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
             self._todo.insert(0, self._measure_rounding)
         self._target = target
-        self.primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
-        """who learns the files that requests are about; None where nothing is remembered"""
+        self._primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
         self._measuring: Generator[None, None, None] | None = None
         self._saved = True
 
@@ -55,7 +55,7 @@ class Idle:
         memory = self._learning.memory
         if memory is not None and memory.work():
             return True
-        if self.primer is not None and self.primer.work():
+        if self._primer is not None and self._primer.work():
             return True
         if self._measure():
             return True
@@ -64,6 +64,16 @@ class Idle:
             self._learning.save()
         return False
 
+    def read(self, prompt: FimPrompt, workspace: str | None) -> None:
+        """Learn the files of a gap later; see :meth:`Primer.read`."""
+        if self._primer is not None:
+            self._primer.read(prompt, workspace)
+
+    def teach(self, path: str, text: str, workspace: str | None) -> None:
+        """Learn a piece of a file later."""
+        if self._primer is not None:
+            self._primer.teach(path, text, workspace)
+
     def learn(self) -> None:
         """Learn for about a millisecond."""
         if self._learning.memory is not None:
@@ -71,7 +81,7 @@ class Idle:
 
     def finish(self) -> None:
         """The engine ends: see to it that nothing that is to be learnt is lost."""
-        while self.primer is not None and self.primer.work():
+        while self._primer is not None and self._primer.work():
             pass
 
     def interrupt(self) -> None:

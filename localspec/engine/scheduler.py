@@ -35,8 +35,7 @@ class Scheduler:
         while self._waiting and self._make_room(self._waiting[0]):
             sequence = self._waiting.popleft()
             self.running.append(sequence)
-            strict = sequence.settings.strict
-            taken = self._prefixes.take(sequence.tokens, strict=strict)
+            taken = self._prefixes.take(sequence.tokens, strict=sequence.takes_chunks)
             sequence.slot, sequence.cached, sequence.exact = taken
             sequence.admitted()
 
@@ -51,7 +50,7 @@ class Scheduler:
         if reserved > capabilities.n_cells or len(self.running) >= capabilities.max_sequences:
             return False
         prefixes = self._prefixes
-        wanted = prefixes.best(sequence.tokens, strict=sequence.settings.strict)
+        wanted = prefixes.best(sequence.tokens, strict=sequence.takes_chunks)
         # A prefix that is taken over needs no sequence of its own, and its cells are reserved already.
         while (
             len(self.running) + len(prefixes) + (wanted is None) > capabilities.max_sequences

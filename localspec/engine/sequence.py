@@ -63,8 +63,8 @@ class Sequence:
         self.rewriting: Rewriting | None = None
         self.proposer = settings.proposer
         self.source = ""
-        self.taught = True
-        """whether its tokens may teach the memory; a completion's file does, and what of it is accepted"""
+        self.tidy = encoded.rule is not None
+        """whether it is an editor's completion: its file teaches the memory, and what is accepted, not it"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline: float | None = None
@@ -104,9 +104,14 @@ class Sequence:
         return len(self.tokens) > self.prompt_length
 
     @property
+    def takes_chunks(self) -> bool:
+        """Whether of an earlier request's cache only whole chunks are taken over."""
+        return self.settings.strict and not self.tidy
+
+    @property
     def remembered(self) -> bool:
         """Whether the memory learns it."""
-        return self.taught and self.settings.remember and self.prefilled
+        return not self.tidy and self.settings.remember and self.prefilled
 
     @property
     def completion_tokens(self) -> int:

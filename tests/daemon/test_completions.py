@@ -177,7 +177,7 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(real: DaemonP
 
     async def test() -> None:
         async with raw(real) as client:
-            options = {"max_tokens": 24, "exactness": "fast", "remember": False}
+            options = {"max_tokens": 24, "remember": False}
             editor = Editor(client, str(home / "a.py"), options=options)
             warmed = await editor.call(
                 "completion/warm", prefix="def fib(n):\n    ", suffix="\n\nprint(fib(10))", options=options
