@@ -29,6 +29,11 @@ class Work(NamedTuple):
         mine = self.asked
         return mine is not None and mine.rest == asked.rest and mine.prefix.startswith(asked.prefix)
 
+    async def ended(self) -> None:
+        """Wait for its end."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
 
 class Ahead:
     """The work under way, by client and path; newer work takes the place of older."""
@@ -68,9 +73,8 @@ class Ahead:
         mine = [work for (owner, _), work in self._work.items() if owner is client]
         for work in mine:
             work.doer.cancel()
-        tasks = [work.task for work in mine if work.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        for work in mine:
+            await work.ended()
 
     def _end(self, client: object, path: str, work: Work) -> None:
         if self._work.get((client, path)) is work:

@@ -75,15 +75,15 @@ async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Fo
     if work is None or (found is not None and work.serves(asked)):
         return found
     # In the background it might wait for others: then it is asked anew, before them.
-    if work.task is not None and work.asked == asked and exchange.daemon.running <= 1:
+    is_asked = found is None and work.task is not None and work.asked == asked
+    if is_asked and exchange.daemon.running <= 1:
         try:
             async with exchange.waiting(deadline):
-                await asyncio.wait([work.task])
+                await work.ended()
         except TimeoutError:
             pass  # who goes on from here finds the time over, or the request cancelled
         found = suggestions.find(asked)
-    if found is None:
-        work.doer.cancel()
+    work.doer.cancel()
     return found
 
 

@@ -134,7 +134,8 @@ class Engine:
             sequence.deadline = time.monotonic() + request.max_ms / 1000
         sequence.source = request.source
         self._scheduler.add(sequence)
-        if isinstance(request.prompt, FimPrompt) and request.prompt.tidy and settings.remember:
+        # What is asked in the background may hold text that nobody has written yet.
+        if sequence.tidy and settings.remember and request.priority != "background":
             self._idle.read(request.prompt, settings.workspace)
         return sequence
 

@@ -13,7 +13,7 @@ from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.errors import EngineBusy, EngineError, LocalspecError
-from localspec.protocol.requests import FimPrompt
+from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
@@ -64,9 +64,9 @@ class Idle:
             self._learning.save()
         return False
 
-    def read(self, prompt: FimPrompt, workspace: str | None) -> None:
+    def read(self, prompt: Prompt, workspace: str | None) -> None:
         """Learn the files of a gap later; see :meth:`Primer.read`."""
-        if self._primer is not None:
+        if self._primer is not None and isinstance(prompt, FimPrompt):
             self._primer.read(prompt, workspace)
 
     def teach(self, path: str, text: str, workspace: str | None) -> None:

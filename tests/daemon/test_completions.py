@@ -105,6 +105,21 @@ def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaem
     run(test())
 
 
+def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            for _ in range(2):
+                assert text(await editor.complete("one")) == "one"
+                assert (await editor.complete("oneone"))["source"] == "cache"
+                await editor.idle()
+                assert text(await editor.complete("then stall")) == "\nstall"
+            assert (await editor.complete("one"))["source"] == "cache"
+            await editor.idle()
+
+    run(test())
+
+
 def test_a_client_that_goes_takes_along_what_was_looked_ahead(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()

@@ -148,6 +148,15 @@ def test_what_is_not_to_be_remembered_leaves_no_trace(repo: Path, memory: Listen
         assert memory.taught() == [] and memory.tables(str(repo)) == ()
 
 
+def test_what_is_looked_ahead_was_written_by_nobody(repo: Path, memory: Listening) -> None:
+    prompt = FimPrompt("x = 1\nsuggested = 2\n", "", str(repo / "a.py"), tidy=True)
+    with engine_of(memory) as engine:
+        run_all(engine, [engine.submit(Request(prompt=prompt, priority="background"))])
+        while engine.rest():
+            pass
+        assert memory.taught() == []
+
+
 def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: Listening) -> None:
     engine = engine_of(memory)
     run_all(engine, [engine.submit(Request(prompt=FimPrompt("x = 1\n", "", str(repo / "a.py"), tidy=True)))])
