@@ -7,7 +7,7 @@ import unicodedata
 from msgspec.structs import replace
 
 from localspec.completion.brackets import closes_for_others
-from localspec.completion.gap import Gap, has_words, indentation
+from localspec.completion.gap import FOLLOWING, Gap, has_words, indentation
 from localspec.completion.stopping import StopRule
 from localspec.protocol.results import FinishReason, Result
 
@@ -77,8 +77,9 @@ def _is_word(char: str) -> bool:
 def _without_following(text: str, gap: Gap) -> str:
     """``text`` without the last lines that the file has next anyway."""
     lines = text.split("\n")
-    start = 0
-    for i, line in enumerate(lines):
+    first = max(0, len(lines) - 2 * FOLLOWING)
+    start = sum(len(line) + 1 for line in lines[:first])
+    for i, line in enumerate(lines[first:], first):
         tail = [each.rstrip() for each in (gap.before + line if i == 0 else line, *lines[i + 1 :])]
         said = [each for each in tail if each.strip()]
         again = said and _begins_with(gap.following, said, loose=i == 0)

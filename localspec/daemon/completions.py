@@ -18,8 +18,6 @@ from localspec.protocol.frames import Teach
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Priority, Request
 
-TAIL = 256
-"""characters before an accepted text that are learnt with it"""
 UNFINISHED = ("deadline", "cancelled")
 
 log = logging.getLogger(__name__)
@@ -156,10 +154,9 @@ def _varied(options: Options, number: int) -> Options:
 
 def _teach(exchange: Exchange, shown: Shown) -> None:
     """Have what was accepted learnt where its model is loaded."""
-    asked = shown.asked
-    if asked.path is None or asked.options.remember is False:
+    if shown.path is None or shown.options.remember is False:
         return
-    text = asked.prefix[-TAIL:] + shown.text[: shown.accepted]
+    text = shown.before + shown.text[: shown.accepted]
     for worker, _ in exchange.daemon.pool.loaded():
-        if worker.key == key_of(asked.options):
-            worker.send(Teach(asked.path, text, asked.options.workspace))
+        if worker.key == key_of(shown.options):
+            worker.send(Teach(shown.path, text, shown.options.workspace))

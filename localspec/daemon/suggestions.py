@@ -22,6 +22,8 @@ SHOWN = 1000
 """items that feedback may come for"""
 TYPED = 128
 """characters that may have been typed along an item"""
+TAIL = 256
+"""characters before an item that are learnt with it"""
 DIGEST = 16
 
 T = TypeVar("T")
@@ -63,10 +65,13 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass
 class Shown:
-    """An item that a client has; ``accepted`` characters of it were taken."""
+    """An item that a client has, and as much of where it stands as is learnt with it; ``accepted`` characters
+    of it were taken."""
 
-    asked: Asked
+    before: str
     text: str
+    path: str | None
+    options: Options
     accepted: int = 0
 
 
@@ -117,7 +122,7 @@ class Suggestions:
         """Items of these texts, for which feedback may come."""
         items = tuple(CompletionItem(secrets.token_hex(8), text) for text in texts)
         for item in items:
-            self._shown.put(item.id, Shown(asked, item.text))
+            self._shown.put(item.id, Shown(asked.prefix[-TAIL:], item.text, asked.path, asked.options))
         return items
 
     def shown(self, item: str) -> Shown:

@@ -48,3 +48,12 @@ def test_what_is_shown_is_part_of_what_was_said(text: str, prefix: str, suffix: 
     assert shown.replace("\r\n", "\n").strip() in text.replace("\r\n", "\n")
     if gap.single_line:
         assert "\n" not in shown
+
+
+@pytest.mark.parametrize("line", ["x = 1", "}}}", "'", "(a"])
+def test_a_long_answer_is_finished_as_a_short_one(line: str) -> None:
+    """The last lines that the file has next are dropped, however many came before."""
+    before = "".join(f"y{n} = {n}\n" for n in range(400))
+    gap = Gap("z = 0\n", f"\n{line}\nend\n")
+    shown = finish(f"{before}{line}\nend", gap)
+    assert shown == before.rstrip()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.daemon.suggestions import KEPT, SHOWN, TYPED, Asked, Found, Suggestions
+from localspec.daemon.suggestions import KEPT, SHOWN, TAIL, TYPED, Asked, Found, Suggestions
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 
@@ -82,6 +82,13 @@ def test_only_the_last_answers_and_items_are_kept() -> None:
     suggestions.show(ASKED, tuple(str(n) for n in range(SHOWN)))
     with pytest.raises(Gone):
         suggestions.shown(first.id)
+
+
+def test_an_item_does_not_hold_its_whole_file() -> None:
+    suggestions = Suggestions()
+    (item,) = suggestions.show(dataclasses.replace(ASKED, prefix="x" * 1_000_000), ("text",))
+    shown = suggestions.shown(item.id)
+    assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
 
 
 @given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))
