@@ -34,8 +34,9 @@ def read_stdin() -> str:
         return ""  # closed: as good as empty
 
 
-def local(request: Request, config: Config, printer: Printer) -> Result:
-    """Load the model in this process, answer, and free it again."""
+def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
+    """Load the model in this process, answer, and free it again; the text of a ``whole`` one is not printed
+    as it comes."""
     from localspec.engine.choice import choose
     from localspec.engine.events import Degradation, Prefilling
     from localspec.engine.load import load_engine, speed_of
@@ -64,7 +65,7 @@ def local(request: Request, config: Config, printer: Printer) -> Result:
         stream = Stream(engine, sequence)
         try:
             for event in stream.events():
-                if isinstance(event, Chunk):
+                if isinstance(event, Chunk) and not whole:
                     printer.delta(event.text, event.tokens)
                 elif isinstance(event, Prefilling):
                     printer.progress("reading the prompt", event.fraction)

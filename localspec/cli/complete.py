@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from cyclopts import Parameter
 from localspec.cli import answer
 from localspec.cli.flags import ModelFlags
 from localspec.cli.output import Printer
+from localspec.completion.finishing import finished
+from localspec.completion.gap import Gap
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request
@@ -32,9 +35,9 @@ class CompleteFlags:
     suffix_file: Path | None = None
     "Text after the gap; without it, nothing."
     language: str | None = None
-    "The text's language, such as python; told to the daemon, not used yet."
+    "The text's language, such as python; without it, the path's ending tells."
     path: str | None = None
-    "The path the text stands at."
+    "The path the text stands at: it names the file to the model, and its repository remembers the text."
     json: bool = False
     "Print one JSON object instead of text."
     stats: bool = False
@@ -51,20 +54,22 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
     prompt = FimPrompt(
         prefix=_read(how.prefix_file) if how.prefix_file else _piped(),
         suffix=_read(how.suffix_file) if how.suffix_file else "",
-        path=how.path,
+        path=None if how.path is None else os.path.abspath(how.path),
         language=how.language,
+        tidy=True,
     )
     options = flags.options()
     printer = Printer(as_json=how.json, stats=how.stats)
     try:
         if how.no_daemon:
-            source = "run" if how.path is None else f"file:{how.path}"
-            request = Request(prompt=prompt, options=options, source=source)
-            result = answer.local(request, flags.config(), printer)
+            source = "run" if prompt.path is None else f"file:{prompt.path}"
+            request = Request(prompt=prompt, options=options, source=source, priority="completion")
+            result = answer.local(request, flags.config(), printer, whole=True)
+            result = finished(result, Gap.of(prompt))
         else:
             flags.check_daemon()
             result = answer.remote(lambda client: _ask(client, prompt, options, printer))
-            printer.delta(result.text, ())
+        printer.delta(result.text, ())
     except KeyboardInterrupt:
         return printer.interrupted()
     finally:

@@ -20,8 +20,10 @@ from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
     PROTOCOL,
     ClientInfo,
+    CompletionFeedback,
     CompletionInline,
     Completions,
+    CompletionWarm,
     DaemonStatus,
     Discovery,
     EventsSubscribe,
@@ -37,7 +39,9 @@ from localspec.protocol.messages import (
     ModelLoad,
     ModelUnload,
     Nothing,
+    SuggestionEvent,
     Unloaded,
+    Warmed,
 )
 from localspec.protocol.options import BackendName, Options
 from localspec.protocol.requests import File, Message
@@ -75,6 +79,14 @@ class Where(TypedDict, total=False):
     n: int
     max_ms: int
     multiline: bool
+
+
+class Warm(TypedDict, total=False):
+    """What a prompt that is read ahead may be told besides its path, prefix and suffix."""
+
+    language: str
+    extra: tuple[File, ...]
+    options: Options
 
 
 class Client:
@@ -155,6 +167,11 @@ class Client:
         """Fill in what is missing between two texts; it comes whole, so there are no deltas."""
         params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, Completions)
+
+    def warm(self, path: str, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
+        """Have a completion's prompt read before it is asked for."""
+        params = CompletionWarm(path=path, prefix=prefix, suffix=suffix, **more)
+        return self._wire.request("completion/warm", params, Warmed)
 
     def open(
         self,
@@ -237,6 +254,11 @@ class Client:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for one at work."""
         done: Unloaded = await self._ask("models/unload", Unloaded, ModelUnload(model=model))
         return done.models
+
+    async def feedback(self, item: str, event: SuggestionEvent, *, chars: int | None = None) -> None:
+        """Tell what became of a completion's item; of a partial one, how many code points were accepted."""
+        params = CompletionFeedback(item=item, event=event, chars=chars)
+        await self._ask("completion/feedback", Nothing, params)
 
     async def status(self) -> DaemonStatus:
         """What the daemon is doing."""

@@ -1,39 +1,148 @@
-"""``completion/inline``: what stands between two texts, for editors."""
+"""Completions for editors: asked of the model or known already, looked ahead, and what became of them."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
+import logging
 
 from msgspec.structs import replace
 
-from localspec.daemon.exchange import Exchange
-from localspec.daemon.generation import generate, merged
+from localspec.completion.finishing import finished
+from localspec.daemon.exchange import Exchange, Quiet
+from localspec.daemon.generation import generate, merged, nothing
+from localspec.daemon.pool import key_of
+from localspec.daemon.suggestions import Asked, Found, Shown
+from localspec.errors import LocalspecError
 from localspec.protocol import messages
+from localspec.protocol.frames import Teach
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FimPrompt, Request
+from localspec.protocol.requests import File, FimPrompt, Priority, Request
+
+UNFINISHED = ("deadline", "cancelled")
+
+log = logging.getLogger(__name__)
 
 
 async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
     options = merged(exchange, params.options)
-    request = Request(
-        prompt=FimPrompt(params.prefix, params.suffix, params.path, params.language, params.extra),
-        max_ms=params.max_ms,
-        source="run" if params.path is None else f"file:{params.path}",
-    )
-    # Without temperature all items would be the same one.
-    count = params.n if options.temperature else 1
+    asked = Asked(params.prefix, params.suffix, params.path, params.language, params.multiline, options)
     with exchange.newest.hold(params.path, exchange):
-        results = await asyncio.gather(
-            *(
-                generate(exchange, replace(request, options=_varied(options, i)), exchange.round)
-                for i in range(count)
-            )
-        )
-    texts = dict.fromkeys(result.text for result in results if result.text)
-    items = tuple(messages.CompletionItem(secrets.token_hex(8), text) for text in texts)
-    return messages.Completions(items, results[0].stats, results[0])
+        deadline = None
+        if params.max_ms is not None:
+            deadline = asyncio.get_running_loop().time() + params.max_ms / 1000
+        found = await _known(exchange, asked, deadline)
+        if found is None:
+            answer = await _ask(exchange, asked, params, deadline)
+        else:
+            answer = _answer_known(exchange, asked, found, params.n)
+    exchange.daemon.metrics.answered.labels(answer.source).inc()
+    if answer.items and answer.result.finish_reason not in UNFINISHED and not exchange.cancelled:
+        _look_ahead(exchange, asked.after(answer.items[0].text), params.extra)
+    return answer
+
+
+async def warm(exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
+    """Read a prompt while nobody waits; the path's next completion ends that."""
+    options = replace(merged(exchange, params.options), max_tokens=0)
+    asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
+    with exchange.daemon.ahead.hold(exchange.newest, params.path, exchange):
+        result = await generate(exchange, _request(asked, params.extra, "background"), lambda _: None)
+    return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
+
+
+async def feedback(exchange: Exchange, params: messages.CompletionFeedback) -> messages.Nothing:
+    """Count what became of an item; what was accepted is learnt. Raises :class:`Gone`."""
+    shown, metrics = exchange.daemon.suggestions.shown(params.item), exchange.daemon.metrics
+    metrics.suggestions.labels(params.event).inc()
+    if params.event in ("accepted", "partial"):
+        chars = len(shown.text) if params.chars is None else min(params.chars, len(shown.text))
+        if chars > shown.accepted:
+            metrics.accepted_chars.inc(chars - shown.accepted)
+            shown.accepted = chars
+            _teach(exchange, shown)
+    return messages.Nothing()
+
+
+async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Found | None:
+    """What is known of the answer, once what is being looked ahead for exactly this has come; all other
+    work ahead for this path ends at once, unless the person types towards it."""
+    ahead, suggestions = exchange.daemon.ahead, exchange.daemon.suggestions
+    found = suggestions.find(asked)
+    work = None if asked.path is None else ahead.find(exchange.newest, asked.path)
+    if work is None or (found is not None and work.serves(asked)):
+        return found
+    # In the background it might wait for others: then it is asked anew, before them.
+    is_asked = found is None and work.task is not None and work.asked == asked
+    if is_asked and len(exchange.daemon.busy) <= 1:
+        try:
+            async with exchange.waiting(deadline):
+                await work.ended()
+        except TimeoutError:
+            pass  # who goes on from here finds the time over, or the request cancelled
+        found = suggestions.find(asked)
+    work.doer.cancel()
+    return found
+
+
+async def _ask(
+    exchange: Exchange, asked: Asked, params: messages.CompletionInline, deadline: float | None
+) -> messages.Completions:
+    """The model's answer."""
+    left = None
+    if deadline is not None:
+        left = max(1, round((deadline - asyncio.get_running_loop().time()) * 1000))
+    request = replace(_request(asked, params.extra, "completion"), max_ms=left)
+    # Without temperature all items would be the same one.
+    count = params.n if asked.options.temperature else 1
+    requests = [replace(request, options=_varied(asked.options, i)) for i in range(count)]
+    raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))
+    results = [finished(result, asked.gap) for result in raw]
+    texts = tuple(dict.fromkeys(result.text for result in results if result.text))
+    if not any(result.finish_reason in UNFINISHED for result in results):
+        exchange.daemon.suggestions.keep(asked, texts)
+    result = results[0]
+    items = exchange.daemon.suggestions.show(asked, texts)
+    reprefilled = result.prompt_tokens - result.cached_tokens
+    return messages.Completions(items, result.stats, result, "model", reprefilled)
+
+
+def _answer_known(exchange: Exchange, asked: Asked, found: Found, count: int) -> messages.Completions:
+    texts = found.texts[:count]
+    result = replace(nothing(asked.options, "stop"), text=texts[0] if texts else "")
+    items = exchange.daemon.suggestions.show(asked, texts)
+    return messages.Completions(items, result.stats, result, found.source)
+
+
+def _look_ahead(exchange: Exchange, asked: Asked, extra: tuple[File, ...]) -> None:
+    """Ask what comes after this completion, as if it were accepted."""
+    ahead, path = exchange.daemon.ahead, asked.path
+    if path is None or exchange.daemon.suggestions.find(asked) is not None:
+        return
+    work = ahead.find(exchange.newest, path)
+    if work is not None and work.asked == asked:
+        return
+    quiet = Quiet(exchange)
+    ahead.begin(exchange.newest, path, quiet, asked, _keep_answer(quiet, asked, extra))
+
+
+async def _keep_answer(quiet: Quiet, asked: Asked, extra: tuple[File, ...]) -> None:
+    try:
+        result = await generate(quiet, _request(asked, extra, "background"), lambda _: None)
+    except LocalspecError as error:
+        log.debug("nothing was looked ahead: %s", error.code)
+        return
+    if result.finish_reason not in UNFINISHED:
+        text = finished(result, asked.gap).text
+        quiet.daemon.suggestions.keep(asked, (text,) if text else ())
+
+
+def _request(asked: Asked, extra: tuple[File, ...], priority: Priority) -> Request:
+    prompt = FimPrompt(
+        asked.prefix, asked.suffix, asked.path, asked.language, extra, asked.multiline, tidy=True
+    )
+    source = "run" if asked.path is None else f"file:{asked.path}"
+    return Request(prompt=prompt, options=asked.options, source=source, priority=priority)
 
 
 def _varied(options: Options, number: int) -> Options:
@@ -41,3 +150,13 @@ def _varied(options: Options, number: int) -> Options:
     if options.seed is None or number == 0:
         return options
     return replace(options, seed=(options.seed + number) % 2**63)
+
+
+def _teach(exchange: Exchange, shown: Shown) -> None:
+    """Have what was accepted learnt where its model is loaded."""
+    if shown.path is None or shown.options.remember is False:
+        return
+    text = shown.before + shown.text[: shown.accepted]
+    for worker, _ in exchange.daemon.pool.loaded():
+        if worker.key == key_of(shown.options):
+            worker.send(Teach(shown.path, text, shown.options.workspace))

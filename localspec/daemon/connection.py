@@ -74,6 +74,7 @@ class Connection:
         await self._requests_ended()
 
     async def _requests_ended(self) -> None:
+        await self.daemon.ahead.leave(self._shared.newest)
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from localspec import home
 from localspec.config import Config
+from localspec.daemon.ahead import Ahead
 from localspec.daemon.events import Events
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
 from localspec.daemon.streams import Streams
+from localspec.daemon.suggestions import Suggestions
 from localspec.daemon.turns import Turns
 
 
@@ -37,6 +39,8 @@ class Daemon:
         self.history = History(home.history_path())
         self.turns = Turns()
         self.streams = Streams(config.daemon.grace_s)
+        self.suggestions = Suggestions()
+        self.ahead = Ahead()
         self.connections: set[Client] = set()
         self.memory_turn = asyncio.Lock()
         """held by who works on the n-gram memory's files"""

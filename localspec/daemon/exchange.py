@@ -133,3 +133,19 @@ class Exchange(Asker):
 
     def _notify(self, method: str, params: object) -> None:
         self._outbox.put(jsonrpc.notification(method, params), after=self._deltas)
+
+
+class Quiet(Exchange):
+    """Work of the daemon's own beside a request: it can be cancelled, and tells the client nothing."""
+
+    def __init__(self, beside: Exchange) -> None:
+        vars(self).update(vars(beside))
+        self.cancelled = False
+        self._on_cancel = []
+
+    @property
+    def watched(self) -> bool:
+        return False
+
+    def _notify(self, method: str, params: object) -> None:
+        pass

@@ -85,6 +85,8 @@ HANDLERS: dict[str, Handler] = {
     "stream/resume": resume,
     "generate": generate_text,
     "completion/inline": completions.inline,
+    "completion/feedback": completions.feedback,
+    "completion/warm": completions.warm,
     "memory/stats": memory.stats,
     "memory/forget": memory.forget,
     "memory/prime": memory.prime,
@@ -98,7 +100,7 @@ HANDLERS: dict[str, Handler] = {
 NEED_A_MODEL = frozenset(
     {
         *("models/load", "session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
-        *("generate", "completion/inline"),
+        *("generate", "completion/inline", "completion/warm"),
     }
 )
 """These are held to the limit on all connections together, and wait for a load."""

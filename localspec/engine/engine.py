@@ -12,12 +12,15 @@ from typing import Any
 import msgspec
 
 from localspec.backends.base import Backend, Interrupted, Span
+from localspec.completion.finishing import finished
+from localspec.completion.gap import Gap
 from localspec.config import EngineConfig
 from localspec.engine.events import Prefilling, RoundPlayed
 from localspec.engine.exactness import first_token
 from localspec.engine.hurry import Hurry
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
+from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
 from localspec.engine.proposers import assemble
@@ -72,7 +75,9 @@ class Engine:
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
-        self._encoder = PromptEncoder(vocabulary, capabilities.n_ctx)
+        self._encoder = PromptEncoder(
+            vocabulary, capabilities.n_ctx, model=target.model, prefill_s=self.learning.costs.prefill_s
+        )
         limits = ProposerLimits(
             vocabulary.size, target.rollback, capabilities.replays, config.disable_by_batch_size
         )
@@ -101,8 +106,10 @@ class Engine:
         return self.stream(Request(prompt=ChatPrompt(turns), options=_options(options)))
 
     def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
-        """Fill in what stands between ``prefix`` and ``suffix``."""
-        return self.stream(Request(prompt=FimPrompt(prefix, suffix), options=_options(options))).finish()
+        """Fill in what stands between ``prefix`` and ``suffix``: what an editor would show."""
+        prompt = FimPrompt(prefix, suffix, tidy=True)
+        result = self.stream(Request(prompt=prompt, options=_options(options))).finish()
+        return finished(result, Gap.of(prompt))
 
     def stream(self, request: Request) -> Stream:
         """Run ``request`` as it is read; see :class:`Stream`."""
@@ -123,7 +130,7 @@ class Engine:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
-        encoded = self._encoder.encode(request.prompt, settings.max_tokens)
+        encoded = self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace)
         capabilities = self.target.capabilities
         limits = self._limits
         if isinstance(request.prompt, FimPrompt):
@@ -139,7 +146,15 @@ class Engine:
         sequence.source = request.source
         sequence.priority = request.goes_as
         self._scheduler.add(sequence)
+        # What is asked in the background may hold text that nobody has written yet.
+        if sequence.tidy and settings.remember and request.priority != "background":
+            self._idle.read(request.prompt, settings.workspace)
         return sequence
+
+    def teach(self, path: str, text: str, workspace: str | None = None) -> None:
+        """Learn at idle time what a person has accepted into the file at ``path``."""
+        place = workspace_of_file(path) if workspace is None else workspace or None
+        self._idle.teach(path, text, place)
 
     def cancel(self, id: int) -> None:
         """End a request at the next step; it still gives its result, with the text so far."""
@@ -153,6 +168,8 @@ class Engine:
             return False
         scheduler, started = self._scheduler, time.perf_counter()
         scheduler.expire()
+        # First out, then in: what was cancelled for a newer completion leaves it the cache of its prompt.
+        self._retire()
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
         served = scheduler.next()
@@ -165,8 +182,7 @@ class Engine:
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
-        for sequence in scheduler.retire():
-            self._conclude(sequence)
+        self._retire()
         return scheduler.busy
 
     def rest(self) -> bool:
@@ -196,7 +212,7 @@ class Engine:
             sequence.error = EngineError("the engine was closed", "Load the model again.")
             sequence.events.append(sequence.error)
         self._idle.interrupt()
-        self._idle.save_chats()
+        self._idle.finish()
         self.learning.close()
         self.target.free()
         if self.draft is not None:
@@ -258,11 +274,15 @@ class Engine:
             for each in played:
                 self.on_round(each)
 
+    def _retire(self) -> None:
+        for sequence in self._scheduler.retire():
+            self._conclude(sequence)
+
     def _conclude(self, sequence: Sequence) -> None:
         """The last events of a request."""
         self._proposers.stop(sequence)
         sequence.publish()
-        if sequence.settings.remember and sequence.prefilled and self.learning.memory is not None:
+        if sequence.remembered and self.learning.memory is not None:
             workspace = sequence.settings.workspace
             self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
         if sequence.error is not None:

@@ -8,7 +8,7 @@ some width most backends round as for one token: such rounds are as good as the 
 are only those beyond it (:mod:`localspec.backends.rounding` measures all this).
 
 ``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only
-such cells from an earlier one.
+such cells from an earlier one; completions are read in short chunks, so that a keystroke costs little.
 """
 
 from __future__ import annotations

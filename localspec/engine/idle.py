@@ -11,8 +11,10 @@ from pathlib import Path
 from localspec.backends.base import Backend, Span
 from localspec.backends.rounding import rounding_steps, set_rounding
 from localspec.engine.learning import Learning
+from localspec.engine.priming import Primer
 from localspec.engine.scheduler import Scheduler
 from localspec.errors import EngineBusy, EngineError, LocalspecError
+from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
@@ -47,6 +49,7 @@ class Idle:
         if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
             self._todo.insert(0, self._measure_rounding)
         self._target = target
+        self._primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
         self._measuring: Generator[None, None, None] | None = None
         self._writing: Generator[None, None, None] | None = None
         self._saved = True
@@ -55,6 +58,8 @@ class Idle:
         """Do one thing; returns whether there is more."""
         memory = self._learning.memory
         if memory is not None and memory.work():
+            return True
+        if self._primer is not None and self._primer.work():
             return True
         if self._measure():
             return True
@@ -79,15 +84,27 @@ class Idle:
             self._writing.close()
             self._writing = None
 
-    def save_chats(self) -> None:
-        """Write all chats' caches that are not on disk yet."""
-        while self._write_chat():
-            pass
+    def read(self, prompt: Prompt, workspace: str | None) -> None:
+        """Learn the files of a gap later; see :meth:`Primer.read`."""
+        if self._primer is not None and isinstance(prompt, FimPrompt):
+            self._primer.read(prompt, workspace)
+
+    def teach(self, path: str, text: str, workspace: str | None) -> None:
+        """Learn a piece of a file later."""
+        if self._primer is not None:
+            self._primer.teach(path, text, workspace)
 
     def learn(self) -> None:
         """Learn for about a millisecond."""
         if self._learning.memory is not None:
             self._learning.memory.work()
+
+    def finish(self) -> None:
+        """The engine ends: see to it that nothing that is to be learnt is lost."""
+        while self._primer is not None and self._primer.work():
+            pass
+        while self._write_chat():
+            pass
 
     def interrupt(self) -> None:
         """A request comes: free what a measurement uses. It is begun again later."""

@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
+from localspec.completion.gap import Gap
+from localspec.completion.stopping import StopRule
+from localspec.engine.fim import fim_format
+from localspec.engine.infill import PREFILL_S, Infill
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt
 
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves one part in this many of the context for the answer"""
-SUFFIX_SHARE = 4
-"""a completion that must be cut keeps one part in this many for what stands after the cursor"""
 
 
 class Encoded(NamedTuple):
-    """A prompt's tokens; ``end_tokens`` end the answer; ``dropped`` old messages did not fit."""
+    """A prompt's tokens; ``end_tokens``, the texts ``stop`` and the ``rule`` end the answer; ``dropped`` old
+    messages did not fit."""
 
     tokens: list[int]
     end_tokens: frozenset[int]
     dropped: int = 0
+    stop: tuple[str, ...] = ()
+    rule: StopRule | None = None
 
 
 class PromptEncoder:
-    """Encodes prompts for one model with ``n_ctx`` tokens of context."""
+    """Encodes prompts for one model with ``n_ctx`` tokens of context.
 
-    def __init__(self, vocabulary: Vocabulary, n_ctx: int) -> None:
+    ``model`` is its name; ``prefill_s`` says how many seconds reading one token of a prompt takes.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        n_ctx: int,
+        *,
+        model: str = "",
+        prefill_s: Callable[[], float] = lambda: PREFILL_S,
+    ) -> None:
         self._vocabulary = vocabulary
         self._n_ctx = n_ctx
+        self._model, self._prefill_s = model, prefill_s
         self._template: ChatTemplate | None = None
 
-    def encode(self, prompt: Prompt, max_tokens: int | None) -> Encoded:
-        """Tokens of ``prompt``.
+    def encode(self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None) -> Encoded:
+        """Tokens of ``prompt``; paths are told as they are called in ``workspace``.
 
         Raises :class:`ContextExceeded` when it does not fit, :class:`FimUnsupported`,
         :class:`ModelInvalid` (a broken template), :class:`InvalidOptions` (nothing to continue).
         """
         if isinstance(prompt, FimPrompt):
-            encoded = self._fim(prompt, max_tokens)
+            encoded = self._fim(prompt, max_tokens, workspace)
         elif isinstance(prompt, ChatPrompt):
             encoded = self._chat(prompt.messages, max_tokens)
         else:
@@ -89,32 +107,20 @@ class PromptEncoder:
         start = self._start()
         return tokens if tokens[:1] == start else [*start, *tokens]
 
-    def _fim(self, prompt: FimPrompt, max_tokens: int | None) -> Encoded:
-        """Prefix-suffix-middle; what is far from the cursor is cut first, other files before that."""
-        fim = self._vocabulary.fim
-        if fim is None:
-            raise FimUnsupported("this model was not trained to fill in the middle")
-        room = self._n_ctx - self._answer_room(max_tokens) - 3 - len(self._start())
-        prefix = self._vocabulary.encode(prompt.prefix, special=False)
-        suffix = self._vocabulary.encode(prompt.suffix, special=False)
-        suffix = suffix[: max(room // SUFFIX_SHARE, room - len(prefix))]
-        prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
-        extra = self._extra(prompt, room - len(prefix) - len(suffix))
-        tokens = [*self._start(), *extra, fim.prefix, *prefix, fim.suffix, *suffix, fim.middle]
-        return Encoded(tokens, self._vocabulary.special_tokens)
+    @cached_property
+    def _infill(self) -> Infill | None:
+        format = fim_format(self._vocabulary, self._model)
+        return None if format is None else Infill(format, self._prefill_s)
 
-    def _extra(self, prompt: FimPrompt, room: int) -> list[int]:
-        """Other files before the prompt, as far as they fit, where the family was trained so."""
-        fim = self._vocabulary.fim
-        tokens: list[int] = []
-        if fim is None or fim.sep is None:
-            return tokens
-        for file in prompt.extra:
-            part = [fim.sep, *self._vocabulary.encode(f"{file.path}\n{file.text}\n", special=False)]
-            if len(tokens) + len(part) > room:
-                break
-            tokens += part
-        return tokens
+    def _fim(self, prompt: FimPrompt, max_tokens: int | None, workspace: str | None) -> Encoded:
+        if self._infill is None:
+            raise FimUnsupported("this model was not trained to fill in the middle")
+        start = self._start()
+        room = self._n_ctx - self._answer_room(max_tokens) - len(start)
+        tokens = self._infill.encode(prompt, room, workspace)
+        format = self._infill.format
+        rule = StopRule(Gap.of(prompt)) if prompt.tidy else None
+        return Encoded([*start, *tokens], format.end_tokens, stop=format.stop, rule=rule)
 
 
 def _name(vocabulary: Vocabulary, token: int | None) -> str:

@@ -77,12 +77,14 @@ class Sequence:
         """times that the piece of its prompt that comes next was begun for others' sake in vain"""
         self.state: bytearray | None = None
         """its cells, while others have its slot"""
+        self.tidy = encoded.rule is not None
+        """whether it is an editor's completion: its file teaches the memory, and what is accepted, not it"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline: float | None = None
         self.events: deque[Event] = deque()
         self.stats = Stats(lossless=settings.tau is None)
-        self.text = TextStream(settings.stop)
+        self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
         seed = secrets.randbits(63) if settings.seed is None else settings.seed
         self.sampler = Sampler(
             settings.sampling, Noise(seed), seeded=settings.seed is not None, prompt=encoded.tokens
@@ -114,6 +116,11 @@ class Sequence:
     def prefilled(self) -> bool:
         """Whether the first token of the answer is known, so that rounds can begin."""
         return len(self.tokens) > self.prompt_length
+
+    @property
+    def remembered(self) -> bool:
+        """Whether the memory learns it."""
+        return not self.tidy and self.settings.remember and self.prefilled
 
     @property
     def completion_tokens(self) -> int:

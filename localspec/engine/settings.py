@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from localspec.engine.priming import workspace_of_file
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.sampling import COLD, SamplingParams
@@ -63,6 +64,13 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         stop=said.stop or (),
         max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
         logprobs=bool(said.logprobs),
-        workspace=said.workspace or None,
+        workspace=_workspace(said, prompt),
         remember=said.remember is not False,
     )
+
+
+def _workspace(said: Options, prompt: Prompt) -> str | None:
+    """Whose memory it is: what was said, else that of the file that an editor asks about."""
+    if said.workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
+        return workspace_of_file(prompt.path)
+    return said.workspace or None

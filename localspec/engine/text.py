@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from localspec.completion.stopping import StopRule
 from localspec.protocol.results import Chunk, Token
 
 
@@ -23,10 +24,12 @@ class TextStream:
 
     A token's text is held back while the end of the text could still become a stop string; the
     bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
+    With a ``rule`` all is held back until it ends the text, or :meth:`flush` does.
     """
 
-    def __init__(self, stop: Sequence[str] = ()) -> None:
+    def __init__(self, stop: Sequence[str] = (), rule: StopRule | None = None) -> None:
         self._stop = tuple(stop)
+        self._rule = rule
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: list[_Held] = []
         self._ready: list[_Held] = []
@@ -34,23 +37,38 @@ class TextStream:
         """everything taken so far"""
 
     def push(self, token: int, piece: bytes, source: str, logprob: float | None = None) -> bool:
-        """Take in one token; True when it completed a stop string: the text ends before that."""
-        self._held.append(_Held(token, source, self._decoder.decode(piece), logprob))
-        if not self._stop:
+        """Take in one token; True when it completed a stop string, or what the rule ends at: the text ends
+        before that."""
+        text = self._decoder.decode(piece)
+        self._held.append(_Held(token, source, text, logprob))
+        if not self._stop and self._rule is None:
             self._release(len(self._held))
             return False
-        tail = "".join(held.text for held in self._held)
-        found = [(at + len(stop), at) for stop in self._stop if (at := tail.find(stop)) >= 0]
-        if found:
-            # The one that was complete first, so that the text does not depend on where tokens end.
-            self._cut(min(found)[1])
+        end = self._end(text)
+        if end is not None:
+            self._cut(end)
             return True
+        if self._rule is None:
+            self._release_certain()
+        return False
+
+    def _end(self, new: str) -> int | None:
+        """How much of what is held stays, if the text has ended with its last characters, ``new``."""
+        tail = "".join(held.text for held in self._held) if self._stop else ""
+        found = [(at + len(stop), at) for stop in self._stop if (at := tail.find(stop)) >= 0]
+        ruled = None if self._rule is None else self._rule.feed(new)
+        # The stop string that was complete first, so that the text does not depend on where tokens end.
+        ends = [min(found)[1]] if found else []
+        return min([*ends, *(() if ruled is None else (ruled,))], default=None)
+
+    def _release_certain(self) -> None:
+        """Release what no stop string can begin in any more."""
+        tail = "".join(held.text for held in self._held)
         safe, n, length = len(tail) - self._undecided(tail), 0, 0
         while n < len(self._held) and length + len(self._held[n].text) <= safe:
             length += len(self._held[n].text)
             n += 1
         self._release(n)
-        return False
 
     def _undecided(self, tail: str) -> int:
         """Length of the longest end of ``tail`` that a stop string starts with."""

@@ -48,6 +48,23 @@ def text_files(path: Path) -> Iterator[Path]:
         yield from _below(real, rules)
 
 
+def may_learn(path: Path) -> bool:
+    """Whether a file, which need not be there yet, may be learnt from without being named by a person: not
+    what git ignores, nor what by its name holds secrets."""
+    real = path.resolve()
+    if any(SECRET.match_file(name) for name in (path.name, real.name)) or ".git" in real.parts:
+        return False
+    top = workspace_of(real.parent) or real.parent
+    below = real.relative_to(top).parts
+    ignores: list[Ignore] = []
+    for depth, name in enumerate(below):
+        folder = top.joinpath(*below[:depth])
+        ignores += _ignores(folder)
+        if _is_ignored(folder / name, ignores, "/" if depth < len(below) - 1 else ""):
+            return False
+    return True
+
+
 def read_text(path: Path) -> str | None:
     """A file's text; None if it is binary, no UTF-8, empty, larger than 1 MiB, or cannot be read."""
     try:

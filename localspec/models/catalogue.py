@@ -169,7 +169,7 @@ def _describe_file(name: str, path: Path) -> ModelDescription:
         size=header.file_size,
         context=_context(header),
         vocab_fp=vocab_fp(tokens) if tokens else None,
-        fim=has_fim(header),
+        fim=has_fim(header, name),
     )
 
 
@@ -209,12 +209,14 @@ def _context(header: GgufHeader) -> int | None:
     return context if type(context) is int else None
 
 
-def has_fim(header: GgufHeader) -> bool:
-    """Whether the file names its fill-in-the-middle tokens, by id or by their usual texts."""
+def has_fim(header: GgufHeader, name: str = "") -> bool:
+    """Whether the file names its fill-in-the-middle tokens, by id or by their usual texts; those of Codestral
+    other models have too, untrained."""
     if "tokenizer.ggml.fim_pre_token_id" in header.metadata:
         return True
     tokens = header.metadata.get("tokenizer.ggml.tokens") or ()
-    return any(text in tokens for text in FIM_PREFIXES)
+    texts = (*FIM_PREFIXES, *(("[PREFIX]",) if "codestral" in name.lower() else ()))
+    return any(text in tokens for text in texts)
 
 
 def fills_gaps(tokens: Iterable[tuple[int, bytes]]) -> bool:

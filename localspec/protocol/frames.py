@@ -55,6 +55,14 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
     source: str
 
 
+class Teach(msgspec.Struct, frozen=True, tag=True):
+    """What was accepted into the file at ``path`` is worth remembering, at idle time."""
+
+    path: str
+    text: str
+    workspace: str | None = None
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Free everything and exit."""
 
@@ -135,7 +143,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: dict[str, str]
 
 
-ToWorker = Load | Submit | Cancel | Forget | Stop
+ToWorker = Load | Submit | Cancel | Forget | Teach | Stop
 FromWorker = Heartbeat | Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()

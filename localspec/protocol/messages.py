@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -33,6 +33,9 @@ from localspec.protocol.sessions import (
 PROTOCOL = 1
 SUBPROTOCOL = "localspec.v1"
 BEARER = "localspec.bearer."
+
+SuggestionEvent = Literal["shown", "accepted", "partial", "dismissed"]
+CompletionSource = Literal["model", "cache", "type-through"]
 
 
 class ClientInfo(Params):
@@ -87,6 +90,25 @@ class CompletionInline(Params):
     options: Options = Options()
 
 
+class CompletionFeedback(Params):
+    """What became of an item; ``chars`` of it, in code points, were accepted (``partial``)."""
+
+    item: str
+    event: SuggestionEvent
+    chars: Annotated[int, Meta(ge=0)] | None = None
+
+
+class CompletionWarm(Params):
+    """Read a prompt at background priority before its completion is asked for."""
+
+    path: str
+    prefix: str
+    suffix: str
+    language: str | None = None
+    extra: tuple[File, ...] = ()
+    options: Options = Options()
+
+
 class MemoryForget(Params):
     """What ``source`` taught, what ``workspace`` holds, both together; with neither, everything."""
 
@@ -131,6 +153,8 @@ METHODS: dict[str, type[Params]] = {
     "stream/resume": StreamResume,
     "generate": Generate,
     "completion/inline": CompletionInline,
+    "completion/feedback": CompletionFeedback,
+    "completion/warm": CompletionWarm,
     "memory/stats": Nothing,
     "memory/forget": MemoryForget,
     "memory/prime": MemoryPrime,
@@ -190,9 +214,21 @@ class CompletionItem(msgspec.Struct, frozen=True):
 
 
 class Completions(msgspec.Struct, frozen=True):
+    """``source`` says who answered: the model; the cache, with what was asked or looked ahead before; or the
+    rest of an item along which the person types. ``reprefilled_tokens`` of the prompt were not cached."""
+
     items: tuple[CompletionItem, ...]
     stats: Stats
     result: Result
+    source: CompletionSource = "model"
+    reprefilled_tokens: int = 0
+
+
+class Warmed(msgspec.Struct, frozen=True):
+    """How long the prompt is, and how much of it was read now."""
+
+    prompt_tokens: int
+    reprefilled_tokens: int
 
 
 class LoadedModel(msgspec.Struct, frozen=True):

@@ -39,13 +39,20 @@ class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
 
 
 class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
-    """Fill in what stands between ``prefix`` and ``suffix``."""
+    """Fill in what stands between ``prefix`` and ``suffix``.
+
+    ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
+    completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``;
+    what has come is then told at the end.
+    """
 
     prefix: str
     suffix: str
     path: str | None = None
     language: str | None = None
     extra: tuple[File, ...] = ()
+    multiline: bool = True
+    tidy: bool = False
 
 
 Prompt = TextPrompt | ChatPrompt | FimPrompt

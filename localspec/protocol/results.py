@@ -80,7 +80,10 @@ class Stats(msgspec.Struct, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """The end of a request: ``run --json``, and the wire's terminal response."""
+    """The end of a request: ``run --json``, and the wire's terminal response.
+
+    Of ``prompt_tokens`` the first ``cached_tokens`` had not to be read again.
+    """
 
     text: str
     finish_reason: FinishReason

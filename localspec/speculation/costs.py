@@ -67,6 +67,12 @@ class CostCurve:
             return width * bucket.per_token
         return bucket.level * bucket.relative(width, self._prior)
 
+    def prefill_s(self) -> float:
+        """What a token of a prompt is expected to take, read in pieces of 64 or more."""
+        bucket = self._nearest(0)
+        known = 0.0 if bucket is None else bucket.per_token
+        return known or self.seconds(WIDE) / WIDE
+
     def line(self, context: int) -> list[float]:
         """:meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
         bucket = self._nearest(context)

@@ -30,6 +30,7 @@ from localspec.protocol.frames import (
     Round,
     Stop,
     Submit,
+    Teach,
     ToWorker,
 )
 from localspec.protocol.results import Chunk
@@ -154,6 +155,8 @@ class Worker:
             self._engine.forget(frame.source)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
+        elif isinstance(frame, Teach):
+            self._engine.teach(frame.path, frame.text, frame.workspace)
         return True
 
     def _submit(self, frame: Submit) -> None:

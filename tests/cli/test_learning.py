@@ -70,8 +70,8 @@ def test_through_the_daemon_chats_and_files_have_names(cli: Cli, repo: Path) -> 
     assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
     # What two taught alike is the later one's.
     for where, text in (
-        ((), "def add(a, b):\n    return "),
-        (("--no-daemon",), "class Queue:\n    items = "),
+        ((), "def add(first, second):\n    return "),
+        (("--no-daemon",), "class Queue(Sequence):\n    items = "),
     ):
         path = str(repo / f"add{len(where)}.py")
         assert cli("complete", *SHORT, *where, "--path", path, input=text, cwd=repo).returncode == 0

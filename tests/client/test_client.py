@@ -120,8 +120,11 @@ def test_completions(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             done = await client.complete("def f", "\n", path="a.py", max_ms=9000).result()
-            assert [item.text for item in done.items] == ["def f "]
-            assert done.result.finish_reason == "stop"
+            assert [item.text for item in done.items] == ["def f"]
+            assert (done.result.finish_reason, done.source) == ("stop", "model")
+            await client.feedback(done.items[0].id, "accepted")
+            warmed = await client.warm("a.py", "def g", "").result()
+            assert warmed.prompt_tokens == warmed.reprefilled_tokens == 1
 
     run(test())
 

@@ -4,7 +4,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``flood N SIZE`` (N deltas of SIZE characters), ``lines FIFO`` (a delta for each line that comes),
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
-writes to the FIFO), and ``prompt``, ``options``, ``max_ms``, ``source`` (answers with what it was given).
+writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
+given), and ``then WORD`` (answers with a line of that word). Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
 writes to the FIFO, and ``slow`` heartbeats for ever.
 """
@@ -116,7 +117,7 @@ def said(request: Request) -> str:
         case TextPrompt(text):
             return text
         case FimPrompt(prefix=prefix):
-            return prefix
+            return prefix.rpartition("\n")[2]
 
 
 def words(request: Request) -> Iterator[str]:
@@ -142,9 +143,11 @@ def words(request: Request) -> Iterator[str]:
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt" | "options" | "max_ms" | "source" as what]:
+        case ["prompt" | "options" | "max_ms" | "source" | "priority" as what]:
             given = getattr(request, what)
             yield msgspec.json.encode(given).decode() if what in ("prompt", "options") else str(given)
+        case ["then", word]:
+            yield "\n" + word
         case several:
             yield from (word + " " for word in several)
 

@@ -119,7 +119,13 @@ def test_completions_come_whole(daemon: DaemonProcess) -> None:
             }
             result = (await client.call(1, "completion/inline", **params))["result"]
             (item,) = result["items"]
-            assert json.loads(item["text"]) == {"type": "fim", "language": None, **params}
+            assert json.loads(item["text"]) == {
+                "type": "fim",
+                "language": None,
+                "multiline": True,
+                "tidy": True,
+                **params,
+            }
             assert texts(client.seen, 1) == ""
             several = {"prefix": "options", "suffix": "", "n": 3, "options": {"temperature": 1, "seed": 5}}
             items = (await client.call(2, "completion/inline", **several))["result"]["items"]
@@ -138,7 +144,7 @@ def test_a_newer_completion_for_a_path_replaces_the_older(daemon: DaemonProcess)
             await client.ask(3, "completion/inline", prefix="new", suffix="", path="a.py")
             replaced = (await client.response(1))["result"]
             assert replaced["result"]["finish_reason"] == "cancelled"
-            assert (await client.response(3))["result"]["items"][0]["text"] == "new "
+            assert (await client.response(3))["result"]["items"][0]["text"] == "new"
             assert (await client.call(4, "daemon/status"))["result"]["running"] == 2
 
     run(test())

@@ -7,7 +7,7 @@ import pytest
 from localspec.backends.toy import FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions
-from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt
 
 ENCODER = PromptEncoder(ToyVocabulary(), 100)
 
@@ -83,13 +83,3 @@ def test_a_short_prefix_leaves_its_room_to_the_suffix() -> None:
 
 def test_a_completion_ends_at_any_special_token() -> None:
     assert ENCODER.encode(FimPrompt("a", "b"), None).end_tokens == ToyVocabulary.special_tokens
-
-
-def test_other_files_come_first_where_the_family_has_a_separator() -> None:
-    class Repo(ToyVocabulary):
-        fim = ToyVocabulary.fim and ToyVocabulary.fim._replace(sep=0)
-
-    prompt = FimPrompt("a", "b", extra=(File("x.py", "X"), File("y.py", "Y" * 500)))
-    tokens = PromptEncoder(Repo(), 100).encode(prompt, 10).tokens
-    assert tokens == [0, *b"x.py\nX\n", FIM_PREFIX, 97, FIM_SUFFIX, 98, FIM_MIDDLE]
-    assert ENCODER.encode(prompt, 10).tokens[0] == FIM_PREFIX

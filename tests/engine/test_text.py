@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.completion.gap import Gap
+from localspec.completion.stopping import StopRule
 from localspec.engine.text import TextStream
 
 
@@ -108,3 +111,34 @@ def test_chars_always_add_up_to_the_text(pieces: list[bytes], stop: list[str]) -
             assert sum(t.chars for t in chunk.tokens) == len(chunk.text)
         if stopped:
             break
+
+
+def test_a_rule_holds_all_back_until_it_ends_the_text() -> None:
+    text = TextStream(rule=StopRule(Gap("def f():\n    ", "")))
+    pieces = [b"a = ", "🙂".encode()[:2], "🙂".encode()[2:], b"\n", b"\nb"]
+    stopped = []
+    for token, piece in enumerate(pieces):
+        stopped.append(text.push(token, piece, "target"))
+        assert text.take() is None or stopped[-1]
+    assert stopped == [False] * 4 + [True]
+    assert text.text == "a = 🙂"
+
+
+def test_a_text_that_the_rule_did_not_end_is_there_at_the_end() -> None:
+    text = TextStream(rule=StopRule(Gap("x = ", "")))
+    assert not text.push(0, b"1 + ", "target")
+    text.flush()
+    chunk = text.take()
+    assert chunk is not None and chunk.text == "1 + "
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"), [([b"a#", b"b\n"], "a"), ([b"a\n", b"#"], "a"), ([b"b\n#"], "b")]
+)
+def test_a_stop_string_and_a_rule(pieces: list[bytes], shown: str) -> None:
+    text = TextStream(("#",), StopRule(Gap("f(", ")")))
+    for token, piece in enumerate(pieces):
+        if text.push(token, piece, "target"):
+            break
+    text.take()
+    assert text.text == shown

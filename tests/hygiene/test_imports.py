@@ -26,7 +26,7 @@ def test_every_module_imports_from_its_own_layer_or_below() -> None:
     assert "0 broken" in linted.stdout
 
 
-LAYERS = ("models", "backends", "memory", "speculation", "engine", "worker", "daemon", "client")
+LAYERS = ("completion", "models", "backends", "memory", "speculation", "engine", "worker", "daemon", "client")
 
 
 def copy(folder: Path, module: str, text: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidOptions
-from localspec.memory.texts import MAX_BYTES, read_text, text_files
+from localspec.memory.texts import MAX_BYTES, may_learn, read_text, text_files
 from localspec.memory.workspace import workspace_of
 
 
@@ -112,3 +112,35 @@ def test_a_workspace_is_the_git_root_by_its_real_path(tree: Path, tmp_path: Path
 
 def test_outside_of_git_there_is_no_workspace() -> None:
     assert workspace_of(Path("/")) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("a.py", True),
+        ("keep.log", True),
+        ("src/y.log", True),
+        ("src/not/there/yet.py", True),
+        ("x.log", False),
+        ("new.log", False),
+        ("build/out.py", False),
+        ("build/deep/keep.log", False),
+        ("src/generated/z.py", False),
+        ("src/secret.txt", False),
+        (".env", False),
+        ("src/id_ed25519", False),
+        (".git/COMMIT_EDITMSG", False),
+    ],
+)
+def test_what_an_editor_has_open_is_learnt_unless_ignored(tree: Path, path: str, allowed: bool) -> None:
+    assert may_learn(tree / path) == allowed
+
+
+def test_a_link_to_a_secret_is_one(tree: Path) -> None:
+    (tree / ".env").write_text("TOKEN=x")
+    (tree / "settings.py").symlink_to(tree / ".env")
+    assert not may_learn(tree / "settings.py")
+
+
+def test_outside_of_a_repository_a_name_is_all_there_is(tmp_path: Path) -> None:
+    assert may_learn(tmp_path / "a.py") and not may_learn(tmp_path / "key.pem")

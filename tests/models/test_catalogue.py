@@ -383,3 +383,8 @@ def test_any_damaged_file_can_be_described_and_sent(
         damaged[place % len(damaged)] = byte
     model = describe("x", ggufs.write(scratch, bytes(damaged[:length])))
     assert msgspec.json.decode(msgspec.json.encode(model), type=ModelDescription) == model
+
+
+def test_only_codestral_fills_gaps_with_the_tokens_that_all_of_its_makers_have(tmp_path: Path) -> None:
+    path = ggufs.write(tmp_path, ggufs.gguf(ggufs.vocabulary(["a", "[PREFIX]", "[SUFFIX]"])))
+    assert describe("Codestral-22B", path).fim and not describe("mistral-nemo", path).fim

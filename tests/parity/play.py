@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -290,7 +291,7 @@ def _run(
         busy = engine.step()
         for sequence in running.values():
             if sequence.id not in checked:
-                check_cache(engine.target, sequence)
+                check_cache(engine.target, sequence, running.values())
                 if sequence.ended:
                     checked.add(sequence.id)
         if not busy and len(running) == len(asks):
@@ -298,10 +299,14 @@ def _run(
     raise AssertionError("it does not end")
 
 
-def check_cache(target: Backend, sequence: Sequence) -> None:
-    """Between rounds all tokens but the newest; at the end perhaps that one too, and nothing behind it."""
+def check_cache(target: Backend, sequence: Sequence, running: Iterable[Sequence] = ()) -> None:
+    """Between rounds all tokens but the newest; at the end perhaps that one too, and nothing behind it.
+
+    One that was cancelled may have left its cache to a later one of ``running`` in the same step.
+    """
     assert sequence.error is None, sequence.error
-    if sequence.slot < 0 or not sequence.prefilled:
+    left = sequence.ended and any(s.slot == sequence.slot and s.id > sequence.id for s in running)
+    if sequence.slot < 0 or not sequence.prefilled or left:
         return
     try:
         length = target.length(sequence.slot)

@@ -30,6 +30,7 @@ from localspec.protocol.frames import (
     Round,
     Stop,
     Submit,
+    Teach,
     ToWorker,
     encode_frame,
     from_worker_decoder,
@@ -55,8 +56,10 @@ TO_WORKER: list[ToWorker] = [
     Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),
     Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),
+    Submit(4, Request(prompt=FimPrompt("a", "b", multiline=False, tidy=True), priority="background")),
     Cancel(1),
     Forget("chat:one"),
+    Teach("/p.py", "x = 1", "/w"),
     Stop(),
 ]
 FROM_WORKER: list[FromWorker] = [

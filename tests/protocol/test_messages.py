@@ -15,7 +15,9 @@ from localspec.protocol.messages import (
     NOTIFICATIONS,
     CancelRequest,
     ClientInfo,
+    CompletionFeedback,
     CompletionInline,
+    CompletionWarm,
     EventsSubscribe,
     Generate,
     Initialize,
@@ -82,6 +84,14 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
     "completion/inline": (
         {"prefix": "a", "suffix": "b", "extra": [{"path": "p", "text": "t"}], "n": 2, "max_ms": 500},
         CompletionInline(prefix="a", suffix="b", extra=(File("p", "t"),), n=2, max_ms=500),
+    ),
+    "completion/feedback": (
+        {"item": "i", "event": "partial", "chars": 3},
+        CompletionFeedback(item="i", event="partial", chars=3),
+    ),
+    "completion/warm": (
+        {"path": "p", "prefix": "a", "suffix": "b"},
+        CompletionWarm(path="p", prefix="a", suffix="b"),
     ),
     "memory/stats": ({}, Nothing()),
     "memory/forget": ({"workspace": "/w", "source": "run"}, MemoryForget(workspace="/w", source="run")),

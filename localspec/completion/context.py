@@ -1,0 +1,106 @@
+"""What a model is told of the file around a gap and of others, in lines; tokens are counted elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from localspec.protocol.requests import File
+
+BEFORE, AFTER = 256, 64
+"""lines before the cursor's line, and from it on"""
+SNAP = 64
+"""lines between two places where the window may begin: it moves seldom, and what is cached stays right"""
+CHUNKS, CHUNK_LINES = 16, 64
+"""pieces of other files, and lines of one"""
+SAME, NEAR = 0.9, 0.5
+"""likeness from which on a piece adds nothing to a more important one, or repeats what is at the cursor"""
+AROUND = 32
+"""lines on each side that count as being at the cursor"""
+
+
+def lines_before(prefix: str) -> str:
+    """The end of ``prefix``: up to 256 whole lines and the cursor's, from a multiple of 64 lines on."""
+    count = prefix.count("\n")
+    first = -(-max(0, count - BEFORE) // SNAP) * SNAP
+    return _last_lines(prefix, count - first)
+
+
+def fewer_before(window: str) -> str:
+    """``window`` without its first 64 lines; the same where it has no more."""
+    count = window.count("\n")
+    return _last_lines(window, count - SNAP) if count >= SNAP else window
+
+
+def lines_after(suffix: str) -> str:
+    """The start of ``suffix``: the rest of the cursor's line and 63 more."""
+    return "".join(suffix.splitlines(keepends=True)[:AFTER]) if suffix.count("\n") >= AFTER else suffix
+
+
+def _last_lines(text: str, count: int) -> str:
+    """``count`` whole lines and what follows them."""
+    at = len(text)
+    for _ in range(count + 1):
+        at = text.rfind("\n", 0, at)
+        if at < 0:
+            return text
+    return text[at + 1 :]
+
+
+def worth_telling(extra: Iterable[File], prefix: str, suffix: str) -> list[File]:
+    """Of pieces of other files, the most important first, those that tell something new: none that is like
+    a more important one, and none that repeats what is at the cursor."""
+    near = _lines(_last_lines(prefix, AROUND) + "\n".join(suffix.split("\n", AROUND)[:AROUND]))
+    kept: list[tuple[File, Counter[str]]] = []
+    for file in extra:
+        text = "".join(file.text.splitlines(keepends=True)[:CHUNK_LINES])
+        lines = _lines(text)
+        if not lines or likeness(lines, near) > NEAR or any(likeness(lines, each) > SAME for _, each in kept):
+            continue
+        kept.append((File(file.path, text), lines))
+        if len(kept) == CHUNKS:
+            break
+    return [file for file, _ in kept]
+
+
+def _lines(text: str) -> Counter[str]:
+    return Counter(stripped for line in text.split("\n") if (stripped := line.strip()))
+
+
+def likeness(one: Counter[str], other: Counter[str]) -> float:
+    """Dice's coefficient of two collections of lines, 0 to 1."""
+    total = one.total() + other.total()
+    return 2 * (one & other).total() / total if total else 0.0
+
+
+def shown_path(path: str | None, workspace: str | None) -> str:
+    """How a file is named to a model: from its repository on, never with a person's home."""
+    if not path:
+        return "untitled"
+    if workspace and os.path.isabs(path):
+        inside = os.path.relpath(path, workspace)
+        if not inside.startswith(os.pardir):
+            return inside
+    return os.path.basename(path) if os.path.isabs(path) else path
+
+
+def repository(workspace: str | None) -> str:
+    """How a repository is named to a model."""
+    return os.path.basename(os.path.normpath(workspace)) if workspace else "project"
+
+
+class Steady:
+    """A number of tokens that follows a measured one in powers of two, and only when that has clearly
+    moved: what is cut to it stays the same from keystroke to keystroke."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._now: int | None = None
+
+    def at_most(self, wanted: float) -> int:
+        """The largest size within ``wanted``, the smallest if none is; it sticks to the last one while
+        ``wanted`` is within 0.75 to 2.5 times of that."""
+        if self._now is None or not 0.75 * self._now <= wanted <= 2.5 * self._now:
+            self._now = max((size for size in self._sizes if size <= wanted), default=self._sizes[0])
+        return self._now

@@ -1,0 +1,126 @@
+"""From what a model said to what is shown: without repetitions, half lines and trailing blanks."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from msgspec.structs import replace
+
+from localspec.completion.brackets import closes_for_others
+from localspec.completion.gap import FOLLOWING, Gap, has_words, indentation
+from localspec.completion.stopping import StopRule
+from localspec.protocol.results import FinishReason, Result
+
+INTERRUPTED = ("deadline", "cancelled")
+LONG = 8
+"""characters from which on a line that stands above already is no coincidence"""
+UNIT = 4
+"""blanks of a level of indentation where the file does not show one"""
+
+
+def finished(result: Result, gap: Gap) -> Result:
+    """``result`` with the text that is shown."""
+    return replace(result, text=finish(result.text, gap, result.finish_reason))
+
+
+def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:
+    """What of ``text`` is worth showing in ``gap``; empty if nothing is.
+
+    Of one that was interrupted only whole lines are left. One that became too long loses its half line
+    too, unless it has no other.
+    """
+    text = text.replace("\r\n", "\n")
+    cut = StopRule(gap).feed(text)
+    # What the rule has ended is whole, whatever ended the generation.
+    text = text[:cut] if cut is not None else _whole_lines(text, ended)
+    own = _without_rest_of_line(text, gap.after.strip())
+    in_front = own != text
+    text = _aligned(_without_following(own, gap), gap)
+    if not in_front or gap.after[:1].isspace():
+        # Otherwise the blanks stood before what was said again.
+        text = text.rstrip()
+    if not text.strip() or _stands_above(text, gap):
+        return ""
+    return text.replace("\n", gap.line_end)
+
+
+def _whole_lines(text: str, ended: FinishReason) -> str:
+    whole = text.rpartition("\n")[0]
+    if ended in INTERRUPTED or (ended in ("length", "context_full") and whole.strip()):
+        return whole
+    return text
+
+
+def _without_rest_of_line(text: str, after: str) -> str:
+    """``text`` without an end that the line goes on with already."""
+    shown = text.rstrip()
+    for size in range(min(len(shown), len(after)), 0, -1):
+        start = len(shown) - size
+        again = shown.endswith(after[:size]) and _is_seam(shown, start) and _is_seam(after, size)
+        if again and (has_words(after[:size]) or closes_for_others(shown, start)):
+            return shown[:start]
+    return text
+
+
+def _is_seam(text: str, at: int) -> bool:
+    """Whether a text may be cut there: not inside a word or a character."""
+    if not 0 < at < len(text):
+        return True
+    left, right = text[at - 1], text[at]
+    return not (_is_word(left) and _is_word(right)) and not unicodedata.combining(right)
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _without_following(text: str, gap: Gap) -> str:
+    """``text`` without the last lines that the file has next anyway."""
+    lines = text.split("\n")
+    first = max(0, len(lines) - 2 * FOLLOWING)
+    start = sum(len(line) + 1 for line in lines[:first])
+    for i, line in enumerate(lines[first:], first):
+        tail = [each.rstrip() for each in (gap.before + line if i == 0 else line, *lines[i + 1 :])]
+        said = [each for each in tail if each.strip()]
+        again = said and _begins_with(gap.following, said, loose=i == 0)
+        if again and (has_words("".join(said)) or closes_for_others(text, start)):
+            return text[: max(start - 1, 0)]
+        start += len(line) + 1
+    return text
+
+
+def _begins_with(following: list[str], said: list[str], *, loose: bool) -> bool:
+    """Whether the file goes on with these lines; ``loose``: wherever the first one is indented."""
+    have = following[: len(said)]
+    if loose and have:
+        have, said = [have[0].lstrip(), *have[1:]], [said[0].lstrip(), *said[1:]]
+    return have == said
+
+
+def _stands_above(text: str, gap: Gap) -> bool:
+    """Whether it only says again what stands right above the cursor."""
+    if gap.before.strip():
+        return False
+    said = [line.strip() for line in text.split("\n") if line.strip()]
+    above = [line.strip() for line in gap.preceding[-len(said) :]]
+    return said == above and len("".join(said)) >= LONG and has_words("".join(said))
+
+
+def _aligned(text: str, gap: Gap) -> str:
+    """Without blanks in front that would move a line which is indented already off the file's levels."""
+    first = text.split("\n", 1)[0]
+    extra = indentation(first)
+    if not extra or not first.strip() or gap.before.strip() or not gap.before:
+        return text
+    around = {indentation(line) for line in (*gap.preceding[-32:], *gap.following[:32])}
+    levels = around | {level + _unit(around) for level in around}
+    if gap.before + extra in levels or gap.before not in levels:
+        return text
+    return text[len(extra) :]
+
+
+def _unit(indentations: set[str]) -> str:
+    """What one level more is written as in this file."""
+    if any("\t" in each for each in indentations):
+        return "\t"
+    return " " * min((len(each) for each in indentations if each), default=UNIT)

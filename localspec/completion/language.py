@@ -1,0 +1,52 @@
+"""Which marks begin a line comment, by language or by the ending of a file's name."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+MARKS: dict[str, str] = {
+    "#": "python py pyi shellscript sh bash zsh fish ruby rb perl pl r yaml yml toml makefile mk dockerfile "
+    "elixir ex exs julia jl nix cmake coffeescript tcl conf ini graphql awk powershell ps1",
+    "//": "c h cpp cc cxx hpp hh csharp cs java kotlin kt javascript js jsx mjs cjs javascriptreact "
+    "typescript ts tsx typescriptreact go rust rs swift dart scala php zig d objective-c m groovy proto "
+    "jsonc less scss solidity sol verilog v",
+    "--": "lua sql haskell hs ada adb elm vhdl",
+    ";": "lisp clojure clj cljs scheme scm racket rkt emacs-lisp el asm s",
+    "%": "latex tex erlang erl prolog matlab",
+    '"': "vim viml",
+    "!": "fortran f90",
+}
+"""the mark, and the names that editors and file endings give to its languages"""
+BY_NAME = {name: mark for mark, names in MARKS.items() for name in names.split()}
+
+
+def comment_mark(language: str | None, path: str | None) -> str | None:
+    """What begins a line comment; None where nobody knows."""
+    ending = PurePath(path).suffix.removeprefix(".") if path else ""
+    names = (language or "", ending, PurePath(path).name if path else "")
+    return next((mark for name in names if (mark := BY_NAME.get(name.lower()))), None)
+
+
+def in_comment(line: str, mark: str | None) -> bool:
+    """Whether the end of ``line`` stands in a line comment; a mark inside quotes is none."""
+    at = 0
+    while mark is not None and at < len(line):
+        if line.startswith(mark, at):
+            return True
+        if line[at] in "\"'`":
+            # A quote that nothing closes is an apostrophe, or a lifetime in Rust.
+            at = max(at, closing_quote(line, at))
+        at += 1
+    return False
+
+
+def closing_quote(line: str, start: int) -> int:
+    """Where the quote that opens at ``start`` is closed; -1 if it is not."""
+    at = start + 1
+    while at < len(line):
+        if line[at] == "\\":
+            at += 1
+        elif line[at] == line[start]:
+            return at
+        at += 1
+    return -1

@@ -1,0 +1,100 @@
+"""Where a completion ends, found while it grows, so that nothing is generated that nobody would see."""
+
+from __future__ import annotations
+
+import re
+
+from localspec.completion.gap import Gap, has_words, indentation
+
+BLOCK = 8
+"""lines of the longest block whose repetition is noticed"""
+THRICE = 3
+"""so often a single line may not come in a row"""
+CHANT = re.compile(r"(.{3,32}?)\1{3,}\Z")
+"""the same few characters again and again, at the end of a line that is not finished"""
+CHANT_EVERY, CHANT_WINDOW, CHANT_SURE = 16, 160, 8
+"""characters of a line between two looks for a chant, how many are looked at, how many surely come again"""
+
+
+class StopRule:
+    """Feed a completion piece by piece; where it is cut depends on its text alone, never on the pieces.
+
+    It ends before a line that is indented less than the cursor's (blank lines do not count), before one that
+    the file has next anyway, at what repeats itself, and with the line where the gap is of a single line.
+    """
+
+    def __init__(self, gap: Gap) -> None:
+        self._gap = gap
+        self._text = ""
+        self._start = 0
+        """of the line that grows"""
+        self._blank = True
+        """whether only blanks are on it"""
+        self._lines: list[tuple[str, int]] = []
+        """the finished ones without trailing blanks, and where they end"""
+        self._indent: int | None = len(indentation(gap.before)) if gap.before.strip() else None
+
+    def feed(self, piece: str) -> int | None:
+        """Take in more text; how many characters of all of it stay, once it has ended."""
+        fed = len(self._text)
+        self._text += piece
+        for at, char in enumerate(piece, fed):
+            cut = self._end_of_line(at) if char == "\n" else self._inside(at, char)
+            if cut is not None:
+                return cut
+        return None
+
+    def _end_of_line(self, at: int) -> int | None:
+        line = self._text[self._start : at].rstrip()
+        end = self._start + len(line)
+        if self._gap.single_line:
+            return end
+        following = self._gap.following
+        if self._lines and following and line == following[0] and has_words(line):
+            return self._lines[-1][1]
+        self._lines.append((line, end))
+        self._start, self._blank = at + 1, True
+        return self._repeated()
+
+    def _repeated(self) -> int | None:
+        """Where the first of the last blocks ends, if they are alike."""
+        texts = [line for line, _ in self._lines[-2 * BLOCK :]]
+        for size in range(1, BLOCK + 1):
+            times = THRICE if size == 1 else 2
+            blocks = [texts[len(texts) - size * n : len(texts) - size * (n - 1)] for n in range(1, times + 1)]
+            alike = len(texts) >= size * times and all(block == blocks[0] for block in blocks)
+            if alike and has_words("".join(blocks[0])):
+                return self._lines[-1 - size * (times - 1)][1]
+        return None
+
+    def _inside(self, at: int, char: str) -> int | None:
+        column = at - self._start
+        if self._blank and not char.isspace():
+            self._blank = False
+            return self._first_of_line(column)
+        if column and column % CHANT_EVERY == 0:
+            return self._chant(at + 1)
+        return None
+
+    def _chant(self, end: int) -> int | None:
+        """Where the first of the last few characters ends, if they are said again and again."""
+        said = self._text[max(self._start, end - CHANT_WINDOW) : end]
+        # Whatever is chanted, these stand there once more; nearly always they do not, and that is cheap.
+        if said.find(said[-CHANT_SURE:], 0, -1) < 0:
+            return None
+        chant = CHANT.search(said)
+        if chant is None or not has_words(chant[1]):
+            return None
+        return end - len(chant[0]) + len(chant[1])
+
+    def _first_of_line(self, column: int) -> int | None:
+        """A line shows how far it is indented."""
+        if self._indent is None:
+            # Of the cursor's line itself only blanks were there, or it was left blank.
+            on_cursor_line = not self._lines
+            self._indent = len(self._gap.before) + (column if on_cursor_line else 0)
+            if on_cursor_line:
+                return None
+        if self._lines and column < self._indent:
+            return len(self._text[: self._start].rstrip())
+        return None

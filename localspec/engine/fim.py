@@ -1,0 +1,218 @@
+"""How the families of models want a gap told: which tokens stand where, and what ends the answer.
+
+Each is written as its authors write it. A name in pointed or square brackets is the special token of that
+name, found in the vocabulary; what people typed never becomes one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from localspec.backends.base import FimTokens, Vocabulary
+from localspec.completion.context import repository, shown_path
+from localspec.completion.language import comment_mark
+from localspec.protocol.requests import File, FimPrompt
+
+SPECIAL = re.compile(r"(▁?<[^<>\s{}]+>|\[[A-Z]+\])")
+PREFIX, SUFFIX = "{prefix}", "{suffix}"
+COMMENT = "#"
+"""what introduces another file where nobody knows the language's comments"""
+MARK = "\n\u263a"
+"""put before a text for tokenizers that otherwise begin it with a blank of their own"""
+
+
+class Family(NamedTuple):
+    """How one family was trained."""
+
+    template: str
+    name: str = ""
+    """what the model's name must hold, where the tokens alone do not tell"""
+    start: str = ""
+    """before the other files"""
+    file: str = "{comment} {path}\n{text}\n"
+    here: str = ""
+    """after the other files, before the gap"""
+    title: str = ""
+    """at the beginning of the prefix, where there are other files"""
+    inside: bool = False
+    """whether other files are a part of the prefix"""
+    stop: tuple[str, ...] = ()
+    """text that is no part of an answer"""
+    ids: tuple[int, ...] = ()
+    """the template's tokens, where others have tokens of the same names"""
+
+
+PSM = Family("<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>", inside=True)
+FAMILIES = (
+    Family(  # Codestral; other models have its tokens without having learnt them
+        "[SUFFIX]{suffix}[PREFIX]{prefix}",
+        name="codestral",
+        file="+++++ {path}\n{text}\n\n",
+        title="+++++ {path}\n",
+        inside=True,
+        stop=("\n+++++ ",),
+    ),
+    Family(  # CodeGeeX 4
+        "<|user|>\n###PATH:{path}\n###LANGUAGE:{language}\n###MODE:BLOCK\n"
+        "<|code_suffix|>{suffix}<|code_prefix|>{prefix}<|code_middle|><|assistant|>\n",
+        name="codegeex",
+        inside=True,
+    ),
+    Family(
+        "<fim_suffix>{suffix}<fim_prefix>{prefix}<fim_middle>",
+        name="mellum",
+        file="<filename>{path}\n{text}\n",
+        here="<filename>{path}\n",
+    ),
+    Family(  # the bundled pair, which knows both orders
+        "<|fim_suffix|>{suffix}<|fim_prefix|>{prefix}<|fim_middle|>", inside=True, ids=(5, 3, 4)
+    ),
+    PSM._replace(  # Qwen2.5-Coder, Qwen3-Coder
+        start="<|repo_name|>{repo}\n",
+        file="<|file_sep|>{path}\n{text}\n",
+        here="<|file_sep|>{path}\n",
+        inside=False,
+    ),
+    PSM._replace(file="{comment} {path}\n{text}\n<|file_separator|>", inside=False),  # CodeGemma
+    PSM,  # Granite 4 and others
+    Family(  # StarCoder 2
+        "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>",
+        start="<repo_name>{repo}",
+        file="<file_sep>{path}\n{text}",
+        here="<file_sep>",
+        title="{path}\n",
+    ),
+    Family("<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>", inside=True),  # StarCoder, Granite, Refact
+    Family(  # DeepSeek-Coder
+        "<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
+        file="{comment}{path}\n{text}\n",
+        here="{comment}{path}\n",
+    ),
+    Family("▁<PRE>{prefix}▁<SUF>{suffix}▁<MID>", inside=True),  # CodeLlama
+    Family("<|code_prefix|>{prefix}<|code_suffix|>{suffix}<|code_middle|>", inside=True),  # GLM
+    Family("<|prefix|>{prefix}<|suffix|>{suffix}<|middle|>", inside=True),  # Falcon-H1-Tiny-Coder
+)
+"""the first that fits is a model's: by its name, then by its tokens"""
+
+
+class FimFormat:
+    """A family's way with the tokens of one vocabulary."""
+
+    def __init__(self, family: Family, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
+        self._family, self._vocabulary, self._tokens = family, vocabulary, tokens
+        fim = vocabulary.fim
+        known = [] if fim is None else [token for token in fim if token is not None]
+        self.end_tokens = vocabulary.special_tokens | {*tokens.values(), *known}
+        self.stop = family.stop
+        self.suffix_first = family.template.index(SUFFIX) < family.template.index(PREFIX)
+        """whether a keystroke leaves what was computed of the suffix as it is"""
+        self._blank = _begins_with_blank(vocabulary)
+
+    def prefix(self, text: str) -> list[int]:
+        """The tokens of what stands before the cursor."""
+        return self._vocabulary.encode(text, special=False)
+
+    def plain(self, text: str) -> list[int]:
+        """The tokens of a text that goes on after others, without a blank of the tokenizer's own."""
+        if not self._blank or not text:
+            return self._vocabulary.encode(text, special=False)
+        mark = self._vocabulary.encode(MARK, special=False)
+        tokens = self._vocabulary.encode(MARK + text, special=False)
+        return tokens[len(mark) :] if tokens[: len(mark)] == mark else tokens
+
+    def file(self, file: File, prompt: FimPrompt, workspace: str | None) -> list[int]:
+        """The tokens of a piece of another file."""
+        values = self._values(prompt, workspace)
+        values |= {"path": shown_path(file.path, workspace), "text": file.text}
+        return self._filled(self._family.file, values)
+
+    def frame(self, prompt: FimPrompt, workspace: str | None) -> tuple[list[int], list[int], list[int]]:
+        """What stands before other files, after them, and at the beginning of the prefix then."""
+        values, family = self._values(prompt, workspace), self._family
+        start, here, title = (self._filled(t, values) for t in (family.start, family.here, family.title))
+        return start, here, title
+
+    def whole(
+        self, prompt: FimPrompt, files: list[int], prefix: list[int], suffix: list[int], workspace: str | None
+    ) -> list[int]:
+        """All together; ``files`` is nothing, or other files with their frame."""
+        values = self._values(prompt, workspace)
+        if self._family.inside:
+            files, prefix = [], files + prefix
+        parts = {PREFIX: prefix, SUFFIX: suffix}
+        tokens = list(files)
+        for part in SPECIAL.split(self._family.template):
+            for piece in re.split(f"({re.escape(PREFIX)}|{re.escape(SUFFIX)})", part):
+                tokens += parts[piece] if piece in parts else self._filled(piece, values)
+        return tokens
+
+    def _values(self, prompt: FimPrompt, workspace: str | None) -> dict[str, str]:
+        return {
+            "path": shown_path(prompt.path, workspace),
+            "repo": repository(workspace),
+            "language": prompt.language or "",
+            "comment": comment_mark(prompt.language, prompt.path) or COMMENT,
+        }
+
+    def _filled(self, template: str, values: Mapping[str, str]) -> list[int]:
+        tokens: list[int] = []
+        for part in SPECIAL.split(template):
+            if part in self._tokens:
+                tokens.append(self._tokens[part])
+            elif part:
+                tokens += self.plain(part.format_map(values))
+        return tokens
+
+
+def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
+    """The way of telling a gap that ``model`` was trained for; None if it was for none."""
+    for family in FAMILIES:
+        # What the backend does not take for such tokens are some, where a model's name says so.
+        if family.name in model.lower() and (family.name or vocabulary.fim):
+            tokens = _named(vocabulary, SPECIAL.findall(family.template))
+            if tokens is None or family.ids not in ((), tuple(tokens.values())):
+                continue
+            found = _with_files(family, vocabulary, tokens)
+            if found is not None:
+                return found
+    fim = vocabulary.fim
+    return None if fim is None else FimFormat(PSM, vocabulary, _as_psm(fim))
+
+
+def _with_files(family: Family, vocabulary: Vocabulary, tokens: dict[str, int]) -> FimFormat | None:
+    marks = _named(vocabulary, SPECIAL.findall(family.start + family.file + family.here))
+    if marks is not None:
+        return FimFormat(family, vocabulary, tokens | marks)
+    if family.name:
+        # One of a name that lacks what separates files: they are told as to anybody else.
+        return FimFormat(Family(family.template, inside=True), vocabulary, tokens)
+    return None
+
+
+def _named(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
+    """The special tokens of these names; None if one is missing."""
+    found = {name: _token(vocabulary, name) for name in names}
+    tokens = {name: token for name, token in found.items() if token is not None}
+    return tokens if len(tokens) == len(found) else None
+
+
+def _token(vocabulary: Vocabulary, name: str) -> int | None:
+    known = [] if vocabulary.fim is None else [token for token in vocabulary.fim if token is not None]
+    read = vocabulary.encode(name, special=True)
+    spellings = {name.encode(), name.replace("▁", " ").encode()}
+    candidates = [*known, *(read if len(read) == 1 else ())]
+    real = (token for token in candidates if token < vocabulary.size)
+    return next((token for token in real if vocabulary.text_of(token) in spellings), None)
+
+
+def _as_psm(fim: FimTokens) -> dict[str, int]:
+    names = SPECIAL.findall(PSM.template)
+    return dict(zip(names, (fim.prefix, fim.suffix, fim.middle), strict=True))
+
+
+def _begins_with_blank(vocabulary: Vocabulary) -> bool:
+    """Whether the tokenizer puts a blank before every text, as SentencePiece's do."""
+    first = vocabulary.encode("a", special=False)[:1]
+    return bool(first) and vocabulary.text_of(first[0]).startswith(b" ")

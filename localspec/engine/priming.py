@@ -1,0 +1,124 @@
+"""The files that people write, learnt while nobody asks: each line once, wherever it moves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from localspec.backends.base import Vocabulary
+from localspec.memory.lesson import Lesson
+from localspec.memory.memory import Memory
+from localspec.memory.texts import MAX_BYTES, may_learn
+from localspec.memory.workspace import workspace_of
+from localspec.protocol.requests import FimPrompt
+
+CONTEXT = 2
+"""lines before a new one that are learnt with it, known or not"""
+PIECE = 64
+"""lines that are looked at, or made tokens of, at once"""
+SEEN = 200_000
+"""lines that are remembered as learnt"""
+
+
+Parts = tuple[str, ...]
+"""of a file, which do not touch"""
+
+
+class Primer:
+    """Teaches ``memory`` the lines of files, in small steps. The newest text of a file counts; what git
+    ignores, and what holds secrets by its name, is never learnt."""
+
+    def __init__(self, memory: Memory, vocabulary: Vocabulary) -> None:
+        self._memory, self._vocabulary = memory, vocabulary
+        self._waiting: dict[tuple[str, str | None, int], Parts] = {}
+        self._steps: Iterator[None] = iter(())
+        self._seen: dict[bytes, None] = {}
+
+    def read(self, prompt: FimPrompt, workspace: str | None) -> None:
+        """A gap's own file, but for the line that is being written, and the pieces of others are to be
+        learnt, into the table of ``workspace``."""
+        if prompt.path is not None:
+            above = prompt.prefix[: prompt.prefix.rfind("\n") + 1]
+            self._add(prompt.path, workspace, (above, prompt.suffix.partition("\n")[2]))
+        for file in prompt.extra:
+            self.teach(file.path, file.text, workspace)
+
+    def teach(self, path: str, text: str, workspace: str | None) -> None:
+        """A piece of a file is to be learnt."""
+        self._add(path, workspace, (text,))
+
+    def _add(self, path: str, workspace: str | None, parts: Parts) -> None:
+        # A piece does not take the place of its whole file.
+        self._waiting[path, workspace, len(parts)] = parts
+
+    def work(self) -> bool:
+        """Do a small step; returns whether there is more to do."""
+        try:
+            next(self._steps)
+        except StopIteration:
+            if not self._waiting:
+                return False
+            (path, workspace, count), parts = next(iter(self._waiting.items()))
+            del self._waiting[path, workspace, count]
+            if sum(map(len, parts)) <= MAX_BYTES and _allowed(path, workspace):
+                self._steps = chain.from_iterable(self._learn(path, workspace, part) for part in parts)
+        return True
+
+    def _learn(self, path: str, workspace: str | None, text: str) -> Iterator[None]:
+        lines, fresh = text.splitlines(keepends=True), list[int]()
+        for i, line in enumerate(lines):
+            if line.strip() and self._is_new(lines, i, workspace):
+                fresh.append(i)
+            if i % PIECE == PIECE - 1:
+                yield
+        for start, end in _runs(fresh):
+            piece = "".join(lines[max(0, start - CONTEXT) : end])
+            tokens = self._vocabulary.encode(piece, special=False)
+            self._memory.learn(Lesson(tokens, workspace, f"file:{path}"))
+            yield
+
+    def _is_new(self, lines: Sequence[str], i: int, workspace: str | None) -> bool:
+        """Whether a line was not seen after this one before; it counts as seen from now on."""
+        said = f"{workspace}\0{lines[i - 1] if i else ''}\0{lines[i]}"
+        key = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).digest()
+        if key in self._seen:
+            return False
+        self._seen[key] = None
+        if len(self._seen) > SEEN:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(start, end) of lines that stand together, blank ones between them or not; at most a piece each."""
+    start = last = -1
+    for number in numbers:
+        if start >= 0 and (number - last > CONTEXT or number - start >= PIECE):
+            yield start, last + 1
+            start = -1
+        if start < 0:
+            start = number
+        last = number
+    if start >= 0:
+        yield start, last + 1
+
+
+def _allowed(path: str, workspace: str | None) -> bool:
+    """Whether a file may be learnt; where it stands must be known to say so."""
+    where = os.path.join(workspace or "", path)
+    try:
+        return os.path.isabs(where) and may_learn(Path(where))
+    except (OSError, ValueError, RuntimeError):
+        return False  # no path of a file
+
+
+def workspace_of_file(path: str | None) -> str | None:
+    """The git root that holds a file; None outside of any, and for a path that leads nowhere."""
+    try:
+        found = workspace_of(Path(path).parent) if path and os.path.isabs(path) else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return None if found is None else str(found)

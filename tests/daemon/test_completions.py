@@ -1,0 +1,251 @@
+"""Completions through a real daemon: known ones, looked ahead, warmed, replaced, and what became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
+from tests.waiting import run
+
+
+class Editor:
+    """Asks for completions in one file."""
+
+    def __init__(self, client: Raw, path: str | None = "a.py", **more: Any) -> None:
+        self.client, self.path, self.more = client, path, more
+        self.id = 100
+
+    async def complete(self, prefix: str, suffix: str = "", **more: Any) -> Any:
+        return await self.call("completion/inline", prefix=prefix, suffix=suffix, **{**self.more, **more})
+
+    async def call(self, method: str, **params: Any) -> Any:
+        self.id += 1
+        if self.path is not None and method != "completion/feedback":
+            params["path"] = self.path
+        return (await self.client.call(self.id, method, **params))["result"]
+
+    async def totals(self) -> dict[str, float]:
+        found: dict[str, float] = (await self.client.call("metrics", "metrics"))["result"]["totals"]
+        return found
+
+    async def idle(self) -> None:
+        """Wait until no worker is at work, on what was looked ahead either."""
+        while True:
+            status = (await self.client.call("status", "daemon/status"))["result"]
+            if not any(model["running"] for model in status["models"]):
+                return
+
+
+def text(completions: Any) -> str:
+    return "".join(item["text"] for item in completions["items"])
+
+
+def test_a_known_completion_is_answered_without_the_worker(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            editor = Editor(client, None)
+            first = await editor.complete("one two")
+            before = await editor.totals()
+            again, typed = await editor.complete("one two"), await editor.complete("one twoone")
+            assert [each["source"] for each in (first, again, typed)] == ["model", "cache", "type-through"]
+            assert [text(each) for each in (first, again, typed)] == ["one two", "one two", " two"]
+            assert typed["result"]["text"] == " two" and typed["result"]["prompt_tokens"] == 0
+            assert len({each["items"][0]["id"] for each in (first, again, typed)}) == 3
+            tokens = 'localspec_tokens_total{kind="prompt"}'
+            totals = await editor.totals()
+            assert totals[tokens] == before[tokens]
+            assert totals['localspec_completions_total{source="type-through"}'] >= 1
+            assert (await editor.complete("one two", "\nother"))["source"] == "model"
+
+    run(test())
+
+
+def test_what_comes_after_a_completion_is_looked_ahead(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            assert text(await editor.complete("one")) == "one"
+            accepted = await editor.complete("oneone")
+            assert (accepted["source"], text(accepted)) == ("cache", "oneone")
+
+    run(test())
+
+
+def test_looking_ahead_is_done_in_the_background_and_asking_is_not(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            assert text(await editor.complete("x\npriority")) == "completion"
+            assert text(await editor.complete("x\nthen priority")) == "\npriority"
+            ahead = await editor.complete("x\nthen priority\npriority")
+            assert (ahead["source"], text(ahead)) == ("cache", "background")
+
+    run(test())
+
+
+def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            assert text(await editor.complete("then stall")) == "\nstall"
+            # While it is typed along, the work goes on: it serves whoever types to the end.
+            assert text(await editor.complete("then stall\nst")) == "all"
+            status = (await client.call(1, "daemon/status"))["result"]
+            assert (status["running"], status["models"][0]["running"]) == (0, 1)
+            other = Editor(client, "b.py")
+            assert text(await other.complete("b")) == "b"
+            assert (await client.call(2, "daemon/status"))["result"]["models"][0]["running"] >= 1
+            assert text(await editor.complete("other")) == "other"
+            await editor.idle()
+
+    run(test())
+
+
+def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            for _ in range(2):
+                assert text(await editor.complete("one")) == "one"
+                assert (await editor.complete("oneone"))["source"] == "cache"
+                await editor.idle()
+                assert text(await editor.complete("then stall")) == "\nstall"
+            assert (await editor.complete("one"))["source"] == "cache"
+            await editor.idle()
+
+    run(test())
+
+
+def test_a_client_that_goes_takes_along_what_was_looked_ahead(start: StartDaemon) -> None:
+    async def test() -> None:
+        daemon = start()
+        async with raw(daemon) as watcher:
+            async with raw(daemon) as client:
+                assert text(await Editor(client).complete("then stall")) == "\nstall"
+            await Editor(watcher).idle()
+
+    run(test())
+
+
+def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            editor = Editor(client, "c.py")
+            for id in (1, 2):
+                await client.ask(id, "completion/inline", prefix="stall", suffix="", path="c.py")
+            replaced = (await client.response(1))["result"]
+            assert (replaced["items"], replaced["result"]["finish_reason"]) == ([], "cancelled")
+            assert text(await editor.complete("new")) == "new"
+            assert (await client.response(2))["result"]["source"] == "model"
+
+    run(test())
+
+
+def test_a_warm_prompt_gives_way_to_a_completion(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            warmed = await editor.call("completion/warm", prefix="x", suffix="")
+            assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
+            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="a.py")
+            assert text(await editor.complete("now")) == "now"
+            assert "result" in await client.response(1)
+
+    run(test())
+
+
+def test_feedback_is_counted(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            editor = Editor(client)
+            (item,) = (await editor.complete("one two"))["items"]
+            for event, chars in (("shown", None), ("partial", 3), ("partial", 3), ("accepted", None)):
+                more = {} if chars is None else {"chars": chars}
+                await editor.call("completion/feedback", item=item["id"], event=event, **more)
+            (other,) = (await editor.complete("three"))["items"]
+            await editor.call("completion/feedback", item=other["id"], event="dismissed")
+            totals = await editor.totals()
+            counted = {
+                event: totals[f'localspec_suggestions_total{{event="{event}"}}']
+                for event in ("shown", "partial", "accepted", "dismissed")
+            }
+            assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
+            assert totals["localspec_accepted_chars_total"] == len("one two")
+            unknown = await client.call(1, "completion/feedback", item="x", event="shown")
+            assert code(unknown) == "gone"
+
+    run(test())
+
+
+@pytest.fixture
+def real(home: Path, start: StartDaemon) -> DaemonProcess:
+    (home / "config").mkdir(exist_ok=True)
+    return start(command=REAL_DAEMON)
+
+
+def test_a_real_model_completes_looks_ahead_and_reads_little_again(real: DaemonProcess, home: Path) -> None:
+    """The bundled pair, end to end."""
+
+    async def test() -> None:
+        async with raw(real) as client:
+            options = {"max_tokens": 24, "remember": False}
+            editor = Editor(client, str(home / "a.py"), options=options)
+            warmed = await editor.call(
+                "completion/warm", prefix="def fib(n):\n    ", suffix="\n\nprint(fib(10))", options=options
+            )
+            assert warmed["reprefilled_tokens"] == warmed["prompt_tokens"] > 10
+            first = await editor.complete("def fib(n):\n    ", "\n\nprint(fib(10))")
+            said = text(first)
+            assert said == said.rstrip() and first["source"] == "model"
+            assert 0 < first["reprefilled_tokens"] <= 2, "what was warmed is not read again"
+            typed = await editor.complete("def fib(n):\n    " + said[:2], "\n\nprint(fib(10))")
+            assert (typed["source"], text(typed)) == ("type-through", said[2:])
+            accepted = await editor.complete("def fib(n):\n    " + said, "\n\nprint(fib(10))")
+            assert accepted["source"] == "cache"
+            other = await editor.complete("def fib(n):\n    x", "\n\nprint(fib(10))")
+            assert other["source"] == "model"
+            assert other["reprefilled_tokens"] <= 4, "what was looked ahead and cancelled left its prompt"
+            hurried = await editor.complete("def fib(n):\n    y = ", "\n", max_ms=1)
+            assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
+
+    run(test())
+
+
+def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
+    repo = home / "repo"
+    (repo / ".git").mkdir(parents=True)
+    path, source = str(repo / "a.py"), f"file:{repo / 'a.py'}"
+
+    async def test() -> None:
+        async with raw(real) as client:
+            editor = Editor(client, path)
+
+            async def learnt(more_than: float) -> float:
+                """N-grams of the file, once there are more."""
+                while True:
+                    tables = (await client.call("memory", "memory/stats"))["result"]["tables"]
+                    assert all(table["workspace"] == str(repo) for table in tables)
+                    found: float = sum(table["sources"].get(source, 0) for table in tables)
+                    if found > more_than:
+                        return found
+
+            async def complete(*, remember: bool) -> str:
+                options = {"max_tokens": 16, "remember": remember}
+                prefix = "import os\nimport sys\n\n\ndef fib(n):\n    "
+                completed = await editor.complete(prefix, "\n\nprint(fib(10))\n", options=options)
+                return str(completed["items"][0]["id"])
+
+            private = await complete(remember=False)
+            await editor.call("completion/feedback", item=private, event="accepted")
+            await editor.idle()
+            assert await learnt(-1) == 0
+            item = await complete(remember=True)
+            before = await learnt(0)
+            await editor.call("completion/feedback", item=item, event="accepted")
+            await learnt(before)
+
+    run(test())

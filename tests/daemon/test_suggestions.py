@@ -1,0 +1,100 @@
+"""What was answered before is answered at once: the same question, and the rest of what is typed along."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.daemon.suggestions import KEPT, SHOWN, TAIL, TYPED, Asked, Found, Suggestions
+from localspec.errors import Gone
+from localspec.protocol.options import Options
+
+ASKED = Asked("x = ", "\nend", "a.py", "python", True, Options(model="m"))
+
+
+def known(*answers: tuple[Asked, str]) -> Suggestions:
+    suggestions = Suggestions()
+    for asked, text in answers:
+        suggestions.keep(asked, (text,))
+    return suggestions
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    assert known((ASKED, "foo(1)")).find(ASKED) == Found(("foo(1)",), "cache")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"prefix": "y = "},
+        {"suffix": "\nother"},
+        {"path": "b.py"},
+        {"language": None},
+        {"multiline": False},
+        {"options": Options(model="n")},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_whatever_differs_is_another_question(other: dict[str, object]) -> None:
+    assert known((ASKED, "foo(1)")).find(dataclasses.replace(ASKED, **other)) is None  # type: ignore[arg-type]
+
+
+def test_what_is_typed_along_leaves_the_rest() -> None:
+    suggestions = known((ASKED, "foo(1)"))
+    assert suggestions.find(ASKED.after("fo")) == Found(("o(1)",), "type-through")
+    assert suggestions.find(ASKED.after("fa")) is None
+    assert suggestions.find(ASKED.after("foo(1)")) is None, "nothing is left"
+
+
+def test_of_several_the_longest_rest_wins() -> None:
+    suggestions = known((ASKED, "foo(1)\nbar(2)"), (ASKED.after("fo"), "o"))
+    assert suggestions.find(ASKED.after("fo")) == Found(("o(1)\nbar(2)",), "type-through")
+
+
+def test_all_items_that_go_on_so_are_kept() -> None:
+    suggestions = Suggestions()
+    suggestions.keep(ASKED, ("foo", "bar", "fob"))
+    assert suggestions.find(ASKED.after("fo")) == Found(("o", "b"), "type-through")
+
+
+def test_that_there_is_nothing_to_say_is_known_too() -> None:
+    suggestions = Suggestions()
+    suggestions.keep(ASKED, ())
+    assert suggestions.find(ASKED) == Found((), "cache")
+    assert suggestions.find(ASKED.after("f")) is None
+
+
+def test_so_many_characters_may_have_been_typed() -> None:
+    suggestions = known((ASKED, "a" * (TYPED + 10)))
+    assert suggestions.find(ASKED.after("a" * TYPED)) == Found(("a" * 10,), "type-through")
+    assert suggestions.find(ASKED.after("a" * (TYPED + 1))) is None
+
+
+def test_only_the_last_answers_and_items_are_kept() -> None:
+    suggestions = known(*((ASKED.after(f"{n};"), "text") for n in range(KEPT + 1)))
+    assert suggestions.find(ASKED.after("0;")) is None and suggestions.find(ASKED.after("1;")) is not None
+    (first,) = suggestions.show(ASKED, ("x",))
+    suggestions.show(ASKED, tuple(str(n) for n in range(SHOWN - 1)))
+    assert suggestions.shown(first.id).text == "x"
+    suggestions.show(ASKED, tuple(str(n) for n in range(SHOWN)))
+    with pytest.raises(Gone):
+        suggestions.shown(first.id)
+
+
+def test_an_item_does_not_hold_its_whole_file() -> None:
+    suggestions = Suggestions()
+    (item,) = suggestions.show(dataclasses.replace(ASKED, prefix="x" * 1_000_000), ("text",))
+    shown = suggestions.shown(item.id)
+    assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
+
+
+@given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))
+def test_typing_along_any_text(prefix: str, text: str, n: int) -> None:
+    asked = dataclasses.replace(ASKED, prefix=prefix)
+    found = known((asked, text)).find(asked.after(text[:n]))
+    rest = text[n:]
+    assert found == (Found((rest,), "type-through" if n else "cache") if rest.strip() else found)
+    assert rest.strip() or found is None or found.texts == ()

@@ -1,0 +1,171 @@
+"""Files that an editor sends are learnt line by line, once, and only where they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.toy import ToyBackend, ToyVocabulary
+from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.engine.priming import PIECE, Primer, workspace_of_file
+from localspec.memory.lesson import Lesson
+from localspec.memory.memory import Memory
+from localspec.protocol.options import Options
+from localspec.protocol.requests import File, FimPrompt, Request
+from tests.toys import run_all, scripted
+
+
+class Listening(Memory):
+    """A memory that remembers what it was taught, too."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "toy", ToyVocabulary().piece)
+        self.lessons: list[Lesson] = []
+
+    def learn(self, lesson: Lesson) -> None:
+        self.lessons.append(lesson)
+        super().learn(lesson)
+
+    def taught(self) -> list[tuple[str, str]]:
+        """(source, text) of what was taught since the last look."""
+        told = [(lesson.source, bytes(lesson.tokens).decode()) for lesson in self.lessons]
+        self.lessons.clear()
+        return told
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = (tmp_path / "repo").resolve()
+    (root / ".git").mkdir(parents=True)
+    (root / ".gitignore").write_text("*.log\n")
+    return root
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Listening]:
+    memory = Listening(tmp_path / "memory")
+    yield memory
+    memory.close()
+
+
+def work(primer: Primer) -> None:
+    while primer.work():
+        pass
+
+
+def test_all_lines_but_the_one_that_is_being_written(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    path = str(repo / "a.py")
+    primer.read(FimPrompt("one\ntwo\nthr", "ee\nfour\n", path), str(repo))
+    work(primer)
+    assert memory.taught() == [(f"file:{path}", "one\ntwo\n"), (f"file:{path}", "four\n")]
+
+
+def test_a_line_is_learnt_once_wherever_it_moves(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    path = str(repo / "a.py")
+    before, after = "".join(f"a{n}\n" for n in range(9)), "".join(f"b{n}\n" for n in range(9))
+    primer.read(FimPrompt(before, "\n" + after, path), str(repo))
+    work(primer)
+    assert [text for _, text in memory.taught()] == [before, after]
+    for typed in ("n", "ne", "new"):
+        primer.read(FimPrompt(before + typed, "\n" + after, path), str(repo))
+        work(primer)
+    assert memory.taught() == []
+    primer.read(FimPrompt(before + "new\nmore\nx", "\n" + after, path), str(repo))
+    work(primer)
+    assert memory.taught() == [(f"file:{path}", "a7\na8\nnew\nmore\n")]
+    primer.read(FimPrompt(before + "new\nmore\n" + after, "", path), str(repo))
+    work(primer)
+    assert memory.taught() == [(f"file:{path}", "new\nmore\nb0\n")], "it has a new neighbour"
+
+
+def test_only_the_newest_text_of_a_file_is_looked_at(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    path = str(repo / "a.py")
+    for n in range(20):
+        primer.read(FimPrompt(f"version {n}\nx", "", path), str(repo))
+    work(primer)
+    assert [text for _, text in memory.taught()] == ["version 19\n"]
+
+
+def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    primer.teach(str(repo / "a.py"), "".join(f"line {n}\n" for n in range(PIECE * 3)), str(repo))
+    work(primer)
+    pieces = memory.taught()
+    assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
+
+
+def test_pieces_of_other_files_have_their_own_names(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    extra = (File(str(repo / "b.py"), "b = 1\n"), File("c.py", "c = 1\n"), File(str(repo / "b.log"), "no\n"))
+    primer.read(FimPrompt("", "", None, None, extra), str(repo))
+    work(primer)
+    assert memory.taught() == [(f"file:{repo / 'b.py'}", "b = 1\n"), ("file:c.py", "c = 1\n")]
+
+
+@pytest.mark.parametrize("name", [".env", "key.pem", "x.log", "no\0path.py", "a" * 300 + "/" + "b" * 5000])
+def test_what_may_not_be_learnt_is_not(repo: Path, memory: Listening, name: str) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    primer.teach(str(repo / name), "a = 1\n", str(repo))
+    primer.teach("relative.py", "a = 1\n", None)
+    work(primer)
+    assert [source for source, _ in memory.taught() if source != f"file:{repo / name}"] == []
+    assert name.startswith("aaa") or memory.taught() == []
+
+
+def engine_of(memory: Memory) -> Engine:
+    target = ToyBackend(scripted(b"x = 1\ny = 2\n"), n_ctx=512)
+    return Engine(target, learning=Learning(target, None, memory=memory))
+
+
+def complete(engine: Engine, prompt: FimPrompt, **options: object) -> None:
+    request = Request(prompt=prompt, options=Options(temperature=0.0, **options))  # type: ignore[arg-type]
+    run_all(engine, [engine.submit(request)])
+    while engine.rest():
+        pass
+
+
+def test_an_engine_learns_the_file_and_not_what_it_says_itself(repo: Path, memory: Listening) -> None:
+    path = str(repo / "a.py")
+    with engine_of(memory) as engine:
+        complete(engine, FimPrompt("x = 1\n", "", path, tidy=True))
+        assert memory.taught() == [(f"file:{path}", "x = 1\n")]
+        assert [table.header.workspace for table in memory.tables(str(repo))] == [str(repo)]
+        engine.teach(path, "x = 1\ny = 2", None)
+        while engine.rest():
+            pass
+        assert memory.taught() == [(f"file:{path}", "x = 1\ny = 2")]
+
+
+def test_what_is_not_to_be_remembered_leaves_no_trace(repo: Path, memory: Listening) -> None:
+    with engine_of(memory) as engine:
+        complete(engine, FimPrompt("x = 1\n", "", str(repo / "a.py"), tidy=True), remember=False)
+        assert memory.taught() == [] and memory.tables(str(repo)) == ()
+
+
+def test_what_is_looked_ahead_was_written_by_nobody(repo: Path, memory: Listening) -> None:
+    prompt = FimPrompt("x = 1\nsuggested = 2\n", "", str(repo / "a.py"), tidy=True)
+    with engine_of(memory) as engine:
+        run_all(engine, [engine.submit(Request(prompt=prompt, priority="background"))])
+        while engine.rest():
+            pass
+        assert memory.taught() == []
+
+
+def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: Listening) -> None:
+    engine = engine_of(memory)
+    run_all(engine, [engine.submit(Request(prompt=FimPrompt("x = 1\n", "", str(repo / "a.py"), tidy=True)))])
+    assert memory.taught() == []
+    engine.close()
+    assert [text for _, text in memory.taught()] == ["x = 1\n"]
+
+
+def test_a_file_belongs_to_its_repository(repo: Path, tmp_path: Path) -> None:
+    assert workspace_of_file(str(repo / "deep" / "a.py")) == str(repo)
+    for path in (str(tmp_path / "a.py"), "a.py", None, "/\0"):
+        assert workspace_of_file(path) is None
