@@ -10,7 +10,7 @@ import psutil
 
 from tests.daemon.attack import Attacker, Tally, attack
 from tests.daemon.harness import DaemonProcess, Raw, raw, texts
-from tests.waiting import soon
+from tests.waiting import DEADLINE_S, POLL_S, soon
 
 AT_ONCE, WARM_UP = 24, 100
 CALM = {"model": "calm"}
@@ -36,10 +36,12 @@ async def behave(client: Raw, over: asyncio.Event) -> int:
 
 async def alone(client: Raw) -> None:
     """Wait until the daemon serves nobody but this client."""
-    while True:
-        status = (await client.call("alone", "daemon/status"))["result"]
-        if status["connections"] == 1 and status["running"] == 0:
-            return
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            status = (await client.call("alone", "daemon/status"))["result"]
+            if status["connections"] == 1 and status["running"] == 0:
+                return
+            await asyncio.sleep(POLL_S)
 
 
 def faults(log: str) -> list[str]:
@@ -59,7 +61,7 @@ async def besiege(daemon: DaemonProcess, n: int, seed: int, *, patient: bool = F
         await attack(
             daemon, islice(Attacker(daemon.token, seed + 1, patient=False), WARM_UP), at_once=AT_ONCE
         )
-        await soon(alone(client))
+        await alone(client)
         files, resident = process.num_fds(), process.memory_info().rss
         behaving = asyncio.create_task(behave(client, over))
         tally: Tally = await attack(
@@ -67,7 +69,7 @@ async def besiege(daemon: DaemonProcess, n: int, seed: int, *, patient: bool = F
         )
         over.set()
         answered = await soon(behaving)
-        await soon(alone(client))
+        await alone(client)
         more, grown = process.num_fds() - files, process.memory_info().rss - resident
     assert daemon.process.poll() is None and faults(daemon.log()) == []
     assert not tally.answers.keys() & {"500", "close 1011"}, "an internal error"
