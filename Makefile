@@ -2,15 +2,18 @@
 # make install          the virtual environment alone (.venv)
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
 # make test             lint, types, all tests
-# make test-slow        what takes minutes: more prompts, random cancels and kills
+# make test-slow        what takes minutes: more prompts, random cancels and kills, random input
+# make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
 export PROMPT
 PYTHON ?= python3
+REQUESTS ?= 20000
+SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install mlx test lint types check slow test-slow clean
+.PHONY: run install mlx test lint types check slow test-slow soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -44,6 +47,9 @@ test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

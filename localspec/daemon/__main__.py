@@ -32,6 +32,8 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Its errors are about handshakes that were refused, which is no fault of ours.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    # Its warnings are a line for every message to a client that is gone: thousands.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
         return _run(ready_fd, worker_command)
     except LocalspecError as error:

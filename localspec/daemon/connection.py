@@ -57,12 +57,22 @@ class Connection:
             await self._receive_all()
         except ConnectionClosed:
             pass  # the client is gone, in whatever way
+        except Exception:  # a defect of ours, which the library would keep to itself
+            log.exception("a connection failed")
         finally:
+            await self._end(sending)
+
+    async def _end(self, sending: asyncio.Task[None]) -> None:
+        """End what it asked for, and give its place free, whatever happens."""
+        try:
             self.outbox.close(now=True)
             for exchange in tuple(self._live.values()):
                 exchange.lose()
             await self._requests_ended()
             await sending
+        except Exception:  # a defect of ours: it must not cost a place for ever
+            log.exception("a connection did not end well")
+        finally:
             self.daemon.events.subscriptions.discard(self._shared.subscription)
             self.daemon.connections.discard(self)
             self.daemon.metrics.connections.dec()

@@ -69,7 +69,8 @@ class Outbox:
         if now:
             self._items.clear()
             self._grow(-self._size)
-        if not self._closed:
+        if now or not self._closed:
+            # Dropping what waits drops an earlier mark of the end as well: it is set again.
             self._closed = True
             self._items.append(None)
             self._filled.set()

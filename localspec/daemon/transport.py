@@ -22,3 +22,9 @@ class Socket(ServerConnection):
         if self.close_deadline is not None and not self._bounded:
             self._bounded = True
             self.loop.call_at(self.close_deadline, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        # asyncio raises AttributeError where a transport that wrote all and closed is aborted after all,
+        # and the library does that to send to a client that is gone.
+        self.transport.abort = lambda: None  # type: ignore[method-assign]

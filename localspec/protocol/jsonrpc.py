@@ -18,6 +18,8 @@ SERVER_ERROR = -32000
 
 Id = int | Annotated[str, Meta(max_length=128)]
 """A request's name, repeated in each of its messages."""
+LONGEST_MESSAGE = 500
+"""characters of a fault's message: it may quote what the peer said"""
 
 
 class Incoming(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,7 +61,7 @@ class ProtocolFault(Exception):
     """A message that breaks JSON-RPC or names no method of ours; ``id`` is what it answers, if known."""
 
     def __init__(self, code: int, message: str, id: Id | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "…")
         self.code = code
         self.id = id
 

@@ -159,6 +159,8 @@ def check_options(options: Options) -> Options:
 
 def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     """The sentence for a key nobody knows, with the nearest one that exists."""
+    # A client may send megabytes as a name: looking for one alike would hold up everybody.
+    name = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"there is no {what} named {name!r}{hint}"

@@ -1,15 +1,22 @@
-"""The real command, in a home of its own."""
+"""The real command, in a home of its own: in the tests' process, or in one of its own."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
+import pytest
+
+from localspec.cli.main import run
 from tests.waiting import DEADLINE_S
 
 CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
@@ -30,6 +37,25 @@ class Cli:
     def __call__(
         self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S
     ) -> subprocess.CompletedProcess[str]:
+        """The command in this very process, which has its imports behind it: what it says, and its code."""
+        stdin, stdout, stderr = (_stream(text) for text in (input, "", ""))
+        with pytest.MonkeyPatch.context() as patch, _ends_within(timeout):
+            for name in set(os.environ) - set(self.environment):
+                patch.delenv(name)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            if cwd is not None:
+                patch.chdir(cwd)
+            for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+                patch.setattr(sys, name, stream)
+            code = run(arguments)
+        said, told = (stream.buffer.getvalue().decode() for stream in (stdout, stderr))
+        return subprocess.CompletedProcess(arguments, code, said, told)
+
+    def process(
+        self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S
+    ) -> subprocess.CompletedProcess[str]:
+        """The command in a process of its own, as a shell starts it."""
         return subprocess.run(
             (*self.command, *arguments),
             input=input,
@@ -71,3 +97,29 @@ class Cli:
 
 def texts(results: Sequence[dict[str, Any]]) -> set[str]:
     return {result["text"] for result in results}
+
+
+class _Stream(io.TextIOWrapper):
+    """A text stream on memory; what was written is there at once."""
+
+    buffer: io.BytesIO
+
+
+def _stream(text: str) -> _Stream:
+    return _Stream(io.BytesIO(text.encode()), encoding="utf-8", newline="", write_through=True)
+
+
+@contextmanager
+def _ends_within(seconds: float) -> Iterator[None]:
+    """A command that hangs fails its test."""
+
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise AssertionError(f"the command took longer than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -26,7 +26,7 @@ SMALL = ("-m", "bundled", "--quick", "--runs", "1", "--workload", "chat")
 @pytest.fixture(scope="module")
 def document(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``--json`` wrote."""
-    done = cli("bench", *SMALL, "--json")
+    done = cli.process("bench", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     path = tmp_path_factory.mktemp("bench") / "results.json"
     path.write_text(done.stdout)
@@ -71,7 +71,7 @@ def test_the_machine_and_the_models_are_described(results: Any) -> None:
 
 
 def test_a_document_is_shown_as_a_table(cli: Cli, document: Path) -> None:
-    done = cli("bench", "--from", str(document))
+    done = cli.process("bench", "--from", str(document))
     assert done.returncode == 0, done.stderr
     for word in ("prompt-lookup", "none (again)", "1.00x", "greedy text with speculation"):
         assert word in done.stdout
@@ -79,7 +79,7 @@ def test_a_document_is_shown_as_a_table(cli: Cli, document: Path) -> None:
 
 def test_a_document_becomes_a_page(cli: Cli, document: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    done = cli("bench", "--from", str(document), "--report", str(page), "--json")
+    done = cli.process("bench", "--from", str(document), "--report", str(page), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(document.read_text())
     assert "plot-speed" in page.read_text()
@@ -96,7 +96,7 @@ def test_users_files_are_left_alone(cli: Cli, document: Path) -> None:
 
 def test_logs_are_recorded_and_played(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    done = cli("bench", "-m", "bundled", "--quick", "--workload", "chat", "--record", str(log))
+    done = cli.process("bench", "-m", "bundled", "--quick", "--workload", "chat", "--record", str(log))
     assert done.returncode == 0, done.stderr
     assert "2 answers recorded" in done.stderr
     played = cli.json("bench", "simulate", str(log), "--proposer", "auto")
@@ -113,7 +113,7 @@ def test_the_simulator_counts(cli: Cli) -> None:
 def test_a_cost_of_ones_own(cli: Cli) -> None:
     flat = cli.json("bench", "simulate", str(ANSWERS), "--cost", "1=10")["workloads"]["edit-short"]
     assert flat["speed"] == pytest.approx(flat["tokens_per_round"])
-    table = cli("bench", "simulate", str(ANSWERS), "--cost", "1=10,2=11")
+    table = cli.process("bench", "simulate", str(ANSWERS), "--cost", "1=10,2=11")
     assert "tokens/round" in table.stdout
 
 
@@ -157,26 +157,28 @@ def test_a_log_that_takes_long_tells_how_far_it_is(
     ],
 )
 def test_what_makes_no_sense(cli: Cli, arguments: Sequence[str], said: str) -> None:
-    done = cli("bench", *arguments)
+    done = cli.process("bench", *arguments)
     assert done.returncode == 2, done.stdout
     assert said in done.stderr + done.stdout
 
 
 def test_the_same_results_twice(cli: Cli, document: Path) -> None:
-    done = cli("bench", "--from", str(document), "--from", str(document))
+    done = cli.process("bench", "--from", str(document), "--from", str(document))
     assert done.returncode == 2, done.stdout
     assert "the same run. Give every run to --from once." in done.stderr
 
 
 def test_a_file_that_holds_no_results(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
-    done = cli("bench", "--from", str(tmp_path / "x.json"))
+    done = cli.process("bench", "--from", str(tmp_path / "x.json"))
     assert done.returncode == 2
     assert "holds no benchmark results" in done.stderr
 
 
 def test_a_llama_server_that_is_not_there(cli: Cli) -> None:
-    done = cli("bench", "-m", "bundled", "--workload", "chat", "--llama-server", "/no/such/llama-server")
+    done = cli.process(
+        "bench", "-m", "bundled", "--workload", "chat", "--llama-server", "/no/such/llama-server"
+    )
     assert done.returncode == 69
     assert "llama-server is not there" in done.stderr
 
@@ -185,7 +187,7 @@ def test_a_llama_server_that_is_not_there(cli: Cli) -> None:
 
 
 def test_a_page_that_cannot_be_written_takes_nothing_along(cli: Cli, document: Path, tmp_path: Path) -> None:
-    done = cli("bench", "--from", str(document), "--json", "--report", str(tmp_path))
+    done = cli.process("bench", "--from", str(document), "--json", "--report", str(tmp_path))
     assert done.returncode == 1
     assert json.loads(done.stdout) == json.loads(document.read_text())
     assert "cannot be written" in done.stderr
@@ -215,7 +217,7 @@ def test_what_was_measured_before_an_error_is_given_out(
 def test_a_table_says_what_is_missing(cli: Cli, results: Any, tmp_path: Path) -> None:
     missing = {"failures": {"auto": "device lost"}, "left_out": ["chat / ask-1"]}
     (tmp_path / "results.json").write_text(json.dumps(results | missing))
-    table = cli("bench", "--from", str(tmp_path / "results.json")).stdout
+    table = cli.process("bench", "--from", str(tmp_path / "results.json")).stdout
     assert "auto failed, and took no further part: device lost" in table
     assert "There was no time for chat / ask-1." in table
 

@@ -1,4 +1,4 @@
-"""``localspec memory`` as people call it: real processes, a home of their own, the bundled vocabulary."""
+"""``localspec memory`` as people call it: the real command, a home of their own, the bundled vocabulary."""
 
 from __future__ import annotations
 
@@ -95,11 +95,12 @@ def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: P
     cli.environment["PYTHONPATH"] = str(hook)
     directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
     at_import(hook, "mlx", REFUSE)
-    assert cli.json("memory", "prime", str(repo), "-m", directory)["files"] == 2
+    primed = cli.process("memory", "prime", str(repo), "-m", directory)
+    assert primed.returncode == 0 and "of 2 files" in primed.stdout
     at_import(hook, "tokenizers", REFUSE)
-    refused = cli("memory", "prime", str(repo), "-m", directory)
+    refused = cli.process("memory", "prime", str(repo), "-m", directory)
     assert refused.returncode == 69 and "pip install 'localspec[mlx]'" in refused.stderr
-    assert cli.json("memory", "prime", str(repo))["files"] == 2
+    assert "of 2 files" in cli.process("memory", "prime", str(repo)).stdout
 
 
 def test_a_broken_directory_is_refused(cli: Cli, repo: Path, tmp_path: Path) -> None:

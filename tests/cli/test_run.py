@@ -1,4 +1,4 @@
-"""``localspec run`` and ``complete`` as people call them: real processes, the real daemon, a real model."""
+"""``localspec run`` and ``complete`` as people call them: the real command, the real daemon, a real model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOCUMENTED = {
 
 
 def test_an_answer_streams_to_stdout_and_the_rest_to_stderr(cli: Cli) -> None:
-    done = cli("run", "--stats", *GREEDY, "What does textwrap.dedent do?")
+    done = cli.process("run", "--stats", *GREEDY, "What does textwrap.dedent do?")
     assert done.returncode == 0 and done.stdout.strip()
     assert "tok/s" in done.stderr and "tokens per round" in done.stderr and "tok/s" not in done.stdout
 
@@ -188,7 +188,7 @@ def test_a_mistake_is_answered_by_a_sentence(
 
 
 def test_an_error_as_json(cli: Cli) -> None:
-    done = cli("run", "-m", "/etc/hostname", "--json", "x")
+    done = cli.process("run", "-m", "/etc/hostname", "--json", "x")
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 1 and set(error) == {"code", "message", "remedy"}
     assert error["code"] == "model_invalid"

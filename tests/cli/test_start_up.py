@@ -38,7 +38,7 @@ def test_the_number_of_modules_is_pinned() -> None:
 
 
 def test_version(cli: Cli) -> None:
-    done = cli("--version")
+    done = cli.process("--version")
     assert done.stdout.strip() == f"localspec {localspec.__version__}" and done.returncode == 0
 
 
@@ -46,5 +46,5 @@ def test_version(cli: Cli) -> None:
     "command", [(), ("run",), ("complete",), ("daemon",), ("daemon", "status"), ("models",), ("doctor",)]
 )
 def test_help(cli: Cli, command: tuple[str, ...]) -> None:
-    done = cli(*command, "--help")
+    done = (cli if command else cli.process)(*command, "--help")
     assert done.returncode == 0 and "Usage" in done.stdout

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw, texts
-from tests.waiting import run
+from tests.waiting import DEADLINE_S, POLL_S, run
 
 MIB = 1024 * 1024
 
@@ -65,5 +67,23 @@ def test_deltas_are_merged_for_a_slow_client_and_nothing_is_lost(start: StartDae
                 assert texts(sleeper.seen, id) == "x" * 200_000
             deltas = [f for f in sleeper.seen if f.get("method") == "stream/delta"]
             assert len(deltas) < 20_000
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_and_then_breaks_the_protocol_leaves_nothing(start: StartDaemon) -> None:
+    """It is cut off while a message is being sent to it: what sends must end, too."""
+
+    async def test() -> None:
+        daemon = start(send_buffer=16 * MIB, slow_client_s=600)
+        async with raw(daemon) as sleeper, raw(daemon) as reader:
+            sleeper.socket.transport.pause_reading()
+            await sleeper.ask(1, "generate", prompt="flood 100 50000")
+            await idle(reader)
+            await sleeper.say(b"no text")
+            async with asyncio.timeout(DEADLINE_S):
+                while (await reader.call("left", "daemon/status"))["result"]["connections"] > 1:
+                    await asyncio.sleep(POLL_S)
+            sleeper.socket.transport.abort()
 
     run(test())

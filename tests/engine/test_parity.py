@@ -45,7 +45,7 @@ def check_cache(one: Engine, sequence: Sequence) -> None:
     assert backend.tokens(sequence.slot) == sequence.tokens[:-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 50),
     prompt=prompts,
@@ -63,7 +63,7 @@ def test_greedy_is_target_only(seed: int, prompt: str, k: int, max_tokens: int, 
     assert len(texts) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), stop=st.text("abc", min_size=1, max_size=3)
 )
@@ -83,7 +83,7 @@ def test_hostile_proposers_change_nothing(seed: int, prompt: str, k: int, stop: 
         assert (sequence.finish, sequence.text.text) == (plain.finish, plain.text.text), hostile.name
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), number=st.integers(0, 2**63 - 1))
 def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k: int, number: int) -> None:
     texts = set()
@@ -93,7 +93,7 @@ def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k
     assert len(texts) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 6))
 def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int) -> None:
     texts = set()
@@ -104,7 +104,7 @@ def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int)
     assert len(texts) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 50),
     texts=st.lists(prompts, min_size=2, max_size=5),
@@ -122,7 +122,7 @@ def test_a_batch_gives_each_request_the_text_it_has_alone(seed: int, texts: list
     assert [answer(sequence) for sequence in running] == alone
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8))
 def test_strict_mode_is_exact_on_a_backend_whose_wide_forwards_are_noisy(
     seed: int, prompt: str, k: int
@@ -166,7 +166,7 @@ def test_without_rounding_nothing_is_rechecked() -> None:
     assert (stats.rechecks, stats.replayed_tokens, stats.margin_bound) == (0, 0, None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 50),
     prompt=prompts,
@@ -184,7 +184,7 @@ def test_strict_mode_covers_seeded_samples(
     assert answer(spec) == answer(plain)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), texts=st.lists(prompts, min_size=2, max_size=4), again=st.booleans())
 def test_strict_mode_is_exact_in_batches_and_over_taken_prefixes(
     seed: int, texts: list[str], again: bool

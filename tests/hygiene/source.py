@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +23,9 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text("utf-8").splitlines()
 
 
-def nodes_of(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(path.read_text("utf-8"), str(path)))
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text("utf-8"), str(path))))
 
 
 class Function(NamedTuple):

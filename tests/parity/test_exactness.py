@@ -37,7 +37,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
 def test_toys_say_what_they_say_alone() -> None:
     tally = Tally()
 
-    @settings(FIXED, max_examples=100)
+    @settings(FIXED, max_examples=40)
     @given(model=TOY_MODELS, case=cases(TOY_TEXTS))
     def same(model: ToyModel, case: Case) -> None:
         play(Toys(model), case, tally)
@@ -49,7 +49,7 @@ def test_toys_say_what_they_say_alone() -> None:
 def test_the_bundled_model_says_what_it_says_alone(bundled: Loaded) -> None:
     tally = Tally()
 
-    @settings(FIXED, max_examples=8)
+    @settings(FIXED, max_examples=4)
     @given(case=cases(TEXTS))
     def same(case: Case) -> None:
         play(bundled, case, tally)
@@ -67,9 +67,9 @@ def probed(backend: ToyBackend) -> ToyBackend:
 
 
 def differing(model: ToyModel, *asks: Asked, history: tuple[Asked, ...] = (), chunk: int = 4) -> int:
-    """In how many of 40 models like this one some text differs."""
+    """In how many of 20 models like this one some text differs."""
     count = 0
-    for seed in range(40):
+    for seed in range(20):
         try:
             play(Toys(replace(model, seed=seed)), Case(asks, history=history, chunk=chunk), Tally())
         except AssertionError:
@@ -111,7 +111,7 @@ class Padded(ToyBackend):
 def test_rounds_that_are_filled_up_are_as_wide_as_that(is_said: bool) -> None:
     """Where the backend does not say so, texts differ: the test can fail."""
     different = 0
-    for seed in range(12):
+    for seed in range(6):
         texts = []
         for n in (1, 2):
             backend = Padded(small_markov(seed, sharpness=0.5), max_sequences=4)
@@ -160,7 +160,7 @@ def test_cells_of_an_answer_are_not_those_of_a_prompt() -> None:
             return probed(backend)
 
     ask = Asked("abcabc", "none", None, GREEDY)
-    for seed in range(10):
+    for seed in range(5):
         play(Measured(replace(NOISY, seed=seed, n_ctx=160)), Case((ask,), history=(ask,)), Tally())
 
 
@@ -172,7 +172,7 @@ class Shifting(ToyBackend):
 
 
 def test_a_common_shift_changes_no_penalised_choice() -> None:
-    for seed in range(60):
+    for seed in range(20):
         texts = set()
         for proposer in ("none", "draft"):
             base = small_markov(seed, sharpness=0.3)

@@ -1,0 +1,48 @@
+"""A socket that is closed already can be cut off once more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from localspec.daemon.transport import Socket
+from tests.waiting import run, soon
+
+MUCH = "x" * 20_000_000
+"""more than the buffers of the system take"""
+
+
+async def send_to_who_is_gone(kind: type[ServerConnection]) -> None:
+    """Over one that was closed with something still to be written, which then was written."""
+    accepted: asyncio.Queue[ServerConnection] = asyncio.Queue()
+    over = asyncio.Event()
+
+    async def handle(socket: ServerConnection) -> None:
+        accepted.put_nowait(socket)
+        await over.wait()
+
+    async with serve(handle, "127.0.0.1", 0, compression=None, create_connection=kind) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}", proxy=None, max_size=None) as client:
+            socket = await accepted.get()
+            client.transport.pause_reading()
+            sending = asyncio.create_task(socket.send(MUCH))
+            await asyncio.sleep(0)
+            socket.transport.close()
+            client.transport.resume_reading()
+            await soon(client.recv())
+            await soon(sending)
+            await soon(socket.wait_closed())
+            try:
+                await socket.send("x")
+            finally:
+                over.set()
+
+
+def test_who_sends_is_told_that_the_client_is_gone() -> None:
+    with pytest.raises(ConnectionClosed):
+        run(send_to_who_is_gone(Socket))
