@@ -36,7 +36,9 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
     _, stderr = process.communicate(timeout=DEADLINE_S)
     *_, took, speculation = stderr.decode().splitlines()
     assert process.returncode == 130 and "Traceback" not in stderr.decode()
-    assert " tokens (cancelled) · " in took and "tokens per round" in speculation
+    assert " tokens (cancelled) · " in took
+    # It may have been interrupted before its first round.
+    assert "tokens per round" in speculation or speculation == "no speculation"
 
 
 def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
