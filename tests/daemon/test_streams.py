@@ -282,7 +282,7 @@ def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: StartDaemon
         daemon = start(send_buffer=64 * 1024 * 1024)
         async with raw(daemon) as client:
             session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="flood 30000 100")
+            await client.ask(1, "chat/send", session=session, content="flood 600 5000")
             await client.response(1)
             last = deltas(client.seen, 1)[-1][0]
             stream = next(f for f in client.seen if f.get("method") == "stream/started")["params"]["stream"]
