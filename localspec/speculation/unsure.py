@@ -64,8 +64,8 @@ class Urge:
 class Unsure(Judge):
     """Says that the text ends where the row's urge to is positive; otherwise what ``judge`` says.
 
-    Rows of a clear winner, 10 logits or so ahead, stay where they are: their two best tokens say enough. Others
-    cost 0.05 ms of a processor with a vocabulary of 49,152, 0.14 ms with 151,936.
+    Rows of a clear winner, 10 logits or so ahead, stay where they are: their two best tokens say enough. To
+    read one costs a processor 0.05 ms with a vocabulary of 49,152, 0.14 ms with 151,936.
     """
 
     def __init__(self, judge: Judge, urge: Urge) -> None:
