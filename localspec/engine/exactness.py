@@ -16,7 +16,7 @@ from __future__ import annotations
 from localspec.backends.base import Backend, Logits, Span
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.rewriting import Rewriting
-from localspec.speculation.verify import ForwardRows, Row, TargetRows, log_probability
+from localspec.speculation.verify import ForwardRows, Judge, TargetRows, log_probability
 
 
 def doubt_bound(target: Backend, sequence: Sequence, *, wide: bool) -> float:
@@ -42,7 +42,7 @@ def _drifted(sequence: Sequence) -> bool:
 
 def first_token(sequence: Sequence, logits: Logits) -> Emitted:
     """The answer's first token, from the prompt's last row."""
-    return _choose(sequence, _row(logits))
+    return _choose(sequence, _judge(sequence, logits))
 
 
 def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
@@ -53,23 +53,22 @@ def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
     """
     sequence.stats.rechecks += 1
     if wide:
-        row = _row(_write(target, sequence))
-        if sequence.exact == len(sequence.tokens):
-            return _choose(sequence, row)
-        if sequence.sampler.margin(row, (), len(sequence.tokens)) >= target.capabilities.drift_bound:
-            return _choose(sequence, row)
+        judge = _judge(sequence, _write(target, sequence))
+        exact = sequence.exact == len(sequence.tokens)
+        if exact or judge.margin(0) >= target.capabilities.drift_bound:
+            return _choose(sequence, judge)
     sequence.exact = target.truncate(sequence.slot, sequence.exact)
     sequence.stats.replayed_tokens += len(sequence.tokens) - sequence.exact
-    return _choose(sequence, _row(_write(target, sequence)))
+    return _choose(sequence, _judge(sequence, _write(target, sequence)))
 
 
-def _row(logits: Logits) -> Row:
-    return TargetRows(ForwardRows(logits), 0).row(0)
+def _judge(sequence: Sequence, logits: Logits) -> Judge:
+    return sequence.judge(TargetRows(ForwardRows(logits), 0))
 
 
-def _choose(sequence: Sequence, row: Row) -> Emitted:
-    token = sequence.sampler.pick(row, (), len(sequence.tokens))
-    logprob = log_probability(row, token) if sequence.settings.logprobs else None
+def _choose(sequence: Sequence, judge: Judge) -> Emitted:
+    token = judge.token(0, None)
+    logprob = log_probability(judge.rows.row(0), token) if sequence.settings.logprobs else None
     return Emitted(token, "target", logprob)
 
 

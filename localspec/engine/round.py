@@ -23,7 +23,6 @@ from localspec.speculation.verify import (
     ForwardRows,
     TargetRows,
     Verdict,
-    judge_for,
     log_probability,
     verify,
 )
@@ -108,7 +107,7 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
 
 def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> _Judged:
     """Verify one sequence's draft against its rows."""
-    judge = judge_for(rows, sequence.sampler, draft, len(sequence.tokens), sequence.settings.tau)
+    judge = sequence.judge(rows, draft)
 
     def doubt(margin: float) -> bool:
         sequence.near_ties.see(margin)

@@ -17,10 +17,12 @@ from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
 from localspec.protocol.requests import Priority
 from localspec.protocol.results import FinishReason, ProposerStats, Stats
-from localspec.speculation.draft import Ask, Draft, Ledger
+from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
 from localspec.speculation.rewriting import NearTies, Rewriting
 from localspec.speculation.sampling import Sampler
+from localspec.speculation.unsure import Unsure, Urge
+from localspec.speculation.verify import Judge, TargetRows, judge_for
 
 NO_SLOT = -1
 WIDTH_GAIN = 0.2
@@ -91,6 +93,9 @@ class Sequence:
         )
         self._vocabulary = vocabulary
         self._end_tokens = encoded.end_tokens
+        self._urge = (
+            Urge(self._end_tokens, vocabulary.size) if self.tidy and settings.sampling.greedy else None
+        )
         self.emitted = 0
         self._ledger = Ledger()
         self._saved = 0.0
@@ -162,6 +167,15 @@ class Sequence:
             rewriting=self.rewriting,
             missing=len(self.tokens) - 1 - self.fed,
         )
+
+    def judge(self, rows: TargetRows, draft: Draft = NOTHING) -> Judge:
+        """What decides about ``draft``, and which token comes next; row 0 follows the newest token.
+
+        An editor's completion ends where the model is unsure, but for its first token: who asks is told
+        something, also who accepted what ended so.
+        """
+        judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
+        return judge if self._urge is None or not self.prefilled else Unsure(judge, self._urge)
 
     # What a round tells.
 

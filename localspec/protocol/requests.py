@@ -42,8 +42,8 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
     """Fill in what stands between ``prefix`` and ``suffix``.
 
     ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
-    completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``;
-    what has come is then told at the end.
+    completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``, and
+    at temperature 0 where the model is unsure; what has come is then told at the end.
     """
 
     prefix: str
