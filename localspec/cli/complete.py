@@ -57,6 +57,7 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
         path=None if how.path is None else os.path.abspath(how.path),
         language=how.language,
         tidy=True,
+        invoked=True,
     )
     options = flags.options()
     printer = Printer(as_json=how.json, stats=how.stats)
@@ -79,7 +80,7 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
 
 async def _ask(client: Client, prompt: FimPrompt, options: Options, printer: Printer) -> Result:
     where = {name: getattr(prompt, name) for name in ("language", "path") if getattr(prompt, name)}
-    stream = client.complete(prompt.prefix, prompt.suffix, options=options, **where)
+    stream = client.complete(prompt.prefix, prompt.suffix, options=options, trigger="invoked", **where)
     return (await answer.show(stream, printer)).result
 
 

@@ -40,6 +40,7 @@ from localspec.protocol.messages import (
     ModelUnload,
     Nothing,
     SuggestionEvent,
+    Trigger,
     Unloaded,
     Warmed,
 )
@@ -79,6 +80,7 @@ class Where(TypedDict, total=False):
     n: int
     max_ms: int
     multiline: bool
+    trigger: Trigger
 
 
 class Warm(TypedDict, total=False):

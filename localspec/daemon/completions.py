@@ -26,7 +26,10 @@ log = logging.getLogger(__name__)
 async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
     options = merged(exchange, params.options)
-    asked = Asked(params.prefix, params.suffix, params.path, params.language, params.multiline, options)
+    invoked = params.trigger == "invoked"
+    asked = Asked(
+        params.prefix, params.suffix, params.path, params.language, params.multiline, options, invoked
+    )
     with exchange.newest.hold(params.path, exchange):
         deadline = None
         if params.max_ms is not None:
@@ -139,7 +142,14 @@ async def _keep_answer(quiet: Quiet, asked: Asked, extra: tuple[File, ...]) -> N
 
 def _request(asked: Asked, extra: tuple[File, ...], priority: Priority) -> Request:
     prompt = FimPrompt(
-        asked.prefix, asked.suffix, asked.path, asked.language, extra, asked.multiline, tidy=True
+        asked.prefix,
+        asked.suffix,
+        asked.path,
+        asked.language,
+        extra,
+        asked.multiline,
+        tidy=True,
+        invoked=asked.invoked,
     )
     source = "run" if asked.path is None else f"file:{asked.path}"
     return Request(prompt=prompt, options=asked.options, source=source, priority=priority)

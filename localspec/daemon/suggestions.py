@@ -39,11 +39,12 @@ class Asked:
     language: str | None
     multiline: bool
     options: Options
+    invoked: bool = False
 
     @cached_property
     def rest(self) -> bytes:
         """A digest of all but the prefix."""
-        rest = (self.suffix, self.path, self.language, self.multiline, self.options)
+        rest = (self.suffix, self.path, self.language, self.multiline, self.invoked, self.options)
         return hashlib.blake2b(msgspec.msgpack.encode(rest), digest_size=DIGEST).digest()
 
     @property

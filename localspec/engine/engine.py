@@ -107,7 +107,7 @@ class Engine:
 
     def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
         """Fill in what stands between ``prefix`` and ``suffix``: what an editor would show."""
-        prompt = FimPrompt(prefix, suffix, tidy=True)
+        prompt = FimPrompt(prefix, suffix, tidy=True, invoked=True)
         result = self.stream(Request(prompt=prompt, options=_options(options))).finish()
         return finished(result, Gap.of(prompt))
 

@@ -29,6 +29,8 @@ class Encoded(NamedTuple):
     dropped: int = 0
     stop: tuple[str, ...] = ()
     rule: StopRule | None = None
+    unsure_ends: bool = False
+    """whether it ends where the model is unsure"""
 
 
 class PromptEncoder:
@@ -120,7 +122,13 @@ class PromptEncoder:
         tokens = self._infill.encode(prompt, room, workspace)
         format = self._infill.format
         rule = StopRule(Gap.of(prompt)) if prompt.tidy else None
-        return Encoded([*start, *tokens], format.end_tokens, stop=format.stop, rule=rule)
+        return Encoded(
+            [*start, *tokens],
+            format.end_tokens,
+            stop=format.stop,
+            rule=rule,
+            unsure_ends=prompt.tidy and not prompt.invoked,
+        )
 
 
 def _name(vocabulary: Vocabulary, token: int | None) -> str:

@@ -94,7 +94,9 @@ class Sequence:
         self._vocabulary = vocabulary
         self._end_tokens = encoded.end_tokens
         self._urge = (
-            Urge(self._end_tokens, vocabulary.size) if self.tidy and settings.sampling.greedy else None
+            Urge(self._end_tokens, vocabulary.size)
+            if encoded.unsure_ends and settings.sampling.greedy
+            else None
         )
         self.emitted = 0
         self._ledger = Ledger()

@@ -78,6 +78,10 @@ class Generate(Params):
     options: Options = Options()
 
 
+Trigger = Literal["automatic", "invoked"]
+"""whether a completion comes by itself, or somebody asked for one, and is told also what is unsure"""
+
+
 class CompletionInline(Params):
     prefix: str
     suffix: str
@@ -87,6 +91,7 @@ class CompletionInline(Params):
     n: Annotated[int, Meta(ge=1, le=8)] = 1
     max_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
     multiline: bool = True
+    trigger: Trigger = "automatic"
     options: Options = Options()
 
 

@@ -43,7 +43,8 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
 
     ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
     completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``, and
-    at temperature 0 where the model is unsure; what has come is then told at the end.
+    at temperature 0 where the model is unsure, unless somebody ``invoked`` it; what has come is then told at
+    the end.
     """
 
     prefix: str
@@ -53,6 +54,7 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
     extra: tuple[File, ...] = ()
     multiline: bool = True
     tidy: bool = False
+    invoked: bool = False
 
 
 Prompt = TextPrompt | ChatPrompt | FimPrompt

@@ -162,6 +162,10 @@ class TestWhose:
         raw = replace(tidy("x = "), tidy=False)
         assert alone(certain(7), raw).text.text == "abcdefghijklmnopqrstuvwx"
 
+    def test_what_somebody_invoked_goes_on(self) -> None:
+        invoked = replace(tidy("x = "), invoked=True)
+        assert alone(certain(7), invoked).text.text == "abcdefghijklmnopqrstuvwx"
+
     @pytest.mark.parametrize("noise", [0.0, 0.02])
     def test_others_texts_are_what_they_were(self, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
         """Raw gaps and sampled completions never ask whether the model is unsure."""
