@@ -7,7 +7,7 @@ cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``a
 writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
 given), and ``then WORD`` (answers with a line of that word). Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
-writes to the FIFO, and ``slow`` heartbeats for ever.
+writes to the FIFO, ``late:PATH`` waits so before it ends, and ``slow`` heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from localspec import home
 from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.protocol.frames import (
     HEADER,
@@ -159,6 +160,7 @@ class EchoWorker:
         self.wire = wire
         self.running: dict[int, Running] = {}
         self.steps, self.beaten = 0, 0.0
+        self.source = ""
         self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
 
     def serve(self) -> None:
@@ -191,6 +193,7 @@ class EchoWorker:
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
             case Stop():
+                self.leave()
                 sys.exit(0)
 
     def open(self, load: Load) -> None:
@@ -208,7 +211,15 @@ class EchoWorker:
         backend = "toy" if load.backend == "auto" else load.backend
         self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft", load.model))
 
+    def leave(self) -> None:
+        """Write the cache of the last chat, as late as that is asked for."""
+        if self.load.model.startswith("late:"):
+            Path(self.load.model.removeprefix("late:")).read_text()
+            place = home.private_dir(home.chat_caches_dir() / "echo") / home.chat_cache_name(self.source)
+            place.write_text("what was said")
+
     def submit(self, submit: Submit) -> None:
+        self.source = submit.request.source
         self.send(Prefill(submit.id, 1.0))
         match said(submit.request):
             case "fail":
