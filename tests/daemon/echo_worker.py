@@ -5,7 +5,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
 writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
-given), and ``then WORD`` (answers with a line of that word). Of a prefix the last line counts.
+given), ``odd`` (fails if its seed is odd, else stalls), and ``then WORD`` (answers with a line of that word).
+What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
 writes to the FIFO, ``late:PATH`` waits so before it ends, and ``slow`` heartbeats for ever.
 """
@@ -43,6 +44,7 @@ from localspec.protocol.frames import (
     Round,
     Stop,
     Submit,
+    Teach,
     encode_frame,
     to_worker_decoder,
 )
@@ -64,7 +66,7 @@ class Running:
         self.words = words(submit.request)
         self.deaf = said(submit.request) == "deaf"
         self.spins = said(submit.request) == "spin"
-        self.stalled = said(submit.request) in ("stall", "deaf", "spin")
+        self.stalled = said(submit.request) in ("stall", "deaf", "spin", "odd")
         self.text = ""
         self.count = 0
 
@@ -192,6 +194,8 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
+            case Teach(text=text):
+                (home.cache_dir() / "taught").write_text(text)
             case Stop():
                 self.leave()
                 sys.exit(0)
@@ -221,11 +225,11 @@ class EchoWorker:
     def submit(self, submit: Submit) -> None:
         self.source = submit.request.source
         self.send(Prefill(submit.id, 1.0))
-        match said(submit.request):
-            case "fail":
+        match said(submit.request), (submit.request.options.seed or 0) % 2:
+            case ("fail", _) | ("odd", 1):
                 self.send(Failed(submit.id, OutOfMemory("no memory is left").as_dict()))
                 return
-            case "degrade":
+            case "degrade", _:
                 self.send(Degraded(submit.id, "draft", "prompt-lookup", "the draft is slow"))
         self.running[submit.id] = Running(submit, self.load)
 
