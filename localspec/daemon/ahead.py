@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 from localspec.daemon.suggestions import Asked
 
+MOST = 16
+"""questions that are looked ahead for at once, for all clients together"""
+
 
 class Cancellable(Protocol):
     """What does the work."""
@@ -44,8 +47,11 @@ class Ahead:
     def begin(
         self, client: object, path: str, doer: Cancellable, asked: Asked, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Do ``work``, which answers ``asked``, beside everything else."""
+        """Do ``work``, which answers ``asked``, beside everything else; of too many the oldest ends."""
         self.cancel(client, path)
+        others = [each for each in self._work.values() if each.task is not None]
+        if len(others) >= MOST:
+            others[0].doer.cancel()
         task = asyncio.create_task(work)
         mine = self._work[client, path] = Work(doer, asked, task)
         task.add_done_callback(lambda _: self._end(client, path, mine))

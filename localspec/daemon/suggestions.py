@@ -65,10 +65,10 @@ class Found(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """All the texts that came when ``count`` were wanted: equal ones count once."""
+    """All the texts that came when so many were ``wanted``: equal ones count once."""
 
     texts: tuple[str, ...]
-    count: int
+    wanted: int
 
 
 @dataclasses.dataclass
@@ -129,7 +129,7 @@ class Suggestions:
     def _texts(self, digest: bytes, asked: Asked) -> tuple[str, ...] | None:
         """What is known, if no more of it is wanted than was asked for."""
         kept = self._answers.get((digest, asked.rest))
-        return None if kept is None or kept.count < asked.count else kept.texts
+        return None if kept is None or kept.wanted < asked.count else kept.texts
 
     def show(self, asked: Asked, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
         """Items of these texts, for which feedback may come."""

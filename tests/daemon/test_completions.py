@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from localspec.daemon.ahead import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.models.ggufs import small
@@ -102,6 +103,22 @@ def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaem
             assert (await client.call(2, "daemon/status"))["result"]["models"][0]["running"] >= 1
             assert text(await editor.complete("other")) == "other"
             await editor.idle()
+
+    run(test())
+
+
+def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            for number in range(2 * MOST):
+                assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
+            running = MOST + 1
+            while running > MOST:  # who is cancelled ends in a moment
+                status = (await client.call("status", "daemon/status"))["result"]
+                running = status["models"][0]["running"]
+            assert running == MOST
+            await Editor(client, f"{2 * MOST - 1}.py").complete("other")
+            assert (await client.call(1, "daemon/status"))["result"]["models"][0]["running"] <= MOST
 
     run(test())
 

@@ -235,6 +235,19 @@ def test_a_title_is_the_first_line_said_until_it_is_given(store: Store) -> None:
     assert [s.title for s in store.summaries(ALL)] == ["given"]
 
 
+def test_a_title_goes_with_the_line_that_it_was_taken_from(store: Store, path: Path) -> None:
+    store.add(session("a"))
+    first = store.begin_turn("a", Turn("marker-4711"))
+    store.begin_turn("a", Turn("later"))
+    store.begin_turn("a", Turn("another", first.answer - 1))
+    assert [s.title for s in store.summaries(ALL)] == ["another"]
+    assert anywhere(path.parent, "marker-4711") == []
+    store.begin_turn("a", Turn())
+    later = store.begin_turn("a", Turn("another"))
+    store.begin_turn("a", Turn("later", later.answer - 1))
+    assert [s.title for s in store.summaries(ALL)] == ["another"]
+
+
 # --- what is deleted ---------------------------------------------------------------------------
 
 
