@@ -123,6 +123,16 @@ def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon)
     run(test())
 
 
+def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            assert text(await Editor(client).complete("then stall")) == "\nstall"
+            unloaded = await client.call(1, "models/unload")
+            assert unloaded["result"]["models"] == ["bundled"]
+
+    run(test())
+
+
 def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
