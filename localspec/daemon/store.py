@@ -153,8 +153,13 @@ class Store:
         self._wipe()
 
     def fork(self, origin: Session, copy: Session, message: int | None) -> None:
-        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all."""
+        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all.
+
+        Raises :class:`SessionNotFound` if ``origin`` was deleted meanwhile, and :class:`MessageNotFound`.
+        """
         with self._transaction():
+            if self.find(origin.id, origin.private) is None:
+                raise SessionNotFound(f"there is no session {origin.id[:40]!r}")
             self.add(copy)
             if message is not None:
                 self._role(origin.id, message)
