@@ -9,6 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 from localspec.daemon.suggestions import Asked
 
+MOST = 16
+"""questions that are looked ahead for at once, for all clients together"""
+
+CLEAR_S = 1.0
+"""how long work that is cancelled may take to end"""
+
 
 class Cancellable(Protocol):
     """What does the work."""
@@ -44,8 +50,11 @@ class Ahead:
     def begin(
         self, client: object, path: str, doer: Cancellable, asked: Asked, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Do ``work``, which answers ``asked``, beside everything else."""
+        """Do ``work``, which answers ``asked``, beside everything else; of too many the oldest ends."""
         self.cancel(client, path)
+        others = self._own()
+        if len(others) >= MOST:
+            others[0].doer.cancel()
         task = asyncio.create_task(work)
         mine = self._work[client, path] = Work(doer, asked, task)
         task.add_done_callback(lambda _: self._end(client, path, mine))
@@ -67,6 +76,19 @@ class Ahead:
         """End what is done for ``path``."""
         if (work := self._work.get((client, path))) is not None:
             work.doer.cancel()
+
+    async def clear(self) -> None:
+        """End all that nobody asked for, and wait for that, but not for long."""
+        own = self._own()
+        for work in own:
+            work.doer.cancel()
+        tasks = [work.task for work in own if work.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLEAR_S)
+
+    def _own(self) -> list[Work]:
+        """The questions that are looked ahead for, the oldest first."""
+        return [each for each in self._work.values() if each.task is not None]
 
     async def leave(self, client: object) -> None:
         """The client is gone: end all that is done for it, and wait for that."""

@@ -26,9 +26,16 @@ log = logging.getLogger(__name__)
 async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
     options = merged(exchange, params.options)
-    invoked = params.trigger == "invoked"
     asked = Asked(
-        params.prefix, params.suffix, params.path, params.language, params.multiline, options, invoked
+        params.prefix,
+        params.suffix,
+        params.path,
+        params.language,
+        params.multiline,
+        options,
+        # Without temperature all items would be the same one.
+        params.n if options.temperature else 1,
+        params.trigger == "invoked",
     )
     with exchange.newest.hold(params.path, exchange):
         deadline = None
@@ -96,10 +103,12 @@ async def _ask(
     if deadline is not None:
         left = max(1, round((deadline - asyncio.get_running_loop().time()) * 1000))
     request = replace(_request(asked, params.extra, "completion"), max_ms=left)
-    # Without temperature all items would be the same one.
-    count = params.n if asked.options.temperature else 1
-    requests = [replace(request, options=_varied(asked.options, i)) for i in range(count)]
-    raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))
+    requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
+    try:
+        raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))
+    except LocalspecError:
+        exchange.cancel()  # the others, for which nobody waits any more
+        raise
     results = [finished(result, asked.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if not any(result.finish_reason in UNFINISHED for result in results):
@@ -168,5 +177,5 @@ def _teach(exchange: Exchange, shown: Shown) -> None:
         return
     text = shown.before + shown.text[: shown.accepted]
     for worker, _ in exchange.daemon.pool.loaded():
-        if worker.key == key_of(shown.options):
+        if key_of(shown.options) in worker.names:
             worker.send(Teach(shown.path, text, shown.options.workspace))

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from localspec import home
+from localspec.daemon.daemon import Daemon
 from localspec.daemon.exchange import Exchange
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
@@ -43,14 +44,26 @@ async def forget(exchange: Exchange, params: messages.MemoryForget) -> Forgotten
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")
     if params.source is not None:
+        await exchange.daemon.pool.forget(params.source)
         arguments.append(f"--source={params.source}")
     return await _run(exchange, Forgotten, "forget", *arguments)
 
 
-async def forget_if_any(exchange: Exchange, source: str) -> None:
-    """Forget a source, if anything was ever learnt from anybody."""
-    if await asyncio.to_thread(_has_tables):
-        await forget(exchange, messages.MemoryForget(source=source))
+async def forget_chat(daemon: Daemon, source: str) -> None:
+    """Forget what a deleted chat taught, if anything was ever learnt from anybody.
+
+    No cancel ends that, and no lost client: nobody can delete a chat again that is no longer there.
+    """
+    if not await asyncio.to_thread(_has_tables):
+        return
+    try:
+        async with daemon.memory_turn:
+            process = await _start("forget", "--yes", f"--source={source}")
+            output, _ = await process.communicate()
+        _read(output, Forgotten)
+    except LocalspecError as error:
+        error.remedy = f"The chat itself is deleted. Run `localspec memory forget --yes --source {source}`."
+        raise
 
 
 def _has_tables() -> bool:
@@ -88,14 +101,18 @@ async def _run(exchange: Exchange, type: type[T], *arguments: str, input: bytes 
                 await turn.enter_async_context(exchange.daemon.memory_turn)
         except TimeoutError:
             raise Gone("cancelled before it began") from None
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND, *arguments, "--json", stdin=PIPE, stdout=PIPE, start_new_session=True
-        )
+        process = await _start(*arguments)
         with exchange.cancelled_by(lambda: _interrupt(process)):
             output, _ = await process.communicate(input)
     if exchange.cancelled and process.returncode:
         raise Gone("cancelled; what was learned until then stays learned")
     return _read(output, type)
+
+
+async def _start(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, "--json", stdin=PIPE, stdout=PIPE, start_new_session=True
+    )
 
 
 def _interrupt(process: Process) -> None:

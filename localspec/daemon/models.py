@@ -53,6 +53,8 @@ async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.Loade
 
 
 async def unload(exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
+    # What nobody asked for keeps no model at work.
+    await exchange.daemon.ahead.clear()
     return messages.Unloaded(tuple(await exchange.daemon.pool.unload(params.model)))
 
 

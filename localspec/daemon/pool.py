@@ -105,10 +105,12 @@ class Pool:
             raise EngineBusy(f"{names}: {count} requests are loading or using it")
         return [worker.model for worker in idle]
 
-    def forget(self, source: str) -> None:
-        """Have every worker give up what it computed of a source."""
+    async def forget(self, source: str) -> None:
+        """Have every worker give up what it computed of a source, and what it was to learn; those that are
+        ending write both down, and are gone on return."""
         for worker, _ in self.loaded():
             worker.send(Forget(source))
+        await self._dismiss(())
 
     async def close(self) -> None:
         """End every worker; their requests get :class:`ShuttingDown`."""

@@ -98,10 +98,10 @@ async def _delete(exchange: Exchange, session: Session) -> None:
     daemon, source = exchange.daemon, session.source
     await daemon.history.delete(session)
     await daemon.streams.end(session.id)
-    daemon.pool.forget(source)
+    await daemon.pool.forget(source)
     await asyncio.to_thread(home.delete_chat_caches, source)
     if not session.private:
-        await memory.forget_if_any(exchange, source)
+        await memory.forget_chat(daemon, source)
 
 
 async def _pairing(exchange: Exchange, options: Options, what: str) -> wire.Pairing:

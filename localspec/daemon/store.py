@@ -153,8 +153,13 @@ class Store:
         self._wipe()
 
     def fork(self, origin: Session, copy: Session, message: int | None) -> None:
-        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all."""
+        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all.
+
+        Raises :class:`SessionNotFound` if ``origin`` was deleted meanwhile, and :class:`MessageNotFound`.
+        """
         with self._transaction():
+            if self.find(origin.id, origin.private) is None:
+                raise SessionNotFound(f"there is no session {origin.id[:40]!r}")
             self.add(copy)
             if message is not None:
                 self._role(origin.id, message)
@@ -182,14 +187,16 @@ class Store:
         """
         with self._transaction():
             question, keep = self._question(session, turn)
+            first = self._first(session)
             dropped = self._drop_after(session, keep)
             before = self._said(session, keep if turn.content is not None else keep - 1)
             if turn.content is not None:
                 self._insert(session, "user", question, "complete")
             self._change(
-                "UPDATE sessions SET title = CASE title WHEN '' THEN ? ELSE title END, updated = ? "
+                "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ? "
                 "WHERE id = ?",
-                *(_title(question), time.time(), session),
+                # A title that was taken from what is dropped now goes with it.
+                *("" if before else _title(first), _title(question), time.time(), session),
             )
             answer = self._insert(session, "assistant", "", "streaming")
         if dropped:
@@ -223,6 +230,13 @@ class Store:
         if found is None:
             raise InvalidOptions("nothing was said yet", "Say something first.")
         return cast(tuple[str, int], found)
+
+    def _first(self, session: str) -> str:
+        """What was said first, if anything was."""
+        row = self._db.execute(
+            "SELECT content FROM messages WHERE session = ? ORDER BY id LIMIT 1", (session,)
+        ).fetchone()
+        return "" if row is None else cast(str, row[0])
 
     def _drop_after(self, session: str, keep: int) -> bool:
         """Drop what comes after message ``keep``; what has no writer any more is no longer streaming."""

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What makes two completions alike."""
+    """What makes two completions alike; ``count`` is how many answers are wanted."""
 
     prefix: str
     suffix: str
@@ -39,11 +39,12 @@ class Asked:
     language: str | None
     multiline: bool
     options: Options
+    count: int = 1
     invoked: bool = False
 
     @cached_property
     def rest(self) -> bytes:
-        """A digest of all but the prefix."""
+        """A digest of all but the prefix and the count."""
         rest = (self.suffix, self.path, self.language, self.multiline, self.invoked, self.options)
         return hashlib.blake2b(msgspec.msgpack.encode(rest), digest_size=DIGEST).digest()
 
@@ -54,7 +55,7 @@ class Asked:
 
     def after(self, text: str) -> Asked:
         """What would be asked once ``text`` was accepted."""
-        return dataclasses.replace(self, prefix=self.prefix + text)
+        return dataclasses.replace(self, prefix=self.prefix + text, count=1)
 
 
 class Found(NamedTuple):
@@ -62,6 +63,13 @@ class Found(NamedTuple):
 
     texts: tuple[str, ...]
     source: CompletionSource
+
+
+class Kept(NamedTuple):
+    """All the texts that came when so many were ``wanted``: equal ones count once."""
+
+    texts: tuple[str, ...]
+    wanted: int
 
 
 @dataclasses.dataclass
@@ -99,31 +107,38 @@ class Suggestions:
     """The answers of this daemon, by what stood before and behind the cursor."""
 
     def __init__(self) -> None:
-        self._answers: Recent[tuple[str, ...]] = Recent(KEPT)
+        self._answers: Recent[Kept] = Recent(KEPT)
         self._shown: Recent[Shown] = Recent(SHOWN)
 
     def keep(self, asked: Asked, texts: tuple[str, ...]) -> None:
         """``texts``, or nothing, is what there is to say."""
-        self._answers.put((_digest(asked.prefix), asked.rest), texts)
+        self._answers.put((_digest(asked.prefix), asked.rest), Kept(texts, asked.count))
 
     def find(self, asked: Asked) -> Found | None:
         """The answer to the same question, or the longest rest of one along which was typed since."""
         best: Found | None = None
         for typed, digest in _prefixes(asked.prefix):
-            texts = self._answers.get((digest, asked.rest)) or ()
+            texts = self._texts(digest, asked) or ()
             rests = tuple(text[len(typed) :] for text in texts if text.startswith(typed))
             rests = tuple(rest for rest in rests if rest.strip())
             if rests and (best is None or len(rests[0]) > len(best.texts[0])):
                 best = Found(rests, "type-through" if typed else "cache")
-        if best is None and self._answers.get((_digest(asked.prefix), asked.rest)) is not None:
+        if best is None and self._texts(_digest(asked.prefix), asked) is not None:
             return Found((), "cache")
         return best
+
+    def _texts(self, digest: bytes, asked: Asked) -> tuple[str, ...] | None:
+        """What is known, if no more of it is wanted than was asked for."""
+        kept = self._answers.get((digest, asked.rest))
+        return None if kept is None or kept.wanted < asked.count else kept.texts
 
     def show(self, asked: Asked, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
         """Items of these texts, for which feedback may come."""
         items = tuple(CompletionItem(secrets.token_hex(8), text) for text in texts)
+        # Who does not want to be remembered is not held for longer than it takes.
+        before = "" if asked.options.remember is False else asked.prefix[-TAIL:]
         for item in items:
-            self._shown.put(item.id, Shown(asked.prefix[-TAIL:], item.text, asked.path, asked.options))
+            self._shown.put(item.id, Shown(before, item.text, asked.path, asked.options))
         return items
 
     def shown(self, item: str) -> Shown:

@@ -199,8 +199,8 @@ class Engine:
         self._hurry.now()
 
     def forget(self, source: str) -> None:
-        """Give up all that was computed of a source, on disk too."""
-        self._idle.drop_writing()
+        """Give up all that was computed of a source, on disk too, and what was to be learnt of it."""
+        self._idle.forget(source)
         self._scheduler.forget(source)
 
     def close(self) -> None:

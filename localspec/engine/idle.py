@@ -78,8 +78,13 @@ class Idle:
             self._writing = None
         return True
 
-    def drop_writing(self) -> None:
-        """What is being written may have been forgotten; if not, it is written anew."""
+    def forget(self, source: str) -> None:
+        """What waits to be learnt of a source never will be. What is being written may be of it; if
+        not, it is written anew."""
+        if self._primer is not None:
+            self._primer.forget(source)
+        if self._learning.memory is not None:
+            self._learning.memory.forget(source)
         if self._writing is not None:
             self._writing.close()
             self._writing = None

@@ -50,6 +50,10 @@ class Primer:
         """A piece of a file is to be learnt."""
         self._add(path, workspace, (text,))
 
+    def forget(self, source: str) -> None:
+        """What waits of a source is not to be learnt."""
+        self._waiting = {key: parts for key, parts in self._waiting.items() if f"file:{key[0]}" != source}
+
     def _add(self, path: str, workspace: str | None, parts: Parts) -> None:
         # A piece does not take the place of its whole file.
         self._waiting[path, workspace, len(parts)] = parts

@@ -64,6 +64,8 @@ class Memory:
         self._sources: dict[str, Sources] = {}
         self._lessons: deque[tuple[Lesson, str, int | None, float]] = deque()
         self._steps: Iterator[None] = iter(())
+        self._forgotten: dict[int, float] = {}
+        """when which tags were forgotten here"""
 
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
         """The workspace's own table, then the user-wide one; those that exist and can be opened.
@@ -90,6 +92,21 @@ class Memory:
             # One that was forgotten or replaced before this text was said is not where it belongs.
             epoch = None if table is None or table.is_superseded else table.epoch
             self._lessons.append((lesson, name, epoch, time.time()))
+
+    def forget(self, source: str) -> None:
+        """What waits to be learnt from a source never will be; what was learnt just now goes, too.
+
+        Files that are not open here are left to :func:`localspec.memory.upkeep.forget`.
+        """
+        tag = tag_of(source)
+        self._forgotten[tag] = time.time()
+        try:
+            for name, table in self._tables.items():
+                if source in (sources := self._sources_of(name)):
+                    table.forget(tag)
+                    sources.remove(source)
+        except FAULTS as error:
+            self._complain(error)
 
     def work(self) -> bool:
         """Insert for about a millisecond at most; returns whether anything is left to do."""
@@ -125,7 +142,7 @@ class Memory:
     def _teach(self, lesson: Lesson, name: str, epoch: int | None, since: float) -> Iterator[None]:
         tag = tag_of(lesson.source)
         for grams in steps(lesson.tokens, self._piece, self.orders):
-            if self._files.forgotten.is_since(tag, since):
+            if self._is_forgotten(tag, since):
                 return
             if grams:
                 table = self._table(name)
@@ -145,6 +162,9 @@ class Memory:
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
             yield
+
+    def _is_forgotten(self, tag: int, since: float) -> bool:
+        return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:

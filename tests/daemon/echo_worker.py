@@ -5,9 +5,10 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
 writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
-given), and ``then WORD`` (answers with a line of that word). Of a prefix the last line counts.
+given), ``odd`` (fails if its seed is odd, else stalls), and ``then WORD`` (answers with a line of that word).
+What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
-writes to the FIFO, and ``slow`` heartbeats for ever.
+writes to the FIFO, ``late:PATH`` waits so before it ends, and ``slow`` heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from localspec import home
 from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.protocol.frames import (
     HEADER,
@@ -42,6 +44,7 @@ from localspec.protocol.frames import (
     Round,
     Stop,
     Submit,
+    Teach,
     encode_frame,
     to_worker_decoder,
 )
@@ -63,7 +66,7 @@ class Running:
         self.words = words(submit.request)
         self.deaf = said(submit.request) == "deaf"
         self.spins = said(submit.request) == "spin"
-        self.stalled = said(submit.request) in ("stall", "deaf", "spin")
+        self.stalled = said(submit.request) in ("stall", "deaf", "spin", "odd")
         self.text = ""
         self.count = 0
 
@@ -159,6 +162,7 @@ class EchoWorker:
         self.wire = wire
         self.running: dict[int, Running] = {}
         self.steps, self.beaten = 0, 0.0
+        self.source = ""
         self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
 
     def serve(self) -> None:
@@ -190,7 +194,10 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
+            case Teach(text=text):
+                (home.cache_dir() / "taught").write_text(text)
             case Stop():
+                self.leave()
                 sys.exit(0)
 
     def open(self, load: Load) -> None:
@@ -208,13 +215,21 @@ class EchoWorker:
         backend = "toy" if load.backend == "auto" else load.backend
         self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft", load.model))
 
+    def leave(self) -> None:
+        """Write the cache of the last chat, as late as that is asked for."""
+        if self.load.model.startswith("late:"):
+            Path(self.load.model.removeprefix("late:")).read_text()
+            place = home.private_dir(home.chat_caches_dir() / "echo") / home.chat_cache_name(self.source)
+            place.write_text("what was said")
+
     def submit(self, submit: Submit) -> None:
+        self.source = submit.request.source
         self.send(Prefill(submit.id, 1.0))
-        match said(submit.request):
-            case "fail":
+        match said(submit.request), (submit.request.options.seed or 0) % 2:
+            case ("fail", _) | ("odd", 1):
                 self.send(Failed(submit.id, OutOfMemory("no memory is left").as_dict()))
                 return
-            case "degrade":
+            case "degrade", _:
                 self.send(Degraded(submit.id, "draft", "prompt-lookup", "the draft is slow"))
         self.running[submit.id] = Running(submit, self.load)
 

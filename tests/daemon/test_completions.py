@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from localspec.daemon.ahead import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
-from tests.waiting import run
+from tests.models.ggufs import small
+from tests.waiting import run, until
 
 
 class Editor:
@@ -101,6 +103,32 @@ def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaem
             assert (await client.call(2, "daemon/status"))["result"]["models"][0]["running"] >= 1
             assert text(await editor.complete("other")) == "other"
             await editor.idle()
+
+    run(test())
+
+
+def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            for number in range(2 * MOST):
+                assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
+            running = MOST + 1
+            while running > MOST:  # who is cancelled ends in a moment
+                status = (await client.call("status", "daemon/status"))["result"]
+                running = status["models"][0]["running"]
+            assert running == MOST
+            await Editor(client, f"{2 * MOST - 1}.py").complete("other")
+            assert (await client.call(1, "daemon/status"))["result"]["models"][0]["running"] <= MOST
+
+    run(test())
+
+
+def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDaemon) -> None:
+    async def test() -> None:
+        async with raw(start()) as client:
+            assert text(await Editor(client).complete("then stall")) == "\nstall"
+            unloaded = await client.call(1, "models/unload")
+            assert unloaded["result"]["models"] == ["bundled"]
 
     run(test())
 
@@ -248,5 +276,45 @@ def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: Daemon
             before = await learnt(0)
             await editor.call("completion/feedback", item=item, event="accepted")
             await learnt(before)
+
+    run(test())
+
+
+def test_who_wants_several_gets_several_though_one_is_known(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            editor = Editor(client, None, options={"temperature": 0.8})
+            sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
+            assert sources == ["model", "model", "cache", "cache", "cache"]
+
+    run(test())
+
+
+def test_of_several_one_that_fails_ends_the_others(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            options = {"temperature": 0.8, "seed": 2}
+            refused = await client.call(1, "completion/inline", prefix="odd", suffix="", n=4, options=options)
+            assert code(refused) == "out_of_memory"
+            await Editor(client).idle()
+
+    run(test())
+
+
+def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
+    start: StartDaemon, home: Path, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        file = tmp_path / "one.gguf"
+        file.write_bytes(small())
+        async with raw(start()) as client:
+            await client.call(1, "models/load", model=str(file))
+            editor = Editor(client, "/a.py", options={"model": f"{tmp_path}/./one.gguf"})
+            (item,) = (await editor.complete("x = 1\none two"))["items"]
+            await editor.call("completion/feedback", item=item["id"], event="accepted")
+            taught = home / "cache" / "taught"
+            await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
+            assert taught.read_text() == "x = 1\none twoone two"
+            assert len((await client.call(2, "daemon/status"))["result"]["models"]) == 1
 
     run(test())

@@ -235,6 +235,28 @@ def test_a_title_is_the_first_line_said_until_it_is_given(store: Store) -> None:
     assert [s.title for s in store.summaries(ALL)] == ["given"]
 
 
+def test_a_title_goes_with_the_line_that_it_was_taken_from(store: Store, path: Path) -> None:
+    store.add(session("a"))
+    first = store.begin_turn("a", Turn("marker-4711"))
+    store.begin_turn("a", Turn("later"))
+    store.begin_turn("a", Turn("another", first.answer - 1))
+    assert [s.title for s in store.summaries(ALL)] == ["another"]
+    assert anywhere(path.parent, "marker-4711") == []
+    store.begin_turn("a", Turn())
+    later = store.begin_turn("a", Turn("another"))
+    store.begin_turn("a", Turn("later", later.answer - 1))
+    assert [s.title for s in store.summaries(ALL)] == ["another"]
+
+
+def test_of_a_chat_that_was_deleted_meanwhile_there_is_no_copy(store: Store, path: Path) -> None:
+    origin = session("a", title="marker-4711")
+    store.add(origin)
+    store.delete("a")
+    with pytest.raises(SessionNotFound):
+        store.fork(origin, session("b", title="marker-4711"), None)
+    assert store.summaries(ALL) == () and anywhere(path.parent, "marker-4711") == []
+
+
 # --- what is deleted ---------------------------------------------------------------------------
 
 

@@ -60,6 +60,13 @@ def test_all_items_that_go_on_so_are_kept() -> None:
     assert suggestions.find(ASKED.after("fo")) == Found(("o", "b"), "type-through")
 
 
+def test_who_wants_more_is_not_answered_with_what_came_when_one_was_wanted() -> None:
+    suggestions, three = known((ASKED, "foo")), dataclasses.replace(ASKED, count=3)
+    assert suggestions.find(three) is None and suggestions.find(three.after("f")) is not None
+    suggestions.keep(three, ("foo", "bar"))
+    assert suggestions.find(three) == suggestions.find(ASKED) == Found(("foo", "bar"), "cache")
+
+
 def test_that_there_is_nothing_to_say_is_known_too() -> None:
     suggestions = Suggestions()
     suggestions.keep(ASKED, ())
@@ -89,6 +96,13 @@ def test_an_item_does_not_hold_its_whole_file() -> None:
     (item,) = suggestions.show(dataclasses.replace(ASKED, prefix="x" * 1_000_000), ("text",))
     shown = suggestions.shown(item.id)
     assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
+
+
+def test_an_item_of_who_is_not_to_be_remembered_holds_nothing_of_the_file() -> None:
+    suggestions = Suggestions()
+    options = Options(model="m", remember=False)
+    (item,) = suggestions.show(dataclasses.replace(ASKED, options=options), ("text",))
+    assert suggestions.shown(item.id).before == ""
 
 
 @given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))

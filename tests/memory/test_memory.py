@@ -318,6 +318,23 @@ def test_a_lesson_that_waits_while_its_source_is_forgotten_is_dropped(tmp_path: 
     memory.close()
 
 
+@pytest.mark.parametrize("steps", [0, 20, 200])
+def test_what_waits_is_forgotten_before_there_is_a_file(tmp_path: Path, steps: int) -> None:
+    memory = memory_in(tmp_path)
+    memory.learn(Lesson(TEXT * 100, None, "chat:1"))
+    for _ in range(steps):
+        memory._step()
+    memory.forget("chat:1")
+    memory.learn(Lesson(OTHER, None, "chat:2"))
+    while memory.work():
+        pass
+    (found,) = stats(tmp_path, refuse)
+    assert set(found.sources) == {"chat:2"} and not recalled(memory, TEXT)
+    remember(memory, TEXT, source="chat:1")
+    assert recalled(memory, TEXT), "what comes after is learned"
+    memory.close()
+
+
 def test_what_is_forgotten_while_a_step_is_inserted_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
