@@ -201,7 +201,8 @@ class LlamaCppBackend:
         return sum(span.rows for span in spans)
 
     def hurry(self, on: bool) -> None:
-        self._hurry.set(on)
+        # Half a forward cannot be taken out of a recurrent state.
+        self._hurry.set(on and not self.capabilities.obstacle)
 
     def rollback(self, sequence: int) -> int | None:
         return 0 if self.capabilities.obstacle else None
