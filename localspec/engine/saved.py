@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 PIECE = 8 << 20
 """bytes written in one step"""
+LONGEST_HEADER = 64 << 20
+"""bytes of a header that are looked at"""
 ABANDONED_S = 600.0
 """after which what was being written is what a killed process left"""
 CHAT = "chat:"
@@ -170,11 +172,12 @@ class Saved:
     def _read_header(self, path: Path) -> File | None:
         try:
             with path.open("rb") as stream:
-                line = stream.readline()
+                line = stream.readline(LONGEST_HEADER)
             header = msgspec.json.decode(line, type=Header)
-        except (OSError, msgspec.MsgspecError):
-            header = None
-        if header is None or (header.format, header.model) != (FORMAT, self._model):
+            whole = path.stat().st_size == len(line) + header.size
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            header, whole = None, False
+        if header is None or not whole or (header.format, header.model) != (FORMAT, self._model):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None

@@ -9,17 +9,20 @@ long as one by one.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Iterable
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend
 from localspec.engine.prefixes import WORTH, Prefixes, Taken
-from localspec.engine.saved import Saved
+from localspec.engine.saved import File, Saved
 from localspec.engine.sequence import NO_SLOT, Sequence
-from localspec.errors import LocalspecError
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.requests import Priority
 from localspec.speculation.costs import WIDE, CostCurve
+
+log = logging.getLogger(__name__)
 
 CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
@@ -93,11 +96,23 @@ class Scheduler:
         spared = self.prefixes.spares(sequence)
         piece = self._target.capabilities.exact_piece
         file = self._saved.find(sequence, piece, spared + WORTH) if self._saved is not None else None
-        state = self._saved.read(file) if self._saved is not None and file is not None else None
-        if file is not None and state is not None:
-            self.prefixes.make_room(self.running)
-            self.prefixes.add(file.cached.in_slot(self._target.restore(state)))
+        if self._saved is not None and file is not None:
+            self._read(self._saved, file)
         return self.prefixes.take(sequence, self.running)
+
+    def _read(self, saved: Saved, file: File) -> None:
+        """Let what is in a file be cached; one that makes no sense is thrown away."""
+        state = saved.read(file)
+        if state is None:
+            return
+        self.prefixes.make_room(self.running)
+        try:
+            slot = self._target.restore(state)
+        except EngineError as error:
+            log.warning("%s is of no use: %s", file.path, error.message)
+            saved.drop(file)
+            return
+        self.prefixes.add(file.cached.in_slot(slot))
 
     def _victim(self, sequence: Sequence) -> Sequence | None:
         """Who has to wait for a request of a higher class: the lowest class, who has had most."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,37 @@ def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(tmp_path: Path
     assert result.cached_tokens == 0 and result.text
     again.close()
     assert len(files(place)) == 1
+
+
+HEADER = (
+    b'{"format":1,"model":"toy","tokens":%s,"shareable":200,"chunk":256,"source":"chat:one",'
+    b'"size":%d,"crc32":%d}'
+)
+
+
+def nonsense(how: str) -> bytes:
+    """A file that nobody wrote for us."""
+    tokens = json.dumps(list((TALE * 2).encode())).encode()
+    state = b"no state of any backend"
+    return {
+        "no UTF-8": b'{"format":1,"model":"\xff\xfe"}\n',
+        "deep": b'{"format":1,"x":' + b"[" * 200_000 + b"\n",
+        "huge": HEADER % (tokens, 1 << 62, 0) + b"\n" + state,
+        "negative": HEADER % (tokens, -5, 0) + b"\n" + state,
+        "no state": HEADER % (tokens, len(state), zlib.crc32(state)) + b"\n" + state,
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["no UTF-8", "deep", "huge", "negative", "no state"])
+def test_a_file_that_makes_no_sense_is_thrown_away(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "model"
+    place.mkdir()
+    path = place / chat_cache_name("chat:one")
+    path.write_bytes(nonsense(how))
+    again = engine_at(place)
+    result = say(again, TALE * 2 + "!")
+    assert result.cached_tokens == 0 and result.text
+    assert not path.exists()
 
 
 def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
