@@ -121,7 +121,6 @@ class Saved:
 
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
         """Write it in steps, in the place of an earlier one of its chat; a step that fails ends it."""
-        cached.saved = True
         path = self._directory / chat_cache_name(cached.source)
         header = Header(
             format=FORMAT,

@@ -67,9 +67,8 @@ class Scheduler:
         for sequence in sorted(self._waiting, key=lambda s: (CLASSES.index(s.priority), s.id)):
             if len(self.running) >= self._target.capabilities.max_sequences:
                 victim = self._victim(sequence)
-                if victim is None:
+                if victim is None or not self._suspend(victim):
                     break
-                self._suspend(victim)
                 moved.append(victim)
             self._waiting.remove(sequence)
             try:
@@ -122,12 +121,23 @@ class Scheduler:
         lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended]
         return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
 
-    def _suspend(self, sequence: Sequence) -> None:
-        sequence.state = self._target.save(sequence.slot)
+    def _suspend(self, sequence: Sequence) -> bool:
+        """Take its slot; False where what it holds cannot be saved, so that it goes on."""
+        sequence.state = self._save(sequence.slot)
+        if sequence.state is None:
+            return False
         self._target.close(sequence.slot)
         sequence.slot = NO_SLOT
         self.running.remove(sequence)
         self._waiting.append(sequence)
+        return True
+
+    def _save(self, slot: int) -> bytearray | None:
+        try:
+            return self._target.save(slot)
+        except LocalspecError as error:
+            log.warning("a cache cannot be saved: %s", error.message)
+            return None
 
     # Who is served.
 
@@ -199,7 +209,8 @@ class Scheduler:
                 sequence.finish = "deadline"
 
     def retire(self) -> list[Sequence]:
-        """Take out what has ended; its cache stays behind as a prefix, a failed one's is freed."""
+        """Take out what has ended; its cache stays behind as a prefix, that of one that failed or is
+        forgotten is freed."""
         ended = [s for s in (*self.running, *self._waiting) if s.ended]
         self.running = [s for s in self.running if not s.ended]
         self._waiting = [s for s in self._waiting if not s.ended]
@@ -207,7 +218,7 @@ class Scheduler:
             sequence.state = None
             if sequence.slot == NO_SLOT:
                 continue
-            if sequence.error is None:
+            if sequence.error is None and not sequence.forgotten:
                 self.prefixes.keep(sequence)
             else:
                 self._target.close(sequence.slot)
@@ -225,11 +236,18 @@ class Scheduler:
         """The steps of writing a chat's cache to disk; None if all are there."""
         if self._saved is None or not self._target.capabilities.saves:
             return None
-        cached = next((each for each in self.prefixes if self._saved.wants(each)), None)
-        return None if cached is None else self._saved.write(cached, self._target.save(cached.slot))
+        for cached in self.prefixes:
+            if self._saved.wants(cached):
+                cached.saved = True
+                state = self._save(cached.slot)
+                if state is not None:
+                    return self._saved.write(cached, state)
+        return None
 
     def forget(self, source: str) -> None:
-        """Close and delete what requests of this source left behind."""
+        """Close and delete what requests of this source left behind, or will."""
+        for sequence in (*self.running, *self._waiting):
+            sequence.forgotten |= sequence.source == source
         self.prefixes.forget(source)
         if self._saved is not None:
             self._saved.forget(source)

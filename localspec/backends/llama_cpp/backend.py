@@ -237,7 +237,8 @@ class LlamaCppBackend:
     def save(self, sequence: int) -> bytearray:
         state = bytearray(LENGTH.size + lib.llama_state_seq_get_size(self._context, sequence))
         LENGTH.pack_into(state, 0, self._lengths[sequence])
-        lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence)
+        if not lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence):
+            raise EngineError("what the model computed cannot be saved")
         return state
 
     def restore(self, state: bytearray) -> int:
