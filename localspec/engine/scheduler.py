@@ -148,7 +148,7 @@ class Scheduler:
             return []
         now = time.monotonic()
         best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
-        late = [s for s in live if s.priority != best and now - s.turn > PATIENCE_S[s.priority]]
+        late = [s for s in live if s.priority != best and now - s.turn > self._patience(s)]
         first = min(late or [s for s in live if s.priority == best], key=lambda s: (s.served, s.id))
         if not first.prefilled:
             return [first]
@@ -159,6 +159,11 @@ class Scheduler:
         group = self._cheapest(sorted(equals, key=lambda s: (s is not first, s.served, s.id)))
         others = [s for s in decoding if s not in group and self._may_share(s)]
         return [*group, *self._welcome(group, others)]
+
+    def _patience(self, sequence: Sequence) -> float:
+        """Seconds that it waits for others: at least as many as they then wait for a piece of its prompt."""
+        piece = 0.0 if sequence.prefilled else self._costs.seconds(sequence.chunk, len(sequence.tokens))
+        return max(PATIENCE_S[sequence.priority], piece)
 
     def _may_share(self, sequence: Sequence) -> bool:
         """A strict request whose rows could not be computed again is decoded alone, as the reference is;
