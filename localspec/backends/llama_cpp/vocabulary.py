@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import re
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.base import FimTokens
+from localspec.backends.typed import TypedNames
 from localspec.errors import EngineError
 
 NO_TOKEN = -1
@@ -31,9 +31,7 @@ class LlamaVocabulary:
             t for t in range(self.size) if lib.llama_vocab_is_control(self._vocab, t)
         )
         self.fim = self._fim()
-        self._typed = self._found_in_text()
-        names = (re.escape(self.text_of(token).decode("utf-8", "replace")) for token in self._typed)
-        self._names = re.compile(f"(?={'|'.join(names)})")
+        self._typed = self._typed_names()
         self._pieces: dict[int, bytes] = {}
 
     @property
@@ -56,24 +54,18 @@ class LlamaVocabulary:
             return None
         return FimTokens(prefix, suffix, middle, repo, sep)
 
-    def _found_in_text(self) -> frozenset[int]:
-        """The special tokens that llama.cpp takes for those whose name stands in a text, though it is told to
-        find none: such as the file calls the user's."""
+    def _typed_names(self) -> TypedNames:
         fim = [] if self.fim is None else [token for token in self.fim if token is not None]
         users = lib.LLAMA_TOKEN_ATTR_USER_DEFINED
         found = (
             t for t in self.special_tokens.union(fim) if lib.llama_vocab_get_attr(self._vocab, t) & users
         )
-        return frozenset(found)
+        return TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in found})
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        tokens = self._encode(text, special=special)
-        if special or not self._typed or self._typed.isdisjoint(tokens):
-            return tokens
-        # Behind its first character no name is whole.
-        cuts = [0, *(match.start() + 1 for match in self._names.finditer(text)), len(text)]
-        pieces = (text[start:end] for start, end in pairwise(cuts))
-        return [token for piece in pieces for token in self._encode(piece, special=False)]
+        if special:
+            return self._encode(text, special=True)
+        return self._typed.encode(text, partial(self._encode, special=False))
 
     def _encode(self, text: str, *, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
