@@ -71,6 +71,8 @@ class Saved:
         for path, written, _ in _with_stat(directory.glob("*.part")):
             if time.time() - written > ABANDONED_S:
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._make_room(0)  # the limit may have been higher
         for path in directory.glob("*.state"):
             file = self._read_header(path)
             if file is not None:

@@ -6,14 +6,16 @@ import json
 import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
+from localspec.engine.load import load
 from localspec.engine.saved import Saved
-from localspec.home import chat_cache_name
+from localspec.home import chat_cache_name, chat_caches_dir
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.protocol.results import Result
@@ -194,3 +196,31 @@ def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
         place.rmdir()
         assert say(engine, TALE * 2).text
     assert "cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("limit", [0, 5000])
+def test_a_limit_that_was_lowered_holds_from_the_next_start_on(tmp_path: Path, limit: int) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        for source in "chat:one", "chat:two", "chat:three":
+            say(engine, source + TALE * 2, source)
+    assert len(files(place)) == 3
+    Saved(place, "toy", limit)
+    left = files(place)
+    assert len(left) < 3 and sum(path.stat().st_size for path in left) <= limit
+
+
+def test_where_none_are_to_be_kept_none_are_left() -> None:
+    settings: dict[str, Any] = {
+        "draft": "none",
+        "backend": "llama_cpp",
+        "n_ctx": 512,
+        "threads": 1,
+        "memory": True,
+    }
+    with load("stdlib-1m", **settings) as engine:
+        say(engine, TALE * 6)
+    assert list(chat_caches_dir().glob("*/*"))
+    with load("stdlib-1m", chat_cache_mb=0, **settings) as engine:
+        say(engine, TALE * 6)
+    assert not list(chat_caches_dir().glob("*/*"))
