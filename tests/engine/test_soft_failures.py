@@ -114,3 +114,12 @@ def test_who_was_never_admitted_has_been_queued_all_the_time() -> None:
     run_all(engine, [first, second])
     result = second.events[-1]
     assert isinstance(result, Result) and result.stats.queued_s > 0
+
+
+def test_a_chat_is_written_before_a_measurement_takes_its_place(tmp_path: Path) -> None:
+    _, engine = frail(max_sequences=1, saved=Saved(tmp_path, "toy", 1 << 20))
+    tell(engine, TALE * 2, "chat:one")
+    while engine.rest():
+        pass
+    assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
+    engine.close()
