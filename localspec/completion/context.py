@@ -12,6 +12,9 @@ BEFORE, AFTER = 256, 64
 """lines before the cursor's line, and from it on"""
 SNAP = 64
 """lines between two places where the window may begin: it moves seldom, and what is cached stays right"""
+MOST_BEFORE, MOST_AFTER, CUT = 1 << 16, 1 << 14, 1 << 12
+"""characters of both: finding the tokens of a file that is one long line takes a second a keystroke; and
+how many are cut off at once"""
 CHUNKS, CHUNK_LINES = 16, 64
 """pieces of other files, and lines of one"""
 SAME, NEAR = 0.9, 0.5
@@ -21,10 +24,12 @@ AROUND = 32
 
 
 def lines_before(prefix: str) -> str:
-    """The end of ``prefix``: up to 256 whole lines and the cursor's, from a multiple of 64 lines on."""
+    """The end of ``prefix``: up to 256 whole lines and the cursor's, from a multiple of 64 lines on, and less
+    of them where they are long."""
     count = prefix.count("\n")
     first = -(-max(0, count - BEFORE) // SNAP) * SNAP
-    return _last_lines(prefix, count - first)
+    window = _last_lines(prefix, count - first)
+    return window[-(-max(0, len(window) - MOST_BEFORE) // CUT) * CUT :]
 
 
 def fewer_before(window: str) -> str:
@@ -35,6 +40,7 @@ def fewer_before(window: str) -> str:
 
 def lines_after(suffix: str) -> str:
     """The start of ``suffix``: the rest of the cursor's line and 63 more."""
+    suffix = suffix[:MOST_AFTER]
     return "".join(suffix.splitlines(keepends=True)[:AFTER]) if suffix.count("\n") >= AFTER else suffix
 
 
@@ -54,7 +60,7 @@ def worth_telling(extra: Iterable[File], prefix: str, suffix: str) -> list[File]
     near = _lines(_last_lines(prefix, AROUND) + "\n".join(suffix.split("\n", AROUND)[:AROUND]))
     kept: list[tuple[File, Counter[str]]] = []
     for file in extra:
-        text = "".join(file.text.splitlines(keepends=True)[:CHUNK_LINES])
+        text = "".join(file.text[:MOST_AFTER].splitlines(keepends=True)[:CHUNK_LINES])
         lines = _lines(text)
         if not lines or likeness(lines, near) > NEAR or any(likeness(lines, each) > SAME for _, each in kept):
             continue

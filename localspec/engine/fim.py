@@ -120,7 +120,9 @@ class FimFormat:
             return self._vocabulary.encode(text, special=False)
         mark = self._vocabulary.encode(MARK, special=False)
         tokens = self._vocabulary.encode(MARK + text, special=False)
-        return tokens[len(mark) :] if tokens[: len(mark)] == mark else tokens
+        if tokens[: len(mark)] != mark:
+            return self._vocabulary.encode(text, special=False)  # what it begins with belongs to the mark
+        return tokens[len(mark) :]
 
     def file(self, file: File, prompt: FimPrompt, workspace: str | None) -> list[int]:
         """The tokens of a piece of another file."""

@@ -61,12 +61,13 @@ class Idle:
             return True
         if self._primer is not None and self._primer.work():
             return True
-        if self._measure():
+        # Before a measurement, which may need the place of a chat.
+        if self._write_chat() or self._measure():
             return True
         if not self._saved:
             self._saved = True
             self._learning.save()
-        return self._write_chat()
+        return False
 
     def _write_chat(self) -> bool:
         """Write some of a chat's cache to disk; False if all are there."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from localspec.backends.base import ANY_WIDTH, Backend
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.sequence import Sequence
+from localspec.errors import LocalspecError
 from localspec.speculation.draft import shared_length
 
 WORTH = 64
@@ -138,7 +139,11 @@ class Prefixes:
             return self._copy(best, sequence)
         self._tree.remove(best.tokens, best)
         length, exact = self._usable(best, sequence)
-        return Taken(best.slot, self._backend.truncate(best.slot, length), exact)
+        try:
+            return Taken(best.slot, self._backend.truncate(best.slot, length), exact)
+        except LocalspecError:
+            self._backend.close(best.slot)
+            raise
 
     def spares(self, sequence: Sequence) -> int:
         """How many of the sequence's tokens need not be fed."""

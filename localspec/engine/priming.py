@@ -21,6 +21,8 @@ PIECE = 64
 """lines that are looked at, or made tokens of, at once"""
 SEEN = 200_000
 """lines that are remembered as learnt"""
+WAITING = 256
+"""files that may wait to be looked at; then those that have waited longest are given up"""
 
 
 Parts = tuple[str, ...]
@@ -56,7 +58,11 @@ class Primer:
 
     def _add(self, path: str, workspace: str | None, parts: Parts) -> None:
         # A piece does not take the place of its whole file.
+        if sum(map(len, parts)) > MAX_BYTES:
+            return
         self._waiting[path, workspace, len(parts)] = parts
+        if len(self._waiting) > WAITING:
+            del self._waiting[next(iter(self._waiting))]
 
     def work(self) -> bool:
         """Do a small step; returns whether there is more to do."""
@@ -67,7 +73,7 @@ class Primer:
                 return False
             (path, workspace, count), parts = next(iter(self._waiting.items()))
             del self._waiting[path, workspace, count]
-            if sum(map(len, parts)) <= MAX_BYTES and _allowed(path, workspace):
+            if _allowed(path, workspace):
                 self._steps = chain.from_iterable(self._learn(path, workspace, part) for part in parts)
         return True
 

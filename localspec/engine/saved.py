@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 PIECE = 8 << 20
 """bytes written in one step"""
+LONGEST_HEADER = 64 << 20
+"""bytes of a header that are looked at"""
 ABANDONED_S = 600.0
 """after which what was being written is what a killed process left"""
 CHAT = "chat:"
@@ -69,6 +71,8 @@ class Saved:
         for path, written, _ in _with_stat(directory.glob("*.part")):
             if time.time() - written > ABANDONED_S:
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._make_room(0)  # the limit may have been higher
         for path in directory.glob("*.state"):
             file = self._read_header(path)
             if file is not None:
@@ -119,7 +123,6 @@ class Saved:
 
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
         """Write it in steps, in the place of an earlier one of its chat; a step that fails ends it."""
-        cached.saved = True
         path = self._directory / chat_cache_name(cached.source)
         header = Header(
             format=FORMAT,
@@ -170,11 +173,12 @@ class Saved:
     def _read_header(self, path: Path) -> File | None:
         try:
             with path.open("rb") as stream:
-                line = stream.readline()
+                line = stream.readline(LONGEST_HEADER)
             header = msgspec.json.decode(line, type=Header)
-        except (OSError, msgspec.MsgspecError):
-            header = None
-        if header is None or (header.format, header.model) != (FORMAT, self._model):
+            whole = path.stat().st_size == len(line) + header.size
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            header, whole = None, False
+        if header is None or not whole or (header.format, header.model) != (FORMAT, self._model):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None

@@ -9,17 +9,20 @@ long as one by one.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Iterable
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend
 from localspec.engine.prefixes import WORTH, Prefixes, Taken
-from localspec.engine.saved import Saved
+from localspec.engine.saved import File, Saved
 from localspec.engine.sequence import NO_SLOT, Sequence
-from localspec.errors import LocalspecError
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.requests import Priority
 from localspec.speculation.costs import WIDE, CostCurve
+
+log = logging.getLogger(__name__)
 
 CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
@@ -64,9 +67,8 @@ class Scheduler:
         for sequence in sorted(self._waiting, key=lambda s: (CLASSES.index(s.priority), s.id)):
             if len(self.running) >= self._target.capabilities.max_sequences:
                 victim = self._victim(sequence)
-                if victim is None:
+                if victim is None or not self._suspend(victim):
                     break
-                self._suspend(victim)
                 moved.append(victim)
             self._waiting.remove(sequence)
             try:
@@ -93,11 +95,23 @@ class Scheduler:
         spared = self.prefixes.spares(sequence)
         piece = self._target.capabilities.exact_piece
         file = self._saved.find(sequence, piece, spared + WORTH) if self._saved is not None else None
-        state = self._saved.read(file) if self._saved is not None and file is not None else None
-        if file is not None and state is not None:
-            self.prefixes.make_room(self.running)
-            self.prefixes.add(file.cached.in_slot(self._target.restore(state)))
+        if self._saved is not None and file is not None:
+            self._read(self._saved, file)
         return self.prefixes.take(sequence, self.running)
+
+    def _read(self, saved: Saved, file: File) -> None:
+        """Let what is in a file be cached; one that makes no sense is thrown away."""
+        state = saved.read(file)
+        if state is None:
+            return
+        self.prefixes.make_room(self.running)
+        try:
+            slot = self._target.restore(state)
+        except EngineError as error:
+            log.warning("%s is of no use: %s", file.path, error.message)
+            saved.drop(file)
+            return
+        self.prefixes.add(file.cached.in_slot(slot))
 
     def _victim(self, sequence: Sequence) -> Sequence | None:
         """Who has to wait for a request of a higher class: the lowest class, who has had most."""
@@ -107,12 +121,23 @@ class Scheduler:
         lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended]
         return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
 
-    def _suspend(self, sequence: Sequence) -> None:
-        sequence.state = self._target.save(sequence.slot)
+    def _suspend(self, sequence: Sequence) -> bool:
+        """Take its slot; False where what it holds cannot be saved, so that it goes on."""
+        sequence.state = self._save(sequence.slot)
+        if sequence.state is None:
+            return False
         self._target.close(sequence.slot)
         sequence.slot = NO_SLOT
         self.running.remove(sequence)
         self._waiting.append(sequence)
+        return True
+
+    def _save(self, slot: int) -> bytearray | None:
+        try:
+            return self._target.save(slot)
+        except LocalspecError as error:
+            log.warning("a cache cannot be saved: %s", error.message)
+            return None
 
     # Who is served.
 
@@ -123,7 +148,7 @@ class Scheduler:
             return []
         now = time.monotonic()
         best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
-        late = [s for s in live if s.priority != best and now - s.turn > PATIENCE_S[s.priority]]
+        late = [s for s in live if s.priority != best and now - s.turn > self._patience(s)]
         first = min(late or [s for s in live if s.priority == best], key=lambda s: (s.served, s.id))
         if not first.prefilled:
             return [first]
@@ -134,6 +159,11 @@ class Scheduler:
         group = self._cheapest(sorted(equals, key=lambda s: (s is not first, s.served, s.id)))
         others = [s for s in decoding if s not in group and self._may_share(s)]
         return [*group, *self._welcome(group, others)]
+
+    def _patience(self, sequence: Sequence) -> float:
+        """Seconds that it waits for others: at least as many as they then wait for a piece of its prompt."""
+        piece = 0.0 if sequence.prefilled else self._costs.seconds(sequence.chunk, len(sequence.tokens))
+        return max(PATIENCE_S[sequence.priority], piece)
 
     def _may_share(self, sequence: Sequence) -> bool:
         """A strict request whose rows could not be computed again is decoded alone, as the reference is;
@@ -184,7 +214,8 @@ class Scheduler:
                 sequence.finish = "deadline"
 
     def retire(self) -> list[Sequence]:
-        """Take out what has ended; its cache stays behind as a prefix, a failed one's is freed."""
+        """Take out what has ended; its cache stays behind as a prefix, that of one that failed or is
+        forgotten is freed."""
         ended = [s for s in (*self.running, *self._waiting) if s.ended]
         self.running = [s for s in self.running if not s.ended]
         self._waiting = [s for s in self._waiting if not s.ended]
@@ -192,7 +223,7 @@ class Scheduler:
             sequence.state = None
             if sequence.slot == NO_SLOT:
                 continue
-            if sequence.error is None:
+            if sequence.error is None and not sequence.forgotten:
                 self.prefixes.keep(sequence)
             else:
                 self._target.close(sequence.slot)
@@ -210,11 +241,18 @@ class Scheduler:
         """The steps of writing a chat's cache to disk; None if all are there."""
         if self._saved is None or not self._target.capabilities.saves:
             return None
-        cached = next((each for each in self.prefixes if self._saved.wants(each)), None)
-        return None if cached is None else self._saved.write(cached, self._target.save(cached.slot))
+        for cached in self.prefixes:
+            if self._saved.wants(cached):
+                cached.saved = True
+                state = self._save(cached.slot)
+                if state is not None:
+                    return self._saved.write(cached, state)
+        return None
 
     def forget(self, source: str) -> None:
-        """Close and delete what requests of this source left behind."""
+        """Close and delete what requests of this source left behind, or will."""
+        for sequence in (*self.running, *self._waiting):
+            sequence.forgotten |= sequence.source == source
         self.prefixes.forget(source)
         if self._saved is not None:
             self._saved.forget(source)

@@ -79,6 +79,8 @@ class Sequence:
         """times that the piece of its prompt that comes next was begun for others' sake in vain"""
         self.state: bytearray | None = None
         """its cells, while others have its slot"""
+        self.forgotten = False
+        """whether nothing of it is to be left, neither cells nor lessons"""
         self.tidy = encoded.rule is not None
         """whether it is an editor's completion: its file teaches the memory, and what is accepted, not it"""
         self.finish: FinishReason | None = None
@@ -103,7 +105,8 @@ class Sequence:
         self._saved = 0.0
         self._n_ctx, self.chunk = limits
         self._submitted = time.perf_counter()
-        self._admitted = self._first = self._last = self._submitted
+        self._first = self._last = self._submitted
+        self._admitted: float | None = None
 
     # What a round asks.
 
@@ -127,7 +130,7 @@ class Sequence:
     @property
     def remembered(self) -> bool:
         """Whether the memory learns it."""
-        return not self.tidy and self.settings.remember and self.prefilled
+        return not self.tidy and not self.forgotten and self.settings.remember and self.prefilled
 
     @property
     def completion_tokens(self) -> int:
@@ -183,7 +186,7 @@ class Sequence:
 
     def admitted(self) -> None:
         """It has a slot; the first time counts."""
-        if self._admitted == self._submitted:
+        if self._admitted is None:
             self._admitted = time.perf_counter()
 
     def extend(self, emitted: Iterable[Emitted]) -> int:
@@ -256,7 +259,8 @@ class Sequence:
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
         # The first token comes from the prefill, all others from rounds.
         stats.tokens_per_round = (self.emitted - 1) / stats.rounds if stats.rounds else None
-        stats.queued_s = self._admitted - self._submitted
+        until = time.perf_counter() if self._admitted is None else self._admitted
+        stats.queued_s = until - self._submitted
         if n:
             stats.ttft_s = self._first - self._submitted
         if n > 1 and self._last > self._first:

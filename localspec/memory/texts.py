@@ -12,13 +12,29 @@ from localspec.errors import InvalidOptions
 from localspec.memory.workspace import workspace_of
 
 MAX_BYTES = 1024 * 1024
-GITIGNORE = ".gitignore"
+IGNORES = (".git/info/exclude", ".gitignore")
+"""where git reads what it ignores, the last word last"""
 SECRET = GitIgnoreSpec.from_lines(
-    (".env", ".env.*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", "shadow", "credentials", "id_*")
+    (".env", ".env.*", ".envrc", ".git-credentials", ".vault-token", "kubeconfig", "*.tfvars", "*.tfstate")
+    + (
+        "credentials.json",
+        "secrets.json",
+        "secrets.toml",
+        "secrets.yaml",
+        "secrets.yml",
+        ".netrc",
+        ".npmrc",
+        ".pypirc",
+        ".pgpass",
+        ".htpasswd",
+        "shadow",
+        "credentials",
+        "id_*",
+    )
     + ("*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn")
     + ("!*.pub", "!*.py", "!.env.example", "!.env.sample", "!.env.template")
 )
-"""names of files that hold secrets and little else"""
+"""names of files that hold secrets and little else, in small letters"""
 
 
 class Ignore(NamedTuple):
@@ -37,7 +53,7 @@ def text_files(path: Path) -> Iterator[Path]:
     itself is a file of secrets.
     """
     real = path.resolve()
-    if real.is_file() and SECRET.match_file(real.name):
+    if real.is_file() and _is_secret(real.name):
         raise InvalidOptions(f"{path} looks like a file of secrets", "Such files are never learnt.")
     if real.is_file():
         yield real
@@ -52,7 +68,7 @@ def may_learn(path: Path) -> bool:
     """Whether a file, which need not be there yet, may be learnt from without being named by a person: not
     what git ignores, nor what by its name holds secrets."""
     real = path.resolve()
-    if any(SECRET.match_file(name) for name in (path.name, real.name)) or ".git" in real.parts:
+    if _is_secret(path.name) or _is_secret(real.name) or ".git" in real.parts:
         return False
     top = workspace_of(real.parent) or real.parent
     below = real.relative_to(top).parts
@@ -89,13 +105,17 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
         if entry.is_dir():
             if not _is_ignored(entry, ignores, "/"):
                 yield from _below(entry, ignores)
-        elif entry.is_file() and not (SECRET.match_file(entry.name) or _is_ignored(entry, ignores, "")):
+        elif entry.is_file() and not (_is_secret(entry.name) or _is_ignored(entry, ignores, "")):
             yield entry
 
 
+def _is_secret(name: str) -> bool:
+    return SECRET.match_file(name.lower())
+
+
 def _ignores(folder: Path) -> list[Ignore]:
-    text = read_text(folder / GITIGNORE)
-    return [] if text is None else [Ignore(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+    texts = (read_text(folder / name) for name in IGNORES)
+    return [Ignore(folder, GitIgnoreSpec.from_lines(text.splitlines())) for text in texts if text is not None]
 
 
 def _sparing(ignore: Ignore, folder: Path) -> Ignore:

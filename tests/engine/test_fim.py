@@ -6,7 +6,7 @@ import pytest
 
 from localspec.backends.base import FimTokens
 from localspec.backends.toy import ToyVocabulary
-from localspec.engine.fim import SPECIAL, fim_format
+from localspec.engine.fim import MARK, SPECIAL, fim_format
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import FimUnsupported
 from localspec.protocol.requests import File, FimPrompt
@@ -161,6 +161,23 @@ def test_the_bundled_pair_is_known_by_its_tokens_and_told_the_suffix_first() -> 
 
 def test_code_llama_gets_a_blank_before_the_prefix_and_none_before_the_suffix() -> None:
     assert told(Named(*LLAMA, blank=True), "codellama-7b") == "▁<PRE> def f(▁<SUF>):\n▁<MID>"
+
+
+class Merging(Named):
+    """Has a token for a smiley with what gives it its colours."""
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        merged = MARK[-1] + "\ufe0f"
+        before, found, after = text.partition(merged)
+        if not found:
+            return super().encode(text, special=special)
+        return [*super().encode(before, special=special), 255, *after.encode()]
+
+
+def test_the_mark_never_gets_into_a_prompt() -> None:
+    vocabulary = Merging(*LLAMA, blank=True)
+    tokens = PromptEncoder(vocabulary, 4096).encode(FimPrompt("x", "\ufe0fy"), 64).tokens
+    assert 255 not in tokens and MARK.encode() not in bytes(t for t in tokens if t < 256)
 
 
 def test_tokens_that_a_file_names_by_id_alone_are_taken_prefix_first() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from localspec.completion.context import (
+    CUT,
+    MOST_AFTER,
+    MOST_BEFORE,
     Steady,
     fewer_before,
     lines_after,
@@ -51,6 +54,15 @@ class TestLines:
 
     def test_64_lines_after_the_cursor(self) -> None:
         assert lines_after(lines(0, 100)) == lines(0, 64)
+
+    def test_of_a_file_that_is_one_line_no_more_is_looked_at_than_matters(self) -> None:
+        line = "function(a,b){return a+b};" * 40_000
+        windows = [lines_before(line[:-n]) for n in range(1000, 0, -100)]
+        assert all(MOST_BEFORE - CUT <= len(window) <= MOST_BEFORE for window in windows)
+        assert len({window[:100] for window in windows}) == 1
+        assert len(lines_after(line)) == MOST_AFTER
+        (file,) = worth_telling([File("min.js", line)], "", "")
+        assert len(file.text) == MOST_AFTER
 
     def test_fewer_lines_in_steps(self) -> None:
         window = lines(0, 130) + "x"

@@ -10,7 +10,7 @@ import pytest
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.engine.priming import PIECE, Primer, workspace_of_file
+from localspec.engine.priming import PIECE, WAITING, Primer, workspace_of_file
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
 from localspec.protocol.options import Options
@@ -98,6 +98,15 @@ def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
     work(primer)
     pieces = memory.taught()
     assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
+
+
+def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listening) -> None:
+    primer = Primer(memory, ToyVocabulary())
+    primer.teach(str(repo / "long.py"), "x = 1\n" * 200_000, str(repo))
+    for n in range(WAITING + 50):
+        primer.teach(str(repo / f"{n}.py"), f"n = {n}\n", str(repo))
+    work(primer)
+    assert [text for _, text in memory.taught()] == [f"n = {n}\n" for n in range(50, WAITING + 50)]
 
 
 def test_pieces_of_other_files_have_their_own_names(repo: Path, memory: Listening) -> None:

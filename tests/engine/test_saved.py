@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
+from localspec.engine.load import load
 from localspec.engine.saved import Saved
-from localspec.home import chat_cache_name
+from localspec.home import chat_cache_name, chat_caches_dir
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.protocol.results import Result
@@ -153,6 +157,37 @@ def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(tmp_path: Path
     assert len(files(place)) == 1
 
 
+HEADER = (
+    b'{"format":1,"model":"toy","tokens":%s,"shareable":200,"chunk":256,"source":"chat:one",'
+    b'"size":%d,"crc32":%d}'
+)
+
+
+def nonsense(how: str) -> bytes:
+    """A file that nobody wrote for us."""
+    tokens = json.dumps(list((TALE * 2).encode())).encode()
+    state = b"no state of any backend"
+    return {
+        "no UTF-8": b'{"format":1,"model":"\xff\xfe"}\n',
+        "deep": b'{"format":1,"x":' + b"[" * 200_000 + b"\n",
+        "huge": HEADER % (tokens, 1 << 62, 0) + b"\n" + state,
+        "negative": HEADER % (tokens, -5, 0) + b"\n" + state,
+        "no state": HEADER % (tokens, len(state), zlib.crc32(state)) + b"\n" + state,
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["no UTF-8", "deep", "huge", "negative", "no state"])
+def test_a_file_that_makes_no_sense_is_thrown_away(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "model"
+    place.mkdir()
+    path = place / chat_cache_name("chat:one")
+    path.write_bytes(nonsense(how))
+    again = engine_at(place)
+    result = say(again, TALE * 2 + "!")
+    assert result.cached_tokens == 0 and result.text
+    assert not path.exists()
+
+
 def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,3 +196,31 @@ def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
         place.rmdir()
         assert say(engine, TALE * 2).text
     assert "cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("limit", [0, 5000])
+def test_a_limit_that_was_lowered_holds_from_the_next_start_on(tmp_path: Path, limit: int) -> None:
+    place = tmp_path / "model"
+    with engine_at(place) as engine:
+        for source in "chat:one", "chat:two", "chat:three":
+            say(engine, source + TALE * 2, source)
+    assert len(files(place)) == 3
+    Saved(place, "toy", limit)
+    left = files(place)
+    assert len(left) < 3 and sum(path.stat().st_size for path in left) <= limit
+
+
+def test_where_none_are_to_be_kept_none_are_left() -> None:
+    settings: dict[str, Any] = {
+        "draft": "none",
+        "backend": "llama_cpp",
+        "n_ctx": 512,
+        "threads": 1,
+        "memory": True,
+    }
+    with load("stdlib-1m", **settings) as engine:
+        say(engine, TALE * 6)
+    assert list(chat_caches_dir().glob("*/*"))
+    with load("stdlib-1m", chat_cache_mb=0, **settings) as engine:
+        say(engine, TALE * 6)
+    assert not list(chat_caches_dir().glob("*/*"))

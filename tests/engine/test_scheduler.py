@@ -115,6 +115,19 @@ def test_who_has_waited_too_long_gets_a_step_all_the_same(monkeypatch: pytest.Mo
     assert stage.scheduler.next() == [completion]
 
 
+def test_who_asks_for_much_at_once_waits_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece of 256 tokens that takes two seconds does not come between the rounds of a completion."""
+    now = 100.0
+    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    stage = Stage({1: 1.0, 256: 200.0})
+    chat, completion = stage.add("chat", prefilled=False), stage.add("completion")
+    stage.scheduler.admit()
+    now += 1.9
+    assert stage.scheduler.next() == [completion]
+    now += 0.2
+    assert stage.scheduler.next() == [chat]
+
+
 class TestSharing:
     def test_two_plain_rows_are_decoded_in_turn_where_both_cost_more_than_twice_one(self) -> None:
         stage = Stage(DEAR)

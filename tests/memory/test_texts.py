@@ -86,7 +86,9 @@ def test_only_text_is_read(tmp_path: Path, content: bytes, text: str | None) -> 
     assert read_text(tmp_path / "file") == text
 
 
-@pytest.mark.parametrize("name", [".env", ".env.local", "id_ed25519", "server.pem", "shadow", "vault.kdbx"])
+@pytest.mark.parametrize(
+    "name", [".env", ".env.local", "id_ed25519", "server.pem", "shadow", "vault.kdbx", ".ENV", "prod.tfvars"]
+)
 def test_files_of_secrets_are_not_learnt_even_if_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x = 1\n")
     (tmp_path / "id_ed25519.pub").write_text("ssh-ed25519 AAAA\n")
@@ -144,3 +146,12 @@ def test_a_link_to_a_secret_is_one(tree: Path) -> None:
 
 def test_outside_of_a_repository_a_name_is_all_there_is(tmp_path: Path) -> None:
     assert may_learn(tmp_path / "a.py") and not may_learn(tmp_path / "key.pem")
+
+
+def test_what_git_ignores_in_this_clone_alone_is_not_learnt(tree: Path) -> None:
+    """Of .gitignore the last word is."""
+    (tree / ".git" / "info").mkdir(parents=True)
+    (tree / ".git" / "info" / "exclude").write_text("mine.py\nkeep.log\n")
+    (tree / "mine.py").write_text("a = 1\n")
+    assert not may_learn(tree / "mine.py") and may_learn(tree / "keep.log")
+    assert "mine.py" not in {path.name for path in text_files(tree)}

@@ -37,7 +37,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
 def test_toys_say_what_they_say_alone() -> None:
     tally = Tally()
 
-    @settings(FIXED, max_examples=60)
+    @settings(FIXED, max_examples=80)
     @given(model=TOY_MODELS, case=cases(TOY_TEXTS))
     def same(model: ToyModel, case: Case) -> None:
         play(Toys(model), case, tally)

@@ -201,7 +201,8 @@ class LlamaCppBackend:
         return sum(span.rows for span in spans)
 
     def hurry(self, on: bool) -> None:
-        self._hurry.set(on)
+        # Half a forward cannot be taken out of a recurrent state.
+        self._hurry.set(on and not self.capabilities.obstacle)
 
     def rollback(self, sequence: int) -> int | None:
         return 0 if self.capabilities.obstacle else None
@@ -236,7 +237,8 @@ class LlamaCppBackend:
     def save(self, sequence: int) -> bytearray:
         state = bytearray(LENGTH.size + lib.llama_state_seq_get_size(self._context, sequence))
         LENGTH.pack_into(state, 0, self._lengths[sequence])
-        lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence)
+        if not lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence):
+            raise EngineError("what the model computed cannot be saved")
         return state
 
     def restore(self, state: bytearray) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.base import FimTokens
+from localspec.backends.typed import TypedNames
 from localspec.errors import EngineError
 
 NO_TOKEN = -1
@@ -29,6 +31,7 @@ class LlamaVocabulary:
             t for t in range(self.size) if lib.llama_vocab_is_control(self._vocab, t)
         )
         self.fim = self._fim()
+        self._typed = self._typed_names()
         self._pieces: dict[int, bytes] = {}
 
     @property
@@ -51,7 +54,20 @@ class LlamaVocabulary:
             return None
         return FimTokens(prefix, suffix, middle, repo, sep)
 
+    def _typed_names(self) -> TypedNames:
+        fim = [] if self.fim is None else [token for token in self.fim if token is not None]
+        users = lib.LLAMA_TOKEN_ATTR_USER_DEFINED
+        found = (
+            t for t in self.special_tokens.union(fim) if lib.llama_vocab_get_attr(self._vocab, t) & users
+        )
+        return TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in found})
+
     def encode(self, text: str, *, special: bool) -> list[int]:
+        if special:
+            return self._encode(text, special=True)
+        return self._typed.encode(text, partial(self._encode, special=False))
+
+    def _encode(self, text: str, *, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         while True:

@@ -10,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from localspec.backends.base import FimTokens
+from localspec.backends.typed import TypedNames
 from localspec.errors import InvalidOptions, ModelError, ModelInvalid
 from localspec.models.bounded import read_bounded
 from localspec.models.catalogue import FIM_PREFIXES
@@ -68,6 +69,9 @@ class MlxVocabulary:
         shown = {self._names.get(name) for name in SHOWN}
         special = {id for id, token in added.items() if token.special} - shown
         self.special_tokens = frozenset(special) | self.end_tokens
+        marks = self.special_tokens.union(token for token in self.fim or () if token is not None)
+        typed = {id: added[id].content for id in marks if id in added and not added[id].special}
+        self._typed = TypedNames(typed)
         self.chat_template = _chat_template(directory.path, settings)
         self.defaults = _recommended(generation)
 
@@ -97,7 +101,10 @@ class MlxVocabulary:
     def encode(self, text: str, *, special: bool) -> list[int]:
         self._tokenizer.encode_special_tokens = not special
         clean = text.encode("utf-8", "replace").decode()
-        ids: list[int] = self._tokenizer.encode(clean, add_special_tokens=False).ids
+        return self._encode(clean) if special else self._typed.encode(clean, self._encode)
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def piece(self, token: int) -> bytes:

@@ -1,0 +1,125 @@
+"""A backend that fails between two requests' forwards costs one of them, never the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.engine.saved import Saved
+from localspec.engine.sequence import Sequence
+from localspec.errors import EngineError
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Priority, Request, TextPrompt
+from localspec.protocol.results import Result
+from tests.toys import run_all
+
+TALE = "what is told here is told again and again, with another end each time it is told. "
+
+
+class Frail(ToyBackend):
+    """Fails at what is named in ``broken``."""
+
+    broken = ""
+
+    def truncate(self, sequence: int, length: int) -> int:
+        self._fail("truncate")
+        return super().truncate(sequence, length)
+
+    def save(self, sequence: int) -> bytearray:
+        self._fail("save")
+        return super().save(sequence)
+
+    def _fail(self, what: str) -> None:
+        if what == self.broken:
+            raise EngineError(f"{what} failed")
+
+
+def frail(*, max_sequences: int, saved: Saved | None = None) -> tuple[Frail, Engine]:
+    backend = Frail(markov(), n_ctx=1024, max_sequences=max_sequences)
+    return backend, Engine(backend, learning=Learning(backend, None, chats=saved))
+
+
+def asked(text: str, source: str = "run", priority: Priority = "chat", max_tokens: int = 3) -> Request:
+    options = Options(max_tokens=max_tokens, temperature=0.0, proposer="none")
+    return Request(prompt=TextPrompt(text), options=options, source=source, priority=priority)
+
+
+def tell(engine: Engine, text: str, source: str = "run") -> Sequence:
+    sequence = engine.submit(asked(text, source))
+    run_all(engine, [sequence])
+    return sequence
+
+
+def test_a_cut_that_failed_leaves_nothing_open() -> None:
+    backend, engine = frail(max_sequences=2)
+    tell(engine, TALE + "one")
+    assert backend.open_sequences == 1
+    backend.broken = "truncate"
+    failed = tell(engine, TALE + "two")
+    assert isinstance(failed.events[-1], EngineError)
+    assert backend.open_sequences == 0
+    backend.broken = ""
+    assert isinstance(tell(engine, TALE + "three").events[-1], Result)
+
+
+def test_who_cannot_be_saved_is_not_suspended(caplog: pytest.LogCaptureFixture) -> None:
+    backend, engine = frail(max_sequences=1)
+    chat = engine.submit(asked(TALE, max_tokens=20))
+    for _ in range(4):
+        engine.step()
+    backend.broken = "save"
+    completion = engine.submit(asked("quick", priority="completion"))
+    run_all(engine, [chat, completion])
+    assert isinstance(chat.events[-1], Result) and isinstance(completion.events[-1], Result)
+    assert "save failed" in caplog.text
+
+
+def test_a_chat_that_cannot_be_saved_is_not_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backend, engine = frail(max_sequences=2, saved=Saved(tmp_path, "toy", 1 << 20))
+    backend.broken = "save"
+    tell(engine, TALE * 2, "chat:one")
+    while engine.rest():
+        pass
+    assert not list(tmp_path.iterdir()) and caplog.text.count("save failed") == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_a_chat_that_is_forgotten_before_its_answer_ends_leaves_nothing(tmp_path: Path, steps: int) -> None:
+    """What is forgotten first and ends later is neither kept nor written."""
+    backend, engine = frail(max_sequences=2, saved=Saved(tmp_path, "toy", 1 << 20))
+    chat = engine.submit(asked(TALE * 2, "chat:one", max_tokens=20))
+    for _ in range(steps):
+        engine.step()
+    engine.cancel(chat.id)
+    engine.forget("chat:one")
+    run_all(engine, [chat])
+    assert backend.open_sequences == 0 and not chat.remembered
+    engine.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_was_never_admitted_has_been_queued_all_the_time() -> None:
+    _, engine = frail(max_sequences=1)
+    first = engine.submit(asked(TALE, max_tokens=20))
+    for _ in range(4):
+        engine.step()
+    second = engine.submit(asked(TALE))
+    engine.step()
+    engine.cancel(second.id)
+    run_all(engine, [first, second])
+    result = second.events[-1]
+    assert isinstance(result, Result) and result.stats.queued_s > 0
+
+
+def test_a_chat_is_written_before_a_measurement_takes_its_place(tmp_path: Path) -> None:
+    _, engine = frail(max_sequences=1, saved=Saved(tmp_path, "toy", 1 << 20))
+    tell(engine, TALE * 2, "chat:one")
+    while engine.rest():
+        pass
+    assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
+    engine.close()
