@@ -123,6 +123,7 @@ def test_completions_come_whole(daemon: DaemonProcess) -> None:
                 "type": "fim",
                 "language": None,
                 "multiline": True,
+                "invoked": False,
                 "tidy": True,
                 **params,
             }
