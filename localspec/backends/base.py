@@ -33,10 +33,9 @@ class Capabilities:
     """whether `truncate` may keep less than it was asked to, so that what is missing is fed again"""
     exact_batches: bool = True
     """whether a row is the same when other sequences share its forward"""
-    fills_up: bool = False
-    """whether in a batch all spans are computed as wide as the longest"""
     batches: bool = True
-    """whether several sequences share a forward; otherwise one is computed after the other"""
+    """whether several sequences share a forward, in which all spans are computed as wide as the longest;
+    otherwise one is computed after the other"""
     obstacle: str = ""
     """why nothing can be taken back, and so nothing speculated; empty: something can"""
     margin_bound: float = 0.0

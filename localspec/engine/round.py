@@ -89,7 +89,7 @@ def play_round(
 def _width(target: Backend, spans: Seq[Span]) -> tuple[int, bool]:
     """How many tokens a forward computes, and whether it may round otherwise than for one."""
     widths, capabilities = [len(span.tokens) for span in spans], target.capabilities
-    width = max(widths) * len(widths) if capabilities.fills_up else sum(widths)
+    width = max(widths) * len(widths) if capabilities.batches else sum(widths)
     inexact = len(spans) > 1 and not capabilities.exact_batches
     return width, width > capabilities.exact_width or inexact
 

@@ -156,9 +156,12 @@ class Scheduler:
         if not self._may_share(first):
             return [first]
         equals = [s for s in decoding if s.priority == first.priority and self._may_share(s)]
-        group = self._cheapest(sorted(equals, key=lambda s: (s is not first, s.served, s.id)))
+        # All rows of a round are as wide as the widest: who drafts much shares with those who do.
+        near = sorted(equals, key=lambda s: (s is not first, abs(s.width - first.width), s.served, s.id))
+        group = self._cheapest(near)
         others = [s for s in decoding if s not in group and self._may_share(s)]
-        return [*group, *self._welcome(group, others)]
+        # llama.cpp computes streams together whose numbers follow each other, and only those.
+        return sorted([*group, *self._welcome(group, others)], key=lambda s: s.slot)
 
     def _patience(self, sequence: Sequence) -> float:
         """Seconds that it waits for others: at least as many as they then wait for a piece of its prompt."""
@@ -187,7 +190,7 @@ class Scheduler:
     def _seconds(self, sequences: Seq[Sequence]) -> float:
         """What a round of these usually takes."""
         widths = [s.width for s in sequences]
-        total = max(widths) * len(widths) if self._target.capabilities.fills_up else sum(widths)
+        total = max(widths) * len(widths)
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
 

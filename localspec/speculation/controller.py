@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from localspec.speculation.costs import CostCurve
@@ -103,7 +104,8 @@ class _Plan:
 
 
 class _Prices(NamedTuple):
-    """What this round's forward costs: ``seconds[k]`` with k draft tokens beside the ``n`` in any case."""
+    """What this round's forward costs: ``seconds[k]`` with k draft tokens of each of ``n`` requests, because
+    all are computed as wide as the widest, and each waits for the whole."""
 
     seconds: Sequence[float]
     n: int
@@ -114,8 +116,8 @@ class _Prices(NamedTuple):
 
     @property
     def plain(self) -> float:
-        """Tokens per second of plain decoding."""
-        return self.n / self.seconds[0]
+        """Tokens per second that a request gets from plain decoding."""
+        return 1.0 / self.seconds[0]
 
     @property
     def bar(self) -> float:
@@ -249,10 +251,10 @@ class Controller(Proposer):
 
     def _prices(self, asks: Sequence[Ask]) -> _Prices:
         context, n = max(len(ask.context) for ask in asks), len(asks)
-        longest = max(CAUTIOUS_K, 2 * self._costs.widest(context))
+        longest = max(CAUTIOUS_K, 2 * self._costs.widest(context) // n)
         line, missing = self._costs.line(context), sum(ask.missing for ask in asks)
         again = [seconds - line[1] for seconds in line[1 + missing :]] if asks[0].replays else ()
-        return _Prices(line[n + missing :], n, longest, again)
+        return _Prices(line[n + missing :: n], n, longest, again)
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Ask those whose drafts cost next to nothing."""
@@ -275,9 +277,9 @@ class Controller(Proposer):
         """:func:`best_length` within the plan's limit; what that holds back is counted."""
         stake = self._stake(plan.ask, prices)
         seconds = with_replay(curve, seconds, prices.again)
-        k, rate = best_length(curve[: plan.limit], seconds, prices.n, stake)
+        k, rate = best_length(curve[: plan.limit], seconds, stake)
         if plan.ask.rewriting is not None and len(curve) > plan.limit:
-            unlimited = best_length(curve, seconds, prices.n, stake)[1]
+            unlimited = best_length(curve, seconds, stake)[1]
             self._requests[plan.ask.request].patience.hold(1.0 / rate - 1.0 / unlimited)
         return k, rate
 
@@ -349,7 +351,7 @@ class Controller(Proposer):
                 continue
             curve = self._curve(plan.ask, draft) if draft.tokens else []
             seconds = with_replay(curve, prices.seconds, prices.again)
-            k = best_length(curve, seconds, prices.n, self._stake(plan.ask, prices))[0]
+            k = best_length(curve, seconds, self._stake(plan.ask, prices))[0]
             plan.survival = curve[:k]
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
@@ -369,17 +371,12 @@ class Controller(Proposer):
     # How much of it to verify.
 
     def _cut(self, plans: Sequence[_Plan], prices: _Prices) -> list[Draft]:
-        """Of all drafts together, admit positions, the most probable first, as far as expected tokens
-        per second are highest."""
-        positions = [(alive, -k, i) for i, plan in enumerate(plans) for k, alive in enumerate(plan.survival)]
-        if len(plans) > 1:
-            positions.sort(reverse=True)
-        n, rate = best_length([alive for alive, _, _ in positions], prices.seconds, prices.n)
-        lengths = [len(plan.draft.tokens) if plan.draft.q is not None else 0 for plan in plans]
-        if rate > prices.bar:
-            for _, _, i in positions[:n]:
-                lengths[i] = min(lengths[i] + 1, len(plans[i].draft.tokens))
-        return [_shortened(plan.draft, k) for plan, k in zip(plans, lengths, strict=True)]
+        """Cut all drafts to the one length with the most expected tokens per second over all requests; what
+        was sampled is verified whole."""
+        curves = zip_longest(*(plan.survival for plan in plans), fillvalue=0.0)
+        k, rate = best_length([sum(alive) / len(plans) for alive in curves], prices.seconds)
+        length = k if rate > prices.bar else 0
+        return [plan.draft if plan.draft.q is not None else _shortened(plan.draft, length) for plan in plans]
 
     # The rest of a proposer.
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 
 def best_length(
-    survival: Sequence[float], seconds: Sequence[float], n: int = 1, stake: float = math.inf
+    survival: Sequence[float], seconds: Sequence[float], stake: float = math.inf
 ) -> tuple[int, float]:
     """The number of draft tokens with the most expected tokens per second, and these.
 
     ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
-    with k of them; ``n`` tokens come out in any case. A length that may be expected to lose more than
+    with k of them; one token comes out in any case. A length that may be expected to lose more than
     ``stake`` seconds is left out: with too few tokens right, a round takes longer than they are worth.
     """
-    expected, plain = float(n), seconds[0] / n
-    best, best_rate = 0, n / seconds[0]
+    expected, plain = 1.0, seconds[0]
+    best, best_rate = 0, 1.0 / plain
     for k, (alive, cost) in enumerate(zip(survival, seconds[1:], strict=False), 1):
         expected += alive
         if expected > best_rate * cost:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import Rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.parity.loaded import measured, quantised
@@ -75,29 +74,6 @@ def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> N
     alone = rows(k_quant, 1)
     equal = [width for width in (2, 3, 4, 5, 8) if (rows(k_quant, width) == alone).all()]
     assert found.exact_width == max((1, *equal)) and equal, "few rows are equal, and all of them are found"
-
-
-def test_few_tokens_of_several_requests_are_not_filled_up_beyond_what_is_exact(
-    k_quant: LlamaCppBackend,
-) -> None:
-    """A batch of 2 and 1 tokens would be computed as 2 and 2, with the kernel for four rows."""
-    set_rounding(k_quant, Rounding(0.5, 0.5, exact_width=3, exact_piece=1, exact_batches=True))
-    tokens = [(7 * i) % 8000 for i in range(200)]
-    one, other = k_quant.open(), k_quant.open()
-    for sequence in (one, other):
-        k_quant.forward([Span(sequence, tokens[:120], 0)])
-    unequal = 0
-    for at in range(120, 180):
-        alone = [k_quant.forward([Span(one, tokens[i : i + 1], 1)]).rows(0, 1) for i in (at, at + 1)]
-        k_quant.truncate(one, at)
-        k_quant.truncate(other, 120)
-        shared = k_quant.forward([Span(one, tokens[at : at + 2], 2), Span(other, tokens[120:121], 1)])
-        unequal += not np.array_equal(shared.rows(0, 2), np.concatenate(alone))
-        k_quant.truncate(one, at)
-        k_quant.forward([Span(one, tokens[at : at + 1], 0)])
-    k_quant.close(one)
-    k_quant.close(other)
-    assert unequal == 0
 
 
 def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:

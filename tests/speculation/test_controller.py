@@ -248,16 +248,15 @@ def test_a_batch_shares_the_width() -> None:
 @given(
     st.lists(st.floats(0, 1), max_size=12),
     st.lists(st.floats(0.01, 3), min_size=13, max_size=13),
-    st.integers(1, 4),
 )
-def test_the_best_length_is_the_best(rates: list[float], steps: list[float], n: int) -> None:
+def test_the_best_length_is_the_best(rates: list[float], steps: list[float]) -> None:
     survival, alive = [], 1.0
     for rate in rates:
         alive *= rate
         survival.append(alive)
     seconds = [sum(steps[: k + 1]) for k in range(13)]
-    by_hand = [(n + sum(survival[:k])) / seconds[k] for k in range(len(survival) + 1)]
-    k, rate = best_length(survival, seconds, n)
+    by_hand = [(1.0 + sum(survival[:k])) / seconds[k] for k in range(len(survival) + 1)]
+    k, rate = best_length(survival, seconds)
     assert rate == pytest.approx(max(by_hand)) and by_hand[k] == pytest.approx(rate)
 
 

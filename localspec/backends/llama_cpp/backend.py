@@ -25,8 +25,6 @@ from localspec.models.gguf import GgufHeader, read_header
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL, ABORTED = 1, 2
-FILL_UP = 1.6
-"""times the tokens of an uneven batch that it may be filled up to"""
 TAIL_BYTES = 1 << 20
 LENGTH = struct.Struct("<I")
 """of a saved sequence, in tokens, before what llama.cpp makes of it"""
@@ -167,19 +165,15 @@ class LlamaCppBackend:
         return LlamaLogits(self._context, rows, self.vocabulary.size)
 
     def _common_width(self, spans: Sequence[Span]) -> int:
-        """To what width shorter spans are filled up; 0: not at all.
+        """To what width shorter spans are filled up; 0: not at all, where there is no room.
 
         llama.cpp advances streams by equal steps and computes what is left over in forwards of its
-        own: lengths of 5, 3, 1 and 4 took 184 ms in one batch, filled up to 5 each 98 ms. Few tokens
-        that round as one does are not made more than that.
+        own: lengths of 5, 3, 1 and 4 took 184 ms in one batch, filled up to 5 each 98 ms.
         """
-        widths = [len(span.tokens) for span in spans]
-        width, total = max(widths), sum(widths)
-        filled = width * len(spans)
+        width = max(len(span.tokens) for span in spans)
         room = all(self._lengths[span.sequence] + width <= self.capabilities.n_ctx for span in spans)
-        worth = total < filled <= min(FILL_UP * total, self.capabilities.max_batch)
-        worth &= not total <= self.capabilities.exact_width < filled
-        return width if worth and room and not self.capabilities.obstacle else 0
+        room &= width * len(spans) <= self.capabilities.max_batch
+        return width if room and not self.capabilities.obstacle else 0
 
     def _fill(self, spans: Sequence[Span], width: int) -> int:
         """Lay the spans out in llama.cpp's batch; returns how many rows of logits were asked for."""

@@ -84,7 +84,6 @@ class MlxBackend:
             replays=self._rewinding.replays,
             obstacle=self._rewinding.obstacle,
             batches=self._batches,
-            fills_up=self._batches,
             saves=not self._rewinding.replays and not self._rewinding.in_place,
         )
         self.description = (
