@@ -4,7 +4,7 @@
 
 A daemon of its own is asked three times for the same strokes: ``as it is``; with the suffix's far end changed
 at every stroke, which no prompt holds but every cached suggestion is filed by, so that each is asked of the
-model (``asked anew``); and with the file's first line changed as well, so that nothing of the prompt can be
+model (``asked anew``); and with the line behind the cursor changed as well, so that little of the prompt can be
 taken over (``read anew``). In the end a completion is asked for 50 ms after another one of the same file.
 Without ``-m`` it is the bundled pair, inflated to half a billion parameters (made once, into the user's
 cache).
@@ -25,6 +25,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import localspec
 from localspec.bench.bench import Order, model_paths
 from localspec.bench.stand import TARGET
 from localspec.client import Client, connect
@@ -65,7 +66,7 @@ def asked(file: File, n: int, variant: str) -> tuple[str, str]:
     if variant != "as it is":
         suffix += f"# {n}\n"
     if variant == "read anew":
-        prefix = f"# {n}\n" + prefix
+        suffix = f"  # {n}\n" + suffix
     return prefix, suffix
 
 
@@ -122,7 +123,14 @@ async def replace_all(client: Client, file: File, times: int = 20) -> None:
     )
 
 
-async def play(model: Path, strokes: int) -> None:
+def measure(model: Path) -> None:
+    """Let an engine find out, and write down, what a daemon finds out while nobody asks."""
+    with localspec.load(model, memory=True) as engine:
+        while engine.rest():
+            pass
+
+
+async def play(strokes: int) -> None:
     file = file_of(strokes)
     client = await connect()
     async with client:
@@ -144,7 +152,8 @@ def main() -> None:
         config = Path(home, "config", "config.toml")
         config.parent.mkdir()
         config.write_text(f'[options]\nmodel = "{model.resolve()}"\n', encoding="utf-8")
-        asyncio.run(play(model, said.strokes))
+        measure(model)
+        asyncio.run(play(said.strokes))
 
 
 if __name__ == "__main__":
