@@ -4,8 +4,8 @@
 
 A daemon of its own is asked three times for the same strokes: ``as it is``; with the suffix's far end changed
 at every stroke, which no prompt holds but every cached suggestion is filed by, so that each is asked of the
-model (``asked anew``); and with the line behind the cursor changed as well, so that little of the prompt can be
-taken over (``read anew``). In the end a completion is asked for 50 ms after another one of the same file.
+model (``asked anew``); and with the line behind the cursor changed as well, so that little of the prompt can
+be taken over (``read anew``). In the end a completion is asked for 50 ms after another one of the same file.
 Without ``-m`` it is the bundled pair, inflated to half a billion parameters (made once, into the user's
 cache).
 """
