@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 # How long an example takes is the machine's affair.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# What a shell starts in the background ignores SIGINT, and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
