@@ -84,9 +84,10 @@ def chat_cache_name(source: str) -> str:
 
 def delete_chat_caches(source: str) -> None:
     """Delete what any model computed of a chat."""
-    name = chat_cache_name(source)
-    for path in (*chat_caches_dir().glob(f"*/{name}"), *chat_caches_dir().glob(f"*/{name[:-6]}.part")):
-        path.unlink(missing_ok=True)
+    whole = Path(chat_cache_name(source))
+    for name in (whole, whole.with_suffix(".part")):  # the latter is being written
+        for path in chat_caches_dir().glob(f"*/{name}"):
+            path.unlink(missing_ok=True)
 
 
 def private_dir(path: Path) -> Path:
@@ -106,6 +107,11 @@ def private_dir(path: Path) -> Path:
             f"{path} cannot be used: {error.strerror}", "Set LOCALSPEC_HOME to a directory you can write to."
         ) from None
     return path
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For :func:`open`: a new file is readable by its owner only."""
+    return os.open(path, flags, 0o600)
 
 
 def write_private(path: Path, content: str) -> None:

@@ -81,7 +81,7 @@ def _listens(found: Discovery) -> bool:
 def _spawn(command: tuple[str, ...]) -> None:
     ready, theirs = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
-        with open(log_path(), "ab", opener=_private) as log:
+        with open(log_path(), "ab", opener=home.private_opener) as log:
             begin = log.tell()
             try:
                 process = _run_detached((*command, "--ready-fd", str(theirs)), theirs, log)
@@ -113,10 +113,6 @@ def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subproces
         env=environment,
         start_new_session=True,
     )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _tail(begin: int) -> str:

@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from localspec.backends.rounding import (
     measure_rounding,
     set_rounding,
 )
-from localspec.engine.processor import processor_name
+from localspec.engine.processor import machine_name
 from localspec.engine.saved import Saved
 from localspec.home import write_private
 from localspec.memory.memory import Memory
@@ -177,8 +176,7 @@ class _Record:
 
     def __init__(self, directory: Path, what: str, learnt: Learnt) -> None:
         self._learnt = learnt
-        machine = f"{platform.machine()} {processor_name()}"
-        self._key = f"{what} on {machine}"
+        self._key = f"{what} on {machine_name()}"
         name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
         self._path = directory / f"{name}.json"
         self._written = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
-from localspec.engine.processor import processor_name
+from localspec.engine.processor import machine_name
 from localspec.engine.saved import Saved
 from localspec.errors import INSTALL_MLX, BackendUnavailable, InvalidOptions, LocalspecError
 from localspec.memory.memory import Memory
@@ -185,8 +184,7 @@ def open_memory(model: Path, vocabulary: Vocabulary) -> Memory:
 def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
     """What was computed of this user's chats with this model, on this kind of machine; None, and nothing is
     left on disk, where none is to be kept."""
-    machine = f"{platform.machine()} {processor_name()}"
-    model = f"{target.description}, {target.capabilities.n_ctx} cells, on {machine}"
+    model = f"{target.description}, {target.capabilities.n_ctx} cells, on {machine_name()}"
     name = hashlib.sha256(model.encode()).hexdigest()[:16]
     saved = Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb << 20)
     return saved if config.chat_cache_mb else None

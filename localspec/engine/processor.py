@@ -17,3 +17,8 @@ def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
             if key.strip() == "model name":
                 return value.strip()
     return platform.processor() or platform.machine()
+
+
+def machine_name() -> str:
+    """The kind of machine that something was measured or computed on."""
+    return f"{platform.machine()} {processor_name()}"

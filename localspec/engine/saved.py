@@ -22,7 +22,7 @@ import msgspec
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.prefixes import WORTH, Cached, usable
 from localspec.engine.sequence import NO_SLOT, Sequence
-from localspec.home import chat_cache_name
+from localspec.home import chat_cache_name, private_opener
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Saved:
         scratch = path.with_suffix(".part")
         try:
             self._make_room(len(line) + len(state))
-            with open(scratch, "wb", opener=_private) as stream:
+            with open(scratch, "wb", opener=private_opener) as stream:
                 stream.write(line)
                 for at in range(0, len(state), PIECE):
                     stream.write(memoryview(state)[at : at + PIECE])
@@ -196,7 +196,3 @@ def _with_stat(paths: Iterable[Path]) -> list[tuple[Path, float, int]]:
             facts = path.stat()
             found.append((path, facts.st_mtime, facts.st_size))
     return found
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
