@@ -16,14 +16,14 @@ from tests.waiting import DEADLINE_S
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """This process's own home; a daemon that a test leaves running in it is stopped."""
+    """This process's own home; a daemon that a test leaves running, in it or below it, is stopped."""
     path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     monkeypatch.setenv("LOCALSPEC_HOME", str(path))
     write_config(path)
     yield path
     if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
         psutil.Process(found.pid).terminate()
-    (path / "runtime").mkdir(exist_ok=True)
-    with FileLock(path / "runtime" / "daemon.lock", timeout=DEADLINE_S):
-        pass  # a daemon holds it to its very end
+    for lock in path.rglob("daemon.lock"):
+        with FileLock(lock, timeout=DEADLINE_S):
+            pass  # a daemon holds it to its very end
     shutil.rmtree(path)
