@@ -4,10 +4,10 @@
 
 A daemon of its own is asked three times for the same strokes: ``as it is``; with the suffix's far end changed
 at every stroke, which no prompt holds but every cached suggestion is filed by, so that each is asked of the
-model (``asked anew``); and with the line behind the cursor changed as well, so that little of the prompt can
-be taken over (``read anew``). In the end a completion is asked for 50 ms after another one of the same file.
-Without ``-m`` it is the bundled pair, inflated to half a billion parameters (made once, into the user's
-cache).
+model (``asked anew``); and, at every tenth keystroke as it takes long, with the line behind the cursor
+changed as well, so that little of the prompt can be taken over (``read anew``). In the end a completion is
+asked for 50 ms after another one of the same file. Without ``-m`` it is the bundled pair, inflated to half a
+billion parameters (made once, into the user's cache).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from localspec.protocol.options import Options
 LINES, MIDDLE = 300, 150
 AGAIN_S = 0.05
 TOKENS = 32
-VARIANTS = "as it is", "asked anew", "read anew"
+EVERY = {"as it is": 1, "asked anew": 1, "read anew": 10}
+"""the variants, and at which keystrokes each asks"""
 
 
 class Stroke(NamedTuple):
@@ -80,9 +81,9 @@ async def complete(client: Client, file: File, n: int, variant: str) -> Stroke:
 
 
 async def type_all(client: Client, file: File, variant: str) -> None:
-    """Ask at every keystroke, one after the other, and print what came of it."""
+    """Ask at the variant's keystrokes, one after the other, and print what came of it."""
     strokes = []
-    for n in range(1, len(file.typed) + 1):
+    for n in range(EVERY[variant], len(file.typed) + 1, EVERY[variant]):
         strokes.append(await complete(client, file, n, variant))
         print(f"\r{variant}: {n} of {len(file.typed)}  ", end="", file=sys.stderr)
     print(file=sys.stderr)
@@ -135,7 +136,7 @@ async def play(strokes: int) -> None:
     client = await connect()
     async with client:
         await client.open_session(private=True)
-        for variant in VARIANTS:
+        for variant in EVERY:
             await type_all(client, file, variant)
         await replace_all(client, file)
         await client.shutdown()

@@ -6,6 +6,8 @@ import statistics
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from itertools import cycle, islice
+from pathlib import Path
 
 from localspec.backends.base import Backend, Span
 from localspec.bench.results import Curve
@@ -53,11 +55,13 @@ def parse_costs(text: str) -> CostLine:
 def measure_curve(backend: Backend, role: str, tokens: list[int]) -> Curve:
     """Time forwards of :data:`WIDTHS` behind the same context, the widths interleaved; medians.
 
-    ``tokens`` is any text of the model, long enough for context and widest forward.
+    ``tokens`` is any text of the model, said again as often as needed; this file's own where there is none.
     """
     limits = backend.capabilities
     widths = [width for width in WIDTHS if width <= limits.max_batch]
-    context = min(CONTEXT, limits.n_ctx - max(widths), len(tokens) - max(widths))
+    context = min(CONTEXT, limits.n_ctx - max(widths))
+    said = tokens or backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
+    tokens = list(islice(cycle(said), context + max(widths)))
     timings: dict[int, list[float]] = {width: [] for width in widths}
     sequence = backend.open()
     try:

@@ -213,9 +213,10 @@ def test_costs_that_make_no_sense(text: str) -> None:
         parse_costs(text)
 
 
-def test_a_model_is_timed_behind_a_context_and_left_as_it_was() -> None:
+@pytest.mark.parametrize("text", [[], [97], [97] * 500], ids=len)
+def test_a_model_is_timed_behind_a_context_and_left_as_it_was(text: list[int]) -> None:
     backend = ToyBackend(n_ctx=128)
-    curve = measure_curve(backend, "target", [97] * 500)
+    curve = measure_curve(backend, "target", text)
     assert curve.context == 128 - 21
     assert set(curve.seconds) == {1, 2, 3, 4, 5, 6, 7, 9, 13, 17, 21}
     assert len({backend.open() for _ in range(8)}) == 8
