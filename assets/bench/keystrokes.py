@@ -65,7 +65,7 @@ def asked(file: File, n: int, variant: str) -> tuple[str, str]:
     """Prefix and suffix after ``n`` keystrokes."""
     prefix, suffix = file.before + file.typed[:n], file.behind
     if variant != "as it is":
-        suffix += f"# {n}\n"
+        suffix += f"# {variant} {n}\n"
     if variant == "read anew":
         suffix = f"  # {n}\n" + suffix
     return prefix, suffix
@@ -111,11 +111,11 @@ async def replace_all(client: Client, file: File, times: int = 20) -> None:
     """A completion 50 ms after another one: how long until it answers, against alone."""
     alone, after = [], []
     for n in range(1, times + 1):
-        stroke = await complete(client, file, 10 * n, "asked anew")
+        stroke = await complete(client, file, 10 * n, "replaced")
         alone.append(stroke.answer.stats.ttft_s or stroke.seconds)
-        older = asyncio.create_task(complete(client, file, 10 * n + 3, "asked anew"))
+        older = asyncio.create_task(complete(client, file, 10 * n + 3, "replaced"))
         await asyncio.sleep(AGAIN_S)  # this is what is measured, not a wait for something to happen
-        stroke = await complete(client, file, 10 * n + 6, "asked anew")
+        stroke = await complete(client, file, 10 * n + 6, "replaced")
         after.append((stroke.answer.stats.ttft_s or 0.0) + stroke.answer.stats.queued_s)
         await older
     print(
