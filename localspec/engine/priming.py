@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
 from localspec.memory.lesson import Lesson
-from localspec.memory.memory import Memory
+from localspec.memory.memory import Memory, Moment
 from localspec.memory.texts import MAX_BYTES, may_learn
 from localspec.memory.workspace import workspace_of
 from localspec.protocol.requests import FimPrompt
@@ -25,8 +27,11 @@ WAITING = 256
 """files that may wait to be looked at; then those that have waited longest are given up"""
 
 
-Parts = tuple[str, ...]
-"""of a file, which do not touch"""
+class Heard(NamedTuple):
+    """The parts of a file, which do not touch, and when they came."""
+
+    parts: tuple[str, ...]
+    said: Moment
 
 
 class Primer:
@@ -35,7 +40,7 @@ class Primer:
 
     def __init__(self, memory: Memory, vocabulary: Vocabulary) -> None:
         self._memory, self._vocabulary = memory, vocabulary
-        self._waiting: dict[tuple[str, str | None, int], Parts] = {}
+        self._waiting: dict[tuple[str, str | None, int], Heard] = {}
         self._steps: Iterator[None] = iter(())
         self._seen: dict[bytes, None] = {}
 
@@ -53,14 +58,16 @@ class Primer:
         self._add(path, workspace, (text,))
 
     def forget(self, source: str) -> None:
-        """What waits of a source is not to be learnt."""
-        self._waiting = {key: parts for key, parts in self._waiting.items() if f"file:{key[0]}" != source}
+        """What waits of a source is not to be learnt; what comes of it is new."""
+        self._waiting = {key: heard for key, heard in self._waiting.items() if f"file:{key[0]}" != source}
+        self._seen.clear()
 
-    def _add(self, path: str, workspace: str | None, parts: Parts) -> None:
-        # A piece does not take the place of its whole file.
-        if sum(map(len, parts)) > MAX_BYTES:
+    def _add(self, path: str, workspace: str | None, parts: tuple[str, ...]) -> None:
+        said = self._memory.moment(workspace)
+        if said is None or sum(map(len, parts)) > MAX_BYTES:
             return
-        self._waiting[path, workspace, len(parts)] = parts
+        # A piece does not take the place of its whole file.
+        self._waiting[path, workspace, len(parts)] = Heard(parts, said)
         if len(self._waiting) > WAITING:
             del self._waiting[next(iter(self._waiting))]
 
@@ -71,29 +78,31 @@ class Primer:
         except StopIteration:
             if not self._waiting:
                 return False
-            (path, workspace, count), parts = next(iter(self._waiting.items()))
+            (path, workspace, count), heard = next(iter(self._waiting.items()))
             del self._waiting[path, workspace, count]
             if _allowed(path, workspace):
-                self._steps = chain.from_iterable(self._learn(path, workspace, part) for part in parts)
+                lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
+                learnt = (self._learn(part, heard.said, lesson) for part in heard.parts)
+                self._steps = chain.from_iterable(learnt)
         return True
 
-    def _learn(self, path: str, workspace: str | None, text: str) -> Iterator[None]:
+    def _learn(self, text: str, said: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
         lines, fresh = text.splitlines(keepends=True), list[int]()
         for i, line in enumerate(lines):
-            if line.strip() and self._is_new(lines, i, workspace):
+            if line.strip() and self._is_new(lines, i, said):
                 fresh.append(i)
             if i % PIECE == PIECE - 1:
                 yield
         for start, end in _runs(fresh):
             piece = "".join(lines[max(0, start - CONTEXT) : end])
             tokens = self._vocabulary.encode(piece, special=False)
-            self._memory.learn(Lesson(tokens, workspace, f"file:{path}"))
+            self._memory.learn(lesson(tokens), said)
             yield
 
-    def _is_new(self, lines: Sequence[str], i: int, workspace: str | None) -> bool:
-        """Whether a line was not seen after this one before; it counts as seen from now on."""
-        said = f"{workspace}\0{lines[i - 1] if i else ''}\0{lines[i]}"
-        key = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).digest()
+    def _is_new(self, lines: Sequence[str], i: int, said: Moment) -> bool:
+        """Whether this table did not see a line after the one before it; it counts as seen from now on."""
+        line = f"{said.table}\0{said.epoch}\0{lines[i - 1] if i else ''}\0{lines[i]}"
+        key = hashlib.blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
         if key in self._seen:
             return False
         self._seen[key] = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from localspec.errors import LocalspecError
 from localspec.memory.files import MAX_BITS, START_BITS, TableFiles, name_of
@@ -30,6 +30,15 @@ FAULTS = (LocalspecError, OSError, ValueError, struct.error)
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Moment(NamedTuple):
+    """When a text was said, as far as forgetting is concerned: its table, that table's epoch if there was
+    one, and seconds since the epoch."""
+
+    table: str
+    epoch: int | None
+    since: float
 
 
 class Memory:
@@ -62,7 +71,7 @@ class Memory:
         self._tables: dict[str, NgramTable] = {}
         self._full: set[str] = set()
         self._sources: dict[str, Sources] = {}
-        self._lessons: deque[tuple[Lesson, str, int | None, float]] = deque()
+        self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._steps: Iterator[None] = iter(())
         self._forgotten: dict[int, float] = {}
         """when which tags were forgotten here"""
@@ -84,14 +93,22 @@ class Memory:
         """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
         return rolled(value, oldest, newest, self.orders[0])
 
-    def learn(self, lesson: Lesson) -> None:
-        """Queue a text; :meth:`work` inserts it."""
-        name = self._name(lesson.workspace)
-        if name is not None:
-            table = self._tables.get(name)
-            # One that was forgotten or replaced before this text was said is not where it belongs.
-            epoch = None if table is None or table.is_superseded else table.epoch
-            self._lessons.append((lesson, name, epoch, time.time()))
+    def moment(self, workspace: str | None) -> Moment | None:
+        """This moment, for a text that is learnt later; None for a workspace that can have no table."""
+        name = self._name(workspace)
+        if name is None:
+            return None
+        table = self._tables.get(name)
+        # One that was forgotten or replaced before this text was said is not where it belongs.
+        epoch = None if table is None or table.is_superseded else table.epoch
+        return Moment(name, epoch, time.time())
+
+    def learn(self, lesson: Lesson, said: Moment | None = None) -> None:
+        """Queue a text; :meth:`work` inserts it, unless its like was forgotten since it was ``said``: now,
+        or when :meth:`moment` told."""
+        said = said or self.moment(lesson.workspace)
+        if said is not None:
+            self._lessons.append((lesson, said))
 
     def forget(self, source: str) -> None:
         """What waits to be learnt from a source never will be; what was learnt just now goes, too.
@@ -139,7 +156,8 @@ class Memory:
             self._complain(error)
         return True
 
-    def _teach(self, lesson: Lesson, name: str, epoch: int | None, since: float) -> Iterator[None]:
+    def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
+        name, epoch, since = said
         tag = tag_of(lesson.source)
         for grams in steps(lesson.tokens, self._piece, self.orders):
             if self._is_forgotten(tag, since):

@@ -12,7 +12,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.priming import PIECE, WAITING, Primer, workspace_of_file
 from localspec.memory.lesson import Lesson
-from localspec.memory.memory import Memory
+from localspec.memory.memory import Memory, Moment
+from localspec.memory.upkeep import forget
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.toys import run_all, scripted
@@ -25,9 +26,9 @@ class Listening(Memory):
         super().__init__(folder, "toy", ToyVocabulary().piece)
         self.lessons: list[Lesson] = []
 
-    def learn(self, lesson: Lesson) -> None:
+    def learn(self, lesson: Lesson, said: Moment | None = None) -> None:
         self.lessons.append(lesson)
-        super().learn(lesson)
+        super().learn(lesson, said)
 
     def taught(self) -> list[tuple[str, str]]:
         """(source, text) of what was taught since the last look."""
@@ -172,6 +173,48 @@ def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: 
     assert memory.taught() == []
     engine.close()
     assert [text for _, text in memory.taught()] == ["x = 1\n"]
+
+
+def knows(memory: Listening, repo: Path, text: str) -> bool:
+    """Whether any table of the repository foretells the end of ``text``."""
+    context, last = list(text.encode()[:-1]), text.encode()[-1]
+    hashes = memory.hashes_of(context)
+    found = [table.find(hashes) for table in memory.tables(str(repo))]
+    return last in [recall.token for recall in found if recall is not None]
+
+
+@pytest.mark.parametrize("what", ["all", "workspace", "source"])
+def test_what_waits_is_forgotten_with_the_rest_whoever_forgets(
+    repo: Path, memory: Listening, tmp_path: Path, what: str
+) -> None:
+    """As by a command beside the daemon, which tells it nothing."""
+    primer = Primer(memory, ToyVocabulary())
+    path, old, secret = str(repo / "a.py"), "the first line that is learnt\n", "nobody shall know of this\n"
+
+    def learn() -> None:
+        work(primer)
+        while memory.work():
+            pass
+
+    primer.teach(path, old, str(repo))
+    learn()
+    assert knows(memory, repo, old)
+    primer.teach(path, secret, str(repo))
+    forget(
+        tmp_path / "memory",
+        print,
+        workspace=str(repo) if what == "workspace" else None,
+        source=f"file:{path}" if what == "source" else None,
+    )
+    learn()
+    assert not knows(memory, repo, secret) and not knows(memory, repo, old)
+    primer.teach(path, secret, str(repo))
+    learn()
+    assert knows(memory, repo, secret) is (what != "source"), "a line is new to a new table"
+    primer.forget(f"file:{path}")
+    primer.teach(path, secret, str(repo))
+    learn()
+    assert knows(memory, repo, secret)
 
 
 def test_a_file_belongs_to_its_repository(repo: Path, tmp_path: Path) -> None:
