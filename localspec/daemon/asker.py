@@ -6,13 +6,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.worker import StreamEvent
 from localspec.protocol.frames import Loading
-
-if TYPE_CHECKING:
-    from localspec.daemon.daemon import Daemon
-    from localspec.daemon.worker import StreamEvent
 
 
 class Asker(ABC):

@@ -13,7 +13,7 @@ from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged, nothing
 from localspec.daemon.history import History
 from localspec.daemon.store import Session, Turn
-from localspec.daemon.streams import Stream
+from localspec.daemon.stream import Stream, streamed
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol.events import SessionEvent
@@ -48,7 +48,7 @@ async def _take_turn(exchange: Exchange, params: ChatSend | ChatRegenerate, turn
     if session.private:
         options = replace(options, remember=False)
     options = merged(exchange, options)
-    return await daemon.streams.answer(
+    return await streamed(
         exchange,
         lambda stream: answer(stream, session, turn, options),
         session=session.id,

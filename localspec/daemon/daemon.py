@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from localspec import home
 from localspec.config import Config
@@ -38,7 +38,7 @@ class Daemon:
         self.pool = Pool(config, self.metrics, self.events, worker_command)
         self.history = History(home.history_path())
         self.turns = Turns()
-        self.streams = Streams(config.daemon.grace_s)
+        self.streams: Streams[Any] = Streams(config.daemon.grace_s)
         self.suggestions = Suggestions()
         self.ahead = Ahead()
         self.connections: set[Client] = set()

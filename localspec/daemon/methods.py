@@ -11,7 +11,7 @@ from localspec._version import __version__
 from localspec.daemon import chat, completions, memory, models, sessions
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
-from localspec.daemon.streams import Stream
+from localspec.daemon.stream import Stream, streamed
 from localspec.errors import InvalidOptions
 from localspec.protocol import messages
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
@@ -29,11 +29,12 @@ async def generate_text(exchange: Exchange, params: messages.Generate) -> Result
         return await generate(stream, request, stream.stream)
 
     # A one-shot of a lost client is of no use to anybody: it is not gone on with.
-    return await exchange.daemon.streams.answer(exchange, answer)
+    return await streamed(exchange, answer)
 
 
 async def resume(exchange: Exchange, params: StreamResume) -> Result:
-    return await exchange.daemon.streams.find(params.stream).follow(exchange, params.after_seq)
+    stream: Stream = exchange.daemon.streams.find(params.stream)
+    return await stream.follow(exchange, params.after_seq)
 
 
 async def events_subscribe(exchange: Exchange, params: messages.EventsSubscribe) -> messages.Nothing:

@@ -1,153 +1,45 @@
-"""Answers that are streamed: each goes on without its client for a while, and can be picked up again."""
+"""The answers that can be picked up again: those that run, and for a while those that have ended."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-from localspec.daemon.asker import Asker
-from localspec.daemon.deltas import Deltas
-from localspec.errors import Gone, LocalspecError
-from localspec.protocol.frames import Delta, Loading
+from localspec.errors import Gone
 from localspec.protocol.results import Result
-
-if TYPE_CHECKING:
-    from localspec.daemon.daemon import Daemon
-    from localspec.daemon.exchange import Exchange
-    from localspec.daemon.worker import StreamEvent
-
-log = logging.getLogger(__name__)
 
 MOST_ENDED = 64
 """streams that are kept after their end"""
 
-Work = Callable[["Stream"], Awaitable[Result]]
+
+class Kept(Protocol):
+    """A stream, as far as keeping it goes."""
+
+    id: str
+    session: str | None
+    task: asyncio.Task[Result]
+
+    def cancel(self) -> None: ...
 
 
-class Follower:
-    """The request that a stream is told to; ``left`` gets the error it ends with if it is no longer."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.left: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-
-    def leave(self, why: str) -> None:
-        if not self.left.done():
-            self.left.set_exception(Gone(why, "Resume the stream, or send the request again."))
-            self.left.exception()  # nobody may be there to take it
+S = TypeVar("S", bound=Kept)
 
 
-class Stream(Asker):
-    """One generation, told to whoever follows it; ``patience`` is how many seconds it goes on for nobody."""
-
-    def __init__(self, daemon: Daemon, *, session: str | None, patience: float) -> None:
-        super().__init__(daemon)
-        self.id = secrets.token_hex(16)
-        self.session = session
-        self._patience = patience
-        self._deltas = Deltas()
-        self._follower: Follower | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-
-    def start(self, work: Work) -> None:
-        self.task: asyncio.Task[Result] = asyncio.create_task(_run(work, self))
-        self.task.add_done_callback(self._on_end)
-
-    async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
-        """Tell ``exchange`` what came after delta ``after_seq`` and what comes; returns the end.
-
-        Who followed before is told :class:`Gone`, and so is this one when another takes over. Raises
-        what the generation raises, and :class:`Gone` for what is no longer kept.
-        """
-        missed = self._deltas.resume(exchange.id, after_seq)
-        if self._follower is not None:
-            self._follower.leave("another request follows the stream now")
-        self._cancel_alarm()
-        follower = self._follower = Follower(exchange)
-        exchange.take_up(self._deltas, missed)
-        with exchange.cancelled_by(self.cancel), exchange.lost_by(lambda: self._lose(follower)):
-            await asyncio.wait({self.task, follower.left}, return_when=asyncio.FIRST_COMPLETED)
-        return follower.left.result() if follower.left.done() else self.task.result()
-
-    # What the generation tells.
-
-    @property
-    def watched(self) -> bool:
-        return self._follower is not None and self._follower.exchange.watched
-
-    def progress(self, stage: str, fraction: float) -> None:
-        if self._follower is not None:
-            self._follower.exchange.progress(stage, fraction)
-
-    def stream(self, event: StreamEvent) -> None:
-        if self._follower is not None:
-            self._follower.exchange.stream(event)
-        elif isinstance(event, Delta):
-            self._deltas.keep(event.text, event.tokens)
-
-    def model_progress(self, model: str, frame: Loading) -> None:
-        if self._follower is not None:
-            self._follower.exchange.model_progress(model, frame)
-
-    # Its ends.
-
-    def _lose(self, follower: Follower) -> None:
-        """The client of ``follower`` is gone."""
-        follower.leave("the client is gone")
-        if self._follower is not follower:
-            return
-        self._follower = None
-        self._deltas.settle()
-        if self.task.done():
-            return
-        if self._patience:
-            self._alarm = asyncio.get_running_loop().call_later(self._patience, self._give_up)
-        else:
-            self.cancel()
-
-    def _give_up(self) -> None:
-        self.daemon.streams.drop(self)
-        self.cancel()
-
-    def _on_end(self, task: asyncio.Task[Result]) -> None:
-        self._cancel_alarm()
-        error = None if task.cancelled() else task.exception()
-        if self._follower is None and error is not None and not isinstance(error, LocalspecError):
-            log.error("an answer that nobody followed failed", exc_info=error)
-        self.daemon.streams.on_end(self)
-
-    def _cancel_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-
-
-class Streams:
+class Streams(Generic[S]):
     """The streams that can be picked up: those that run, and for ``grace`` seconds those that have ended."""
 
     def __init__(self, grace: float) -> None:
         self.grace = grace
-        self.running: set[Stream] = set()
-        self._known: dict[str, Stream] = {}
+        self.running: set[S] = set()
+        self._known: dict[str, S] = {}
         self._ended: dict[str, asyncio.TimerHandle] = {}
 
-    async def answer(
-        self, exchange: Exchange, work: Work, *, session: str | None = None, patience: float = 0
-    ) -> Result:
-        """Do ``work`` as a stream that ``exchange`` follows from its start; returns the end."""
-        stream = Stream(exchange.daemon, session=session, patience=patience)
-        exchange.started(stream.id)
+    def add(self, stream: S) -> None:
+        """``stream`` begins."""
         self._known[stream.id] = stream
         self.running.add(stream)
-        exchange.daemon.busy.discard(exchange)
-        exchange.daemon.busy.add(stream)
-        stream.start(work)
-        return await stream.follow(exchange)
 
-    def find(self, id: str) -> Stream:
+    def find(self, id: str) -> S:
         """The stream of this id; raises :class:`Gone`."""
         if (stream := self._known.get(id)) is None:
             raise Gone("the stream is unknown, or has ended too long ago", "Read the session instead.")
@@ -166,16 +58,15 @@ class Streams:
         for timer in self._ended.values():
             timer.cancel()
 
-    async def _cancel(self, streams: list[Stream]) -> None:
+    async def _cancel(self, streams: list[S]) -> None:
         for stream in streams:
             stream.cancel()
         if streams:
             await asyncio.wait([stream.task for stream in streams])
 
-    def on_end(self, stream: Stream) -> None:
+    def on_end(self, stream: S) -> None:
         """``stream`` has ended: whoever missed that may still come for a while."""
         self.running.discard(stream)
-        stream.daemon.busy.discard(stream)
         if stream.id not in self._known:
             return
         if not self.grace:
@@ -186,12 +77,8 @@ class Streams:
         if len(self._ended) > MOST_ENDED:
             self.drop(self._known[next(iter(self._ended))])
 
-    def drop(self, stream: Stream) -> None:
+    def drop(self, stream: S) -> None:
         """Nobody can pick ``stream`` up any more."""
         self._known.pop(stream.id, None)
         if (timer := self._ended.pop(stream.id, None)) is not None:
             timer.cancel()
-
-
-async def _run(work: Work, stream: Stream) -> Result:
-    return await work(stream)
