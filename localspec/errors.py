@@ -130,7 +130,7 @@ class Gone(DaemonError):
 class ShuttingDown(DaemonError):
     code = "shutting_down"
     exit_code = ExitCode.UNAVAILABLE
-    default_remedy = "The daemon is stopping; try again in a moment."
+    default_remedy = "Try again in a moment."
 
 
 class ModelError(LocalspecError):

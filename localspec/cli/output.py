@@ -133,6 +133,8 @@ SHOWN_REASONS = 2
 def stats_lines(result: Result) -> str:
     """A request in two lines: what it took, and what speculation did."""
     stats = result.stats
+    if result.text and not result.completion_tokens:
+        return "answered at once: it was kept of an earlier completion"
     took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
@@ -233,12 +235,8 @@ class Printer:
     def result(self, result: Result) -> ExitCode:
         """The end of the answer; returns the exit code."""
         self._progress.stop()
-        if self._events:
-            json({"event": "result", **msgspec.to_builtins(result)})
-        elif self._json:
-            json(result)
-        else:
-            end_line()
+        self._print(result)
+        end_line()
         if result.finish_reason in ENDINGS:
             note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:
@@ -251,12 +249,21 @@ class Printer:
         return exit_code(result)
 
     def interrupted(self) -> ExitCode:
-        """Ctrl-C instead of a result: the statistics of what came, if they were asked for."""
+        """Ctrl-C instead of a result: what came as JSON, and its statistics, if that was asked for."""
         self._progress.stop()
         interrupted()
-        if self._stats and self.partial is not None:
-            note(stats_lines(self.partial))
+        if self.partial is not None:
+            self._print(self.partial)
+            if self._stats:
+                note(stats_lines(self.partial))
         return ExitCode.INTERRUPTED
+
+    def _print(self, result: Result) -> None:
+        """The result as JSON, if that is wanted."""
+        if self._events:
+            json({"event": "result", **msgspec.to_builtins(result)})
+        elif self._json:
+            json(result)
 
     def close(self) -> None:
         """No more output, whatever the reason."""

@@ -100,9 +100,10 @@ class Pool:
         idle = [worker for worker in meant if not worker.users and worker in self._workers]
         await self._dismiss(idle)
         if busy:
-            count = sum(worker.users for worker in busy)
-            names = ", ".join(worker.model for worker in busy)
-            raise EngineBusy(f"{names}: {count} requests are loading or using it")
+            at_work = ", ".join(f"{worker.model} ({worker.users})" for worker in busy)
+            gone = ", ".join(worker.model for worker in idle)
+            also = f"; {gone} {'is' if len(idle) == 1 else 'are'} unloaded" if idle else ""
+            raise EngineBusy(f"at work, with so many requests, and left alone: {at_work}{also}")
         return [worker.model for worker in idle]
 
     async def forget(self, source: str) -> None:

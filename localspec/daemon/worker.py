@@ -199,7 +199,7 @@ class WorkerProcess:
             ours.close()
             self._end(EngineCrashed(f"the worker of {self.key.model} could not be started: {error.strerror}"))
             return
-        log.info("worker %d loads %s", self._process.pid, self.key)
+        log.info("worker %d loads %s, draft %s", self._process.pid, self.key.model, self.key.draft)
         self._watch.moved(time.monotonic())
         self.send(load)
         self._reading = asyncio.create_task(self._read(reader, self._process))
@@ -283,6 +283,7 @@ class WorkerProcess:
                     self.ready.set_result(frame)
             case LoadFailed():
                 self._expected = from_dict(frame.error)
+                log.warning("%s cannot be loaded: %s", self.key.model, self._expected.message)
                 if not self.ready.done():
                     self.ready.set_exception(self._expected)
             case Done() | Failed():

@@ -51,9 +51,12 @@ class RoundClock:
         plain, narrow = self._costs.seconds(len(played), context), self._costs.seconds(1, context)
         # As it usually costs: a forward that something else held up is nobody's loss.
         forward = self._costs.seconds(self._width, context) + narrow * sum(p.redone for p in played)
-        spent = time.perf_counter() - self._started
+        spent = paid = time.perf_counter() - self._started
+        if not any(p.draft.tokens for p in played):
+            # That was plain decoding, however fast the machine is just now: what is beside it is the loss.
+            paid += plain - (self._judged - self._proposed)
         for p in played:
-            p.sequence.count_time(p.emitted * plain, forward, spent)
+            p.sequence.count_time(p.emitted * plain, forward, paid)
         return [self._record(p, spent) for p in played]
 
     def _record(self, p: Played, spent: float) -> RoundPlayed:

@@ -48,7 +48,7 @@ class Needs(NamedTuple):
                 f"{self.cells // MB}, draft {self.draft // MB}, overhead {self.overhead // MB}); "
                 f"{max(0, free) // MB} MB are free",
                 "Use a smaller model or quantisation, a smaller n_ctx, or unload others: "
-                "`localspec models unload`.",
+                "`localspec models unload`. Where memory_mb is set, more may be allowed.",
             )
 
 

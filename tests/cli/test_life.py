@@ -41,6 +41,15 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
     assert "tokens per round" in speculation or speculation == "no speculation"
 
 
+def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
+    process = cli.begin(*LONG, "--stream-json")
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=DEADLINE_S)
+    end = json.loads(stdout.splitlines()[-1])
+    assert process.returncode == 130
+    assert (end["event"], end["finish_reason"]) == ("result", "cancelled") and end["completion_tokens"] > 0
+
+
 def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
     command, *arguments = (*cli.command, *LONG, "--stats")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")

@@ -99,12 +99,17 @@ def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Eng
     assert (told.proposed, told.chosen, told.width) == ((97, 97, 97), (97, 97, 97), 4)
 
 
-def test_a_plain_round_saves_nothing_and_pays_for_looking(hands: Hands, engine: Engine) -> None:
+@pytest.mark.parametrize("forward_ms", [10, 80])
+def test_a_plain_round_saves_nothing_and_pays_for_looking(
+    hands: Hands, engine: Engine, forward_ms: float
+) -> None:
+    """On a machine that is busy with something else, too: nobody speculated."""
     sequence = engine.submit(request("abc"))
-    clock = judged_clock(hands, propose_ms=2, forward_ms=10, width=1)
+    clock = judged_clock(hands, propose_ms=2, forward_ms=forward_ms, width=1)
     clock.ended([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
-    assert ledger(sequence) == pytest.approx((0.0, 0.010))
+    won, spent = ledger(sequence)
+    assert won == pytest.approx(0.0) and spent >= 0.010
 
 
 def test_a_forward_that_was_held_up_cost_time_but_is_no_fault_of_the_draft(
@@ -175,12 +180,12 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
     clock = RoundClock(costs)
     clock.proposed()
     hands.pass_ms(72)
-    clock.judged(2)
-    clock.ended([play(short, 0, 0), play(long, 0, 0)])
+    clock.judged(4)
+    clock.ended([play(short, 0, 0), play(long, 1, 0)])
     for sequence in (short, long):
         assert saved(sequence) == pytest.approx(3 * 0.012 - 0.072)
-    assert costs.seconds(2, LONG) == pytest.approx(0.036)
-    assert costs.seconds(2, 3) == pytest.approx(0.012)
+    assert costs.seconds(4, LONG) == pytest.approx(0.060)
+    assert costs.seconds(4, 3) == pytest.approx(0.020)
 
 
 def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engine) -> None:
