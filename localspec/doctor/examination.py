@@ -29,6 +29,7 @@ from localspec.models.catalogue import (
     model_files,
     model_name,
 )
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 
 ANSWER_S = 5.0
@@ -102,7 +103,7 @@ class Examination:
         self._config = config
         there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults hold."
         yield Finding("config", "ok", there)
-        self._options = environment_options().over(config.options)
+        self._options = Sections(config).merged(environment_options())
 
     def _model(self) -> Iterator[Finding]:
         """What answers where a command names no model."""
