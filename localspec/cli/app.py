@@ -57,6 +57,17 @@ for _name, _help in (
 ):
     models.command(f"localspec.cli.models:{_name.replace('list', 'list_')}", name=_name, help=_help)
 app.command(models)
+
+config = App(name="config", help="The settings: what they are, who says so, and changing them.")
+for _name, _help in (
+    ("show", "Every setting, its value, and who says so; what is printed is a valid config.toml."),
+    ("get", "The value of one setting."),
+    ("set", "Write one setting to config.toml, for all or for one model or workspace; or take it out."),
+    ("path", "Where config.toml is."),
+    ("edit", "Open config.toml in your editor; what is not valid is never used."),
+):
+    config.command(f"localspec.cli.config:{_name.replace('set', 'set_')}", name=_name, help=_help)
+app.command(config)
 app.command(
     "localspec.cli.doctor:doctor",
     name="doctor",
