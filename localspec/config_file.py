@@ -128,7 +128,19 @@ def _put(tables: Tables, place: Place, value: Any, new: NewTable) -> None:
         if name not in tables:
             tables[name] = new(depth + 1 < len(above))
         tables = _inner(tables, name)
-    tables[key] = value
+    with _before_its_end(tables):
+        tables[key] = value
+
+
+@contextmanager
+def _before_its_end(tables: Tables) -> Iterator[None]:
+    """Inside, what is added goes before the comments at the end of a table: they are about what follows."""
+    body: list[Any] = getattr(getattr(tables, "value", None), "body", [])
+    end = next((n for n in range(len(body), 0, -1) if body[n - 1][0] is not None), 0)
+    tail = body[end:]
+    del body[end:]
+    yield
+    body += tail
 
 
 def _drop(tables: Tables, place: Place) -> None:

@@ -88,6 +88,12 @@ def test_any_value_is_written_anywhere(path: Path, place: Place, value: Any) -> 
             ConfigFile().unset(place)
 
 
+def test_a_comment_stays_with_what_follows_it(path: Path) -> None:
+    path.write_text(COMMENTED)
+    ConfigFile().set(("options", "seed"), 1)
+    assert "k = 4\nseed = 1\n\n# how\n[engine]" in path.read_text()
+
+
 def test_sections_of_one_kind_have_no_heading_of_their_own(path: Path) -> None:
     ConfigFile().set(("models", "a", "k"), 1)
     ConfigFile().set(("models", "b", "k"), 2)

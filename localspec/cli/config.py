@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from localspec.cli import answer, output
-from localspec.cli.effective import Effective, Settled, settle
+from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
 from localspec.cli.flags import absolute, workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
@@ -56,7 +56,7 @@ def show(
     as_json
         Print one JSON object.
     """
-    settled = settle(_said(model, workspace))
+    settled = _settled(model, workspace)
     if as_json:
         rows = [_described(row) for row in settled.rows]
         where = {"path": str(config_path()), "model": settled.model, "workspace": settled.workspace}
@@ -84,7 +84,7 @@ def get(key: str, /, *, model: Model = None, workspace: Path | None = None, as_j
     if len(place) == IN_A_SECTION:
         kind, name, _ = place
         model, workspace = (name, workspace) if kind == "models" else (model, Path(name))
-    settled = settle(_said(model, workspace))
+    settled = _settled(model, workspace)
     row = next(each for each in settled.rows if each.setting == setting)
     if as_json:
         output.json(_described(row))
@@ -138,6 +138,10 @@ def set_(
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
         output.note(output.printable(f"{told} {is_now} in {file.path}."))
+        if place[0] == "models" and place[1] in Sections(config).strangers():
+            output.note(
+                output.printable(f"No model here goes by the name {place[1]!r}: `localspec models list`.")
+            )
         _tell_of_the_daemon(daemon)
     return ExitCode.OK
 
@@ -189,9 +193,10 @@ def edit() -> int:
 # Showing.
 
 
-def _said(model: str | None, workspace: Path | None) -> Options:
+def _settled(model: str | None, workspace: Path | None) -> Settled:
     here = workspace_from_here(None if workspace is None else str(workspace))
-    return Options(model=None if model is None else absolute(model), workspace=here)
+    said = Options(model=None if model is None else absolute(model), workspace=here)
+    return settle(said, place="this directory" if workspace is None else COMMAND_LINE)
 
 
 def _described(row: Effective) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from localspec.settings import Setting, settings
 
 FILE = "config.toml"
 DEFAULT = "default"
+COMMAND_LINE = "command line"
 
 
 class Effective(NamedTuple):
@@ -41,8 +42,11 @@ class Settled(NamedTuple):
     rows: tuple[Effective, ...]
 
 
-def settle(said: Options) -> Settled:
-    """What holds where the command line says ``said``; raises :class:`InvalidOptions`."""
+def settle(said: Options, *, place: str) -> Settled:
+    """What holds where the command line says ``said``; raises :class:`InvalidOptions`.
+
+    ``place``: where its workspace comes from.
+    """
     path = str(config_path())
     values = parse_toml(read_toml(config_path()), where=path)
     sections, environment = Sections(parse_config(values, where=path)), environment_options()
@@ -50,7 +54,8 @@ def settle(said: Options) -> Settled:
     merged = sections.merged(wanted)
     merged = replace(merged, draft=merged.draft or "auto")
     layers = [
-        Layer("command line", said),
+        Layer(COMMAND_LINE, replace(said, workspace=None)),
+        Layer(place, said),
         *(_variable(name, environment) for name in ("model", "draft", "proposer", "backend")),
         *sections.layers(wanted),
     ]

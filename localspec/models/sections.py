@@ -77,19 +77,27 @@ class Sections:
         holding = [name for name, directory in places.items() if inside.is_relative_to(directory)]
         return sorted(holding, key=lambda name: -len(places[name].parts))
 
+    def strangers(self) -> list[str]:
+        """The names that have sections and are no model's here: misspelt, or of one that is yet to come."""
+        return [name for name in self.config.models if not self._places(name)]
+
     def of_model(self, model: str) -> tuple[str, ...]:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
         if not self.config.models:
             return ()
-        if model not in self._known:
+        known = self._known.get(model)
+        if known is None:
             places = self._places(model)
             same = [n for n in self.config.models if n == model or not places.isdisjoint(self._places(n))]
-            if not places:
-                return tuple(reversed(same))  # it may yet come
-            if len(self._known) >= MOST_NAMES:
-                self._known.clear()
-            self._known[model] = tuple(reversed(same))
-        return self._known[model]
+            known = tuple(reversed(same))
+            if places:  # otherwise it may yet come
+                self._keep(model, known)
+        return known
+
+    def _keep(self, model: str, names: tuple[str, ...]) -> None:
+        if len(self._known) >= MOST_NAMES:
+            self._known.clear()
+        self._known[model] = names
 
     def _places(self, name: str) -> set[str]:
         try:

@@ -115,6 +115,8 @@ def test_the_workspace_is_the_repository_or_a_directory_with_a_section(cli: Cli,
                 f'"workspace":{"null" if workspace is None else f"{chr(34)}{workspace}{chr(34)}"}'
                 in done.stdout
             )
+            source = cli("config", "get", "workspace", "--json", cwd=folder).stdout
+            assert ("this directory" in source) == (workspace is not None)
             assert cli("config", "get", "k", cwd=folder).stdout == ("" if k is None else f"{k}\n")
 
 
@@ -225,6 +227,9 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Pa
     assert values["models"] == {"stdlib-6m": {"n_ctx": 64, "k": 2}}
     assert values["workspaces"] == {str(tmp_path): {"k": 3, "seed": 1}, f"{tmp_path}/inner": {"seed": 2}}
     assert cli("config", "get", "k", "--workspace", str(tmp_path / "inner")).stdout == "3\n"
+    assert "No model here goes by the name" not in cli("config", "set", "k", "2", "-m", "bundled").stderr
+    done = cli("config", "set", "k", "2", "-m", "budnled")
+    assert "No model here goes by the name 'budnled'" in done.stderr and done.returncode == 0
     done = cli("config", "set", "k", "--unset", "-m", "bundled")
     assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
 

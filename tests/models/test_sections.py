@@ -131,6 +131,11 @@ def test_names_that_clients_make_up_are_not_kept_for_ever() -> None:
     assert len(found._known) <= MOST_NAMES
 
 
+def test_names_of_no_model_are_told() -> None:
+    found = sections('[models."bundled"]\nk = 1\n[models."budnled"]\nk = 1\n[models."/nowhere.gguf"]\nk = 1')
+    assert found.strangers() == ["budnled", "/nowhere.gguf"]
+
+
 def test_a_name_for_both_formats_has_two_places() -> None:
     mlx = str(bundled_model("stdlib-6m", "mlx").resolve())
     assert places_of("bundled", ()) == {str(TARGET), mlx}
