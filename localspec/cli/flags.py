@@ -86,11 +86,11 @@ class ModelFlags:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
         for key in self._pairs():
             if key.rpartition(".")[2] in DaemonConfig.__struct_fields__:
-                raise InvalidOptions(f"{key} is the daemon's own", "Set it in config.toml under [daemon].")
+                raise InvalidOptions(f"{key} is the daemon's own", f"Run `localspec config set {key} VALUE`.")
             if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
                 raise InvalidOptions(
                     f"{key} is settled when the daemon loads the model",
-                    "Set it in config.toml under [engine], or add --no-daemon.",
+                    f"Run `localspec config set {key} VALUE`, or add --no-daemon.",
                 )
 
     def _pairs(self) -> dict[str, str]:
