@@ -78,7 +78,7 @@ class InvalidOptions(LocalspecError):
 
 class ContextExceeded(LocalspecError):
     code = "context_exceeded"
-    default_remedy = "Shorten the prompt, or set a larger n_ctx under [engine] in config.toml."
+    default_remedy = "Shorten the prompt, or enlarge the context: `localspec config set n_ctx N`."
 
 
 class DaemonError(LocalspecError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from pathlib import Path
 
@@ -11,11 +12,14 @@ import pytest
 
 from localspec import config as module
 from localspec.config import (
+    LARGEST_FILE,
     Config,
     DaemonConfig,
     EngineConfig,
+    ModelConfig,
     config_path,
     environment_options,
+    fingerprint,
     load_config,
     override,
     parse_config,
@@ -296,7 +300,7 @@ def sentence_of(node: ast.stmt | None) -> str | None:
 def test_there_are_at_most_thirty_knobs() -> None:
     names = [name for struct in TABLES for name in struct.__struct_fields__]
     assert [name for name, _ in knobs()] == names
-    tables = {"engine", "daemon", "options"}
+    tables = {"engine", "daemon", "options", "models", "workspaces"}
     assert tables < set(names) and len(set(names) - tables) <= 30
 
 
@@ -313,3 +317,130 @@ def test_no_knob_has_the_name_of_another() -> None:
 def test_a_configuration_cannot_change() -> None:
     with pytest.raises(AttributeError):
         Config().engine.n_ctx = 1  # type: ignore[misc]
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+SECTIONS = """
+[models."qwen2.5-coder:7b"]
+n_ctx = 4096
+kv_bits = 8
+temperature = 0.2
+draft = "none"
+[models.bundled]
+[workspaces."~/src/project"]
+model = "qwen2.5-coder:7b"
+remember = false
+"""
+
+
+def test_sections_are_read(file: Path) -> None:
+    file.write_text(SECTIONS)
+    config = load_config()
+    assert config.models == {
+        "qwen2.5-coder:7b": ModelConfig(
+            engine={"n_ctx": 4096, "kv_bits": 8}, options=Options(temperature=0.2, draft="none")
+        ),
+        "bundled": ModelConfig(),
+    }
+    assert config.workspaces == {"~/src/project": Options(model="qwen2.5-coder:7b", remember=False)}
+    engine = config.models["qwen2.5-coder:7b"].over(EngineConfig(threads=3, n_ctx=7))
+    assert engine == EngineConfig(threads=3, n_ctx=4096, kv_bits=8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[models."a"]\nnctx = 1',
+            """in [models."a"]: there is no setting named 'nctx'; did you mean 'n_ctx'?""",
+        ),
+        ('[models."a"]\nport = 1', """in [models."a"]: there is no setting named 'port'"""),
+        ('[models."a"]\nmodel = "b"', """in [models."a"]: there is no setting named 'model'"""),
+        ('[models."a"]\nn_ctx = "1"', 'invalid configuration: in [models."a"]: n_ctx: expected int, got str'),
+        ('[models."a"]\nk = 21', 'invalid configuration: in [models."a"]: k: expected int <= 20'),
+        ("models = 3", "models is no table"),
+        ("[models]\na = 3", "[models.a] is no table of settings"),
+        ("[models.qwen2.5-coder]\nk = 1", "[models.qwen2] is no table of settings"),
+        ("[workspaces]\na.b.c = 3", "[workspaces.a] is no table of settings"),
+        ('[workspaces."src"]\nk = 1', '[workspaces."src"] names no absolute path'),
+        ('[workspaces."/a\\u0000"]\nk = 1', '[workspaces."/a\0"] names no absolute path'),
+        ('[workspaces."/a"]\nn_ctx = 1', """in [workspaces."/a"]: there is no setting named 'n_ctx'"""),
+        (
+            '[workspaces."/a"]\nworkspace = "/b"',
+            """in [workspaces."/a"]: there is no setting named 'workspace'""",
+        ),
+    ],
+)
+def test_a_wrong_section_is_refused_by_its_name(file: Path, text: str, message: str) -> None:
+    assert refusal(file, text).startswith(message)
+
+
+def test_names_with_dots_want_quotes(file: Path) -> None:
+    file.write_text("[models.qwen2.5-coder]\nk = 1")
+    with pytest.raises(InvalidOptions) as caught:
+        load_config()
+    assert '[models."qwen2.5-coder:7b"]' in caught.value.remedy
+
+
+def test_a_section_is_checked_with_what_it_goes_over(file: Path) -> None:
+    file.write_text('[engine]\nngram_min = 3\n[models."a"]\nngram_max = 2')
+    with pytest.raises(InvalidOptions, match=r'ngram_min is larger .* in \[models\."a"\]'):
+        load_config()
+    file.write_text('[workspaces."/a"]\nthreshold = 0.3')
+    with pytest.raises(InvalidOptions, match=r'drafts are verified exactly in \[workspaces\."/a"\]'):
+        load_config()
+    file.write_text('[workspaces."/a"]\nthreshold = 0.3\n[options]\nverify = "threshold"')
+    assert load_config().workspaces["/a"].threshold == 0.3
+
+
+def test_what_a_command_overrides_no_section_takes_back(file: Path) -> None:
+    file.write_text(SECTIONS)
+    config = override(load_config(), {"n_ctx": "64"})
+    section = config.models["qwen2.5-coder:7b"]
+    assert section.over(config.engine) == EngineConfig(n_ctx=64, kv_bits=8)
+    assert config.workspaces == load_config().workspaces
+
+
+# --- hostile files -----------------------------------------------------------------------------
+
+
+def test_a_byte_order_mark_and_other_line_ends_do_no_harm(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[engine]\r\nn_ctx = 4096\r\n")
+    assert load_config().engine.n_ctx == 4096
+
+
+def test_numbers_without_end_are_refused(file: Path) -> None:
+    assert "is not valid TOML" in refusal(file, "engine.n_ctx = " + "9" * 10_000)
+    assert refusal(file, "daemon.max_frame = " + "9" * 40).startswith(
+        "invalid configuration: daemon.max_frame"
+    )
+    assert refusal(file, "daemon.hang_s = inf").startswith("invalid configuration: daemon.hang_s")
+
+
+def test_deep_tables_are_refused(file: Path) -> None:
+    assert refusal(file, ".".join(["a"] * 20_000) + " = 1")
+
+
+def test_a_file_that_has_no_end_is_refused(file: Path) -> None:
+    file.write_bytes(b"#" * (LARGEST_FILE + 1))
+    with pytest.raises(InvalidOptions, match="is larger than 1 MiB"):
+        load_config()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(InvalidOptions, match="is no regular file"):
+        load_config()
+
+
+def test_a_link_in_a_circle_is_refused_and_one_to_nowhere_is_no_file(file: Path) -> None:
+    file.symlink_to(file)
+    with pytest.raises(InvalidOptions, match="cannot be read"):
+        load_config()
+    file.unlink()
+    file.symlink_to(file.with_name("nothing"))
+    assert load_config() == Config()
+
+
+def test_equal_configurations_have_one_fingerprint(file: Path) -> None:
+    file.write_text(SECTIONS)
+    assert fingerprint(load_config()) == fingerprint(load_config()) != fingerprint(Config())

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
 from localspec.errors import InvalidOptions
@@ -41,9 +43,12 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     from localspec.engine.events import Degradation, Prefilling
     from localspec.engine.load import load_engine, speed_of
     from localspec.engine.stream import Stream
+    from localspec.models.catalogue import BUNDLED
+    from localspec.models.sections import Sections
     from localspec.protocol.results import Chunk
 
-    options = request.options.over(config.options)
+    sections = Sections(config)
+    options = sections.merged(request.options, getattr(request.prompt, "path", None))
     choice = choose(
         options.model or "bundled",
         options.draft or "auto",
@@ -55,13 +60,12 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
         warnings_as_notes(),
         load_engine(
             choice,
-            config=config.engine,
+            config=sections.engine(options.model or BUNDLED),
             progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
             memory=True,
         ) as engine,
     ):
-        engine.options = config.options
-        sequence = engine.submit(request)
+        sequence = engine.submit(replace(request, options=options))
         stream = Stream(engine, sequence)
         try:
             for event in stream.events():

@@ -57,6 +57,36 @@ for _name, _help in (
 ):
     models.command(f"localspec.cli.models:{_name.replace('list', 'list_')}", name=_name, help=_help)
 app.command(models)
+
+config = App(name="config", help="The settings: what they are, who says so, and changing them.")
+for _name, _help, _examples in (
+    (
+        "show",
+        "Every setting, its value, and who says so; what is printed is a valid config.toml.",
+        ("show --describe", "show -m bundled --workspace ~/src/project", "show --json"),
+    ),
+    ("get", "The value of one setting.", ("get n_ctx", "get temperature -m bundled --json")),
+    (
+        "set",
+        "Write one setting to config.toml, for all or for one model or workspace; or take it out.",
+        (
+            "set n_ctx 8192",
+            "set temperature 0.2 -m bundled",
+            "set remember false --workspace ~/src/project",
+            """set model_dirs '["~/models"]'""",
+            "set n_ctx --unset",
+        ),
+    ),
+    ("path", "Where config.toml is.", ("path",)),
+    ("edit", "Open config.toml in your editor; what is not valid is never used.", ("edit",)),
+):
+    config.command(
+        f"localspec.cli.config:{_name.replace('set', 'set_')}",
+        name=_name,
+        help=_help,
+        help_epilogue="\n".join(["Examples:", *(f"  localspec config {each}" for each in _examples)]),
+    )
+app.command(config)
 app.command(
     "localspec.cli.doctor:doctor",
     name="doctor",

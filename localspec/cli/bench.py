@@ -16,6 +16,7 @@ from cyclopts.types import PositiveInt
 from localspec.cli import output
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -217,16 +218,20 @@ def _record(flags: BenchFlags, path: Path) -> int:
 def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
     from localspec.bench.bench import RUNS, Bench, Order
     from localspec.engine.choice import choose
+    from localspec.models.sections import Sections
 
     config = load_config()
-    backend = flags.backend or environment_options().over(config.options).backend or "auto"
-    choice = None
+    sections = Sections(config)
+    said = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
+    options, engine, choice = sections.merged(said), config.engine, None
     if flags.model is not None:
-        choice = choose(flags.model, flags.draft or "auto", config.model_dirs, backend=backend)
+        engine = sections.engine(flags.model)
+        backend = options.backend or "auto"
+        choice = choose(flags.model, options.draft or "auto", config.model_dirs, backend=backend)
     order = Order(
         target=choice and choice.target,
         draft=choice and choice.draft,
-        config=config.engine,
+        config=engine,
         workloads=flags.workload,
         contestants=flags.contestant,
         runs=flags.runs or RUNS,

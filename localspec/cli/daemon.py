@@ -11,7 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from localspec.cli import answer, output
-from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
+from localspec.config import fingerprint, load_config
+from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 
 AsJson = Annotated[bool, Parameter(name="--json")]
@@ -96,7 +97,18 @@ def status(*, as_json: AsJson = False) -> int:
         output.json(found)
     else:
         output.write(describe(found))
+        if found.settings != _settings_now():
+            output.note(
+                "config.toml has changed since it started: `localspec daemon stop`, the next one reads it."
+            )
     return ExitCode.OK
+
+
+def _settings_now() -> str | None:
+    """The fingerprint of what a daemon would start with; None: of nothing, the file is wrong."""
+    with contextlib.suppress(InvalidOptions):
+        return fingerprint(load_config())
+    return None
 
 
 def describe(found: DaemonStatus) -> str:

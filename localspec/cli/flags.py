@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options, check_value, parse_options
 
 MODEL = Group("Model", sort_key=1)
@@ -71,10 +72,8 @@ class ModelFlags:
         for name in ("model", "draft"):
             if name in values:
                 values[name] = absolute(values[name])
-        if values.get("workspace"):
-            values["workspace"] = plain(os.path.abspath(os.path.expanduser(values["workspace"])))
-        elif "workspace" not in values and (root := workspace_of(Path())) is not None:
-            values["workspace"] = plain(str(root))
+        if (workspace := workspace_from_here(values.pop("workspace", None))) is not None:
+            values["workspace"] = workspace
         return parse_options(values)
 
     def config(self) -> Config:
@@ -87,11 +86,11 @@ class ModelFlags:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
         for key in self._pairs():
             if key.rpartition(".")[2] in DaemonConfig.__struct_fields__:
-                raise InvalidOptions(f"{key} is the daemon's own", "Set it in config.toml under [daemon].")
+                raise InvalidOptions(f"{key} is the daemon's own", f"Run `localspec config set {key} VALUE`.")
             if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
                 raise InvalidOptions(
                     f"{key} is settled when the daemon loads the model",
-                    "Set it in config.toml under [engine], or add --no-daemon.",
+                    f"Run `localspec config set {key} VALUE`, or add --no-daemon.",
                 )
 
     def _pairs(self) -> dict[str, str]:
@@ -111,6 +110,17 @@ def _check_setting(name: str, text: str, *, said: str) -> None:
     for struct in (Options, EngineConfig):
         if name in struct.__struct_fields__:
             check_value(struct, name, [text] if name == "stop" else text, said=said)
+
+
+def workspace_from_here(said: str | None = None) -> str | None:
+    """The workspace that was ``said``, as the daemon can find it; else the git repository that this directory
+    is in, or the directory outside of any that the configuration has a section for."""
+    if said is not None:
+        return plain(os.path.abspath(os.path.expanduser(said))) if said else said
+    if (root := workspace_of(Path())) is not None:
+        return plain(str(root))
+    named = Sections(load_config()).directories(os.getcwd())
+    return os.path.expanduser(named[0]) if named else None
 
 
 def absolute(name: str) -> str:

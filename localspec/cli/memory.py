@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from localspec import home
 from localspec.cli import output
@@ -171,7 +172,7 @@ def prime(
     for path in paths:
         if not path.exists():
             raise InvalidOptions(f"there is no {path}", "Name files or directories that exist.")
-    words = _words(model)
+    words = _words(model, workspace)
     files = dict.fromkeys(file for path in paths for file in text_files(path))
     texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
     with _vocabulary(words) as vocabulary:
@@ -379,13 +380,19 @@ def _of_file(words: Words) -> Iterator[Vocabulary]:
         llama_model_free(model)
 
 
-def _words(model: str | None) -> Words:
-    """Raises :class:`ModelError` for a model that is not there or has no vocabulary."""
+def _words(model: str | None, workspace: Path | None = None) -> Words:
+    """Those of ``model``, or of the one that answers in a workspace, or here.
+
+    Raises :class:`ModelError` for a model that is not there or has no vocabulary.
+    """
+    from localspec.cli.flags import workspace_from_here
     from localspec.models.catalogue import BACKENDS, find_model, real_tokens
     from localspec.models.fingerprint import vocab_fp
+    from localspec.models.sections import Sections
 
     config = load_config()
-    options = environment_options().over(config.options)
+    here = workspace_from_here(None if workspace is None else str(workspace))
+    options = Sections(config).merged(replace(environment_options(), workspace=here))
     # Of a name that stands for two models; what is given as a path needs no backend to be learnt with.
     wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
     path = find_model(model or options.model or "bundled", config.model_dirs, format=wanted)

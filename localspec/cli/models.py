@@ -70,7 +70,11 @@ def load(
         printer = output.Printer()
         try:
             stream = client.load(
-                wanted.model, draft=wanted.draft, backend=wanted.backend, keep_alive_s=keep_alive
+                wanted.model,
+                draft=wanted.draft,
+                backend=wanted.backend,
+                keep_alive_s=keep_alive,
+                workspace=wanted.workspace,
             )
             return await answer.show(stream, printer)
         finally:

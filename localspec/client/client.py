@@ -193,9 +193,12 @@ class Client:
         draft: str | None = None,
         backend: BackendName | None = None,
         keep_alive_s: float | None = None,
+        workspace: str | None = None,
     ) -> Stream[LoadedModel]:
         """Load a model before it is needed, and keep it for so long after its last use (0: for ever)."""
-        params = ModelLoad(model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s)
+        params = ModelLoad(
+            model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s, workspace=workspace
+        )
         return self._wire.request("models/load", params, LoadedModel)
 
     # What is answered at once.

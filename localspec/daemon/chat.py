@@ -47,7 +47,7 @@ async def _take_turn(exchange: Exchange, params: ChatSend | ChatRegenerate, turn
     options = params.options.over(session.options)
     if session.private:
         options = replace(options, remember=False)
-    options = merged(exchange, options)
+    options = await merged(exchange, options)
     return await streamed(
         exchange,
         lambda stream: answer(stream, session, turn, options),

@@ -25,22 +25,11 @@ log = logging.getLogger(__name__)
 
 async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
-    options = merged(exchange, params.options)
-    asked = Asked(
-        params.prefix,
-        params.suffix,
-        params.path,
-        params.language,
-        params.multiline,
-        options,
-        # Without temperature all items would be the same one.
-        params.n if options.temperature else 1,
-        params.trigger == "invoked",
-    )
     with exchange.newest.hold(params.path, exchange):
         deadline = None
         if params.max_ms is not None:
             deadline = asyncio.get_running_loop().time() + params.max_ms / 1000
+        asked = await _asked(exchange, params)
         found = await _known(exchange, asked, deadline)
         if found is None:
             answer = await _ask(exchange, asked, params, deadline)
@@ -54,9 +43,9 @@ async def inline(exchange: Exchange, params: messages.CompletionInline) -> messa
 
 async def warm(exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
     """Read a prompt while nobody waits; the path's next completion ends that."""
-    options = replace(merged(exchange, params.options), max_tokens=0)
-    asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
     with exchange.daemon.ahead.hold(exchange.newest, params.path, exchange):
+        options = replace(await merged(exchange, params.options, params.path), max_tokens=0)
+        asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
         result = await generate(exchange, _request(asked, params.extra, "background"), lambda _: None)
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
 
@@ -72,6 +61,22 @@ async def feedback(exchange: Exchange, params: messages.CompletionFeedback) -> m
             shown.accepted = chars
             _teach(exchange, shown)
     return messages.Nothing()
+
+
+async def _asked(exchange: Exchange, params: messages.CompletionInline) -> Asked:
+    """The question, with all that is configured for it."""
+    options = await merged(exchange, params.options, params.path)
+    return Asked(
+        params.prefix,
+        params.suffix,
+        params.path,
+        params.language,
+        params.multiline,
+        options,
+        # Without temperature all items would be the same one.
+        params.n if options.temperature else 1,
+        params.trigger == "invoked",
+    )
 
 
 async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Found | None:

@@ -62,8 +62,14 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
     )
 
 
-def merged(asker: Asker, options: Options) -> Options:
-    """``options`` over the configuration's; raises :class:`InvalidOptions`."""
+async def merged(asker: Asker, options: Options, path: str | None = None) -> Options:
+    """``options`` over the configuration's, of which parts may be for their workspace or model alone.
+
+    ``path``: of the file that is asked about. Raises :class:`InvalidOptions`.
+    """
     if options.workspace:
         absolute(options.workspace)
-    return check_options(options.over(asker.daemon.config.options))
+    sections = asker.daemon.pool.sections
+    if sections.there_are:
+        return check_options(await asyncio.to_thread(sections.merged, options, path))
+    return check_options(sections.merged(options))

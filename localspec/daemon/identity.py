@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from localspec.config import Config
+from localspec.config import EngineConfig
 from localspec.daemon.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.catalogue import (
@@ -18,38 +18,36 @@ from localspec.models.catalogue import (
     place_of,
 )
 from localspec.models.fit import Needs, needs_of
+from localspec.models.sections import Sections
 
 NOT_PATHS = ("auto", "none")
 
 
 class Identity(NamedTuple):
-    """A key with paths for names, alike for all names of the same models; and what they need."""
+    """A key with paths for names, alike for all names of the same models; their needs and settings."""
 
     key: Key
     needs: Needs
+    engine: EngineConfig
 
 
-def identify(key: Key, config: Config) -> Identity:
+def identify(key: Key, sections: Sections) -> Identity:
     """Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong."""
+    engine, model_dirs = sections.engine(key.model), sections.config.model_dirs
     try:
-        paths = _targets(key, config.model_dirs)
+        paths = _targets(key, model_dirs)
         target = paths[0]
         if len(paths) > 1:  # which of the two it will be is measured, by the worker
             named = Key(place_of(target), key.draft, key.backend)
-            return Identity(named, needs_of(target, _draft_beside(target, key.draft), config.engine))
+            return Identity(named, needs_of(target, _draft_beside(target, key.draft), engine), engine)
         draft, place = _draft_beside(target, key.draft), key.draft
         if key.draft not in NOT_PATHS:
-            draft = find_model(key.draft, config.model_dirs, format=format_of(target))
+            draft = find_model(key.draft, model_dirs, format=format_of(target))
             place = place_of(draft)
         named = Key(place_of(target), place, BACKENDS[format_of(target)])
-        return Identity(named, needs_of(target, draft, config.engine))
+        return Identity(named, needs_of(target, draft, engine), engine)
     except LocalspecError:
-        return Identity(key, Needs())
-
-
-def paths_of(model: str, model_dirs: tuple[str, ...]) -> set[str]:
-    """The places that a name stands for, two where there are both formats; raises :class:`ModelError`."""
-    return {place_of(path) for path in _targets(Key(model, "auto", "auto"), model_dirs)}
+        return Identity(key, Needs(), engine)
 
 
 def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:

@@ -23,6 +23,7 @@ from localspec.daemon.exchange import Exchange
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed
+from localspec.protocol.options import Options
 
 COMMAND = (sys.executable, "-m", "localspec", "memory")
 
@@ -71,7 +72,9 @@ def _has_tables() -> bool:
 
 
 async def prime(exchange: Exchange, params: messages.MemoryPrime) -> Primed:
-    arguments = [f"--model={exchange.daemon.config.options.model}", "--stdin"]
+    sections = exchange.daemon.pool.sections
+    options = await asyncio.to_thread(sections.merged, Options(workspace=params.workspace))
+    arguments = [f"--model={options.model}", "--stdin"]
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")
     else:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from localspec._version import __version__
+from localspec.config import fingerprint
 from localspec.daemon import chat, completions, memory, models, sessions
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
@@ -22,7 +23,7 @@ Handler = Callable[[Exchange, Any], Awaitable[object]]
 
 
 async def generate_text(exchange: Exchange, params: messages.Generate) -> Result:
-    request = Request(prompt=_prompt(params), options=merged(exchange, params.options))
+    request = Request(prompt=_prompt(params), options=await merged(exchange, params.options))
 
     async def answer(stream: Stream) -> Result:
         stream.progress("queued", 0.0)
@@ -60,6 +61,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         connections=len(daemon.connections),
         running=len(daemon.busy),
         models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
+        settings=fingerprint(daemon.config),
     )
 
 

@@ -36,7 +36,8 @@ def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) ->
 async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
     """Load a model before it is needed; a load that is cancelled goes on for whoever comes next."""
     pool = exchange.daemon.pool
-    key = key_of(merged(exchange, Options(model=params.model, draft=params.draft, backend=params.backend)))
+    said = Options(model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace)
+    key = key_of(await merged(exchange, said))
     try:
         async with (
             exchange.waiting(),

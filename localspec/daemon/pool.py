@@ -9,14 +9,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
-from localspec.config import Config
+from localspec.config import Config, EngineConfig
 from localspec.daemon.events import Events
-from localspec.daemon.identity import Identity, identify, paths_of
+from localspec.daemon.identity import Identity, identify
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import MB, Needs, free_memory
+from localspec.models.sections import Sections, places_of
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
@@ -46,6 +47,7 @@ class Pool:
         self, config: Config, metrics: Metrics, events: Events, command: tuple[str, ...] = COMMAND
     ) -> None:
         self._config = config
+        self.sections = Sections(config)
         self._metrics = metrics
         self._events = events
         self._command = command
@@ -128,7 +130,7 @@ class Pool:
 
     async def _identified(self, key: Key) -> WorkerProcess:
         """The worker of the models that ``key`` means, which may have been named otherwise; or a new one."""
-        identity = await asyncio.to_thread(identify, key, self._config)
+        identity = await asyncio.to_thread(identify, key, self.sections)
         same = [each for each in self._workers if each.usable and each.answers(identity.key)]
         worker = same[0] if same else self._start(key, identity)
         if len(worker.names) < MAX_NAMES:
@@ -139,7 +141,7 @@ class Pool:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
         if named:
             return named
-        paths = await asyncio.to_thread(paths_of, model, self._config.model_dirs)
+        paths = await asyncio.to_thread(places_of, model, self._config.model_dirs)
         places = {each: each.ready.result().path if each.loaded else each.identity.model for each in workers}
         return [each for each in workers if places[each] in paths]
 
@@ -159,20 +161,21 @@ class Pool:
         )
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
-        task = asyncio.create_task(self._load(worker, evicted))
+        task = asyncio.create_task(self._load(worker, identity.engine, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_after())
         return worker
 
-    async def _load(self, worker: WorkerProcess, evicted: Collection[WorkerProcess]) -> None:
+    async def _load(
+        self, worker: WorkerProcess, engine: EngineConfig, evicted: Collection[WorkerProcess]
+    ) -> None:
         # Their memory is needed: first out, then in.
         await self._dismiss(evicted)
         model, draft, backend = worker.key
         free = max(0, self._free(without=(worker,)))
-        config = self._config
-        await worker.start(Load(model, draft, backend, config.engine, config.model_dirs, free))
+        await worker.start(Load(model, draft, backend, engine, self._config.model_dirs, free))
 
     async def _dismiss(self, workers: Collection[WorkerProcess]) -> None:
         """End these, and wait for those that are ending already."""

@@ -21,7 +21,7 @@ from localspec.protocol.options import Options
 
 async def open_new(exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
     """Loads the model first, so that no session is left behind when it cannot be loaded."""
-    options = merged(exchange, params.options)
+    options = await merged(exchange, params.options)
     pairing = await _pairing(exchange, options, "opened")
     kept = _kept(params.options, options)
     session = await exchange.daemon.history.new_session(kept, params.system, params.private)
@@ -59,7 +59,8 @@ async def rename(exchange: Exchange, params: wire.SessionRename) -> Nothing:
 async def configure(exchange: Exchange, params: wire.SessionConfigure) -> wire.SessionConfigured:
     """Loads another model first; one that cannot be loaded changes nothing. Counts from the next turn on."""
     session = await exchange.daemon.history.session(params.session)
-    options, before = merged(exchange, params.options), merged(exchange, session.options)
+    options = await merged(exchange, params.options)
+    before = await merged(exchange, session.options)
     pairing = None
     if key_of(options) != key_of(before):
         pairing = await _pairing(exchange, options, "changed")

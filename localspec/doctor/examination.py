@@ -29,6 +29,7 @@ from localspec.models.catalogue import (
     model_files,
     model_name,
 )
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 
 ANSWER_S = 5.0
@@ -102,7 +103,11 @@ class Examination:
         self._config = config
         there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults hold."
         yield Finding("config", "ok", there)
-        self._options = environment_options().over(config.options)
+        sections = Sections(config)
+        for name in sections.strangers():
+            told = f"{path} has settings for {name!r}: no model here goes by that name."
+            yield Finding("config", "warning", told, "See `localspec models list` for the names.")
+        self._options = sections.merged(environment_options())
 
     def _model(self) -> Iterator[Finding]:
         """What answers where a command names no model."""

@@ -145,7 +145,7 @@ class Proposers:
 
 REMEDIES = {
     "draft": "Load the model with --draft.",
-    "memory": "Set memory = true under [engine] in config.toml.",
+    "memory": "Run `localspec config set memory true`.",
 }
 
 

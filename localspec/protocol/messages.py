@@ -55,11 +55,15 @@ class Nothing(Params):
 
 
 class ModelLoad(Params):
-    """``keep_alive_s``: how long it may idle, instead of what is configured; 0: for ever."""
+    """``keep_alive_s``: how long it may idle, instead of what is configured; 0: for ever.
+
+    ``workspace``: the directory whose settings hold.
+    """
 
     model: str | None = None
     draft: str | None = None
     backend: BackendName | None = None
+    workspace: str | None = None
     keep_alive_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
 
 
@@ -262,6 +266,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     running: int
     models: tuple[LoadedModel, ...]
+    settings: str = ""
+    """``config.fingerprint`` of what it runs with"""
 
 
 class Metrics(msgspec.Struct, frozen=True):

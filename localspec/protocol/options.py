@@ -29,36 +29,57 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     model: str | None = None
+    """model that answers: `bundled`, a name of `localspec models list`, or a path"""
     draft: str | None = None
+    """its draft model: a name, a path, `none` or `auto`"""
     proposer: ProposerName | None = None
+    """who drafts tokens"""
     backend: BackendName | None = None
+    """what runs the model"""
     k: Annotated[int, Meta(ge=1, le=20)] | None = None
+    """most draft tokens a round; not set: as many as pay"""
     verify: Literal["exact", "threshold"] | None = None
+    """`threshold` also accepts drafts that are merely likely: other text than without them"""
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """of verify = "threshold": the least probability of such a draft; not set: 0.3"""
     exactness: Literal["strict", "fast"] | None = None
+    """at temperature 0 or with a seed: `strict` computes near-ties again, `fast` does not"""
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
+    """0 is greedy; not set: the model's own, else 0.7 for chat and 0 to fill in"""
     top_k: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    """sample among the k most probable tokens; 0: all"""
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """sample among the fewest tokens that have this probability together"""
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """drop tokens less probable than this share of the most probable one"""
     repeat_penalty: Annotated[float, Meta(gt=0, le=5)] | None = None
+    """above 1: tokens that occurred become less probable"""
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    """taken from a token's logit for each time that it occurred"""
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    """taken from a token's logit once it occurred"""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    """the same seed gives the same text, whoever drafts"""
     stop: Annotated[tuple[Stop, ...], Meta(max_length=16)] | None = None
+    """texts before which an answer ends"""
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
+    """longest answer; 0 only reads the prompt; not set: what the context leaves, 256 to fill in"""
     workspace: Annotated[str, Meta(max_length=4096, pattern="^[^\x00]*$")] | None = None
+    """directory whose n-gram memory is used and taught; not set: the git repository"""
     remember: bool | None = None
+    """false: the n-gram memory learns nothing"""
     logprobs: bool | None = None
+    """report the probabilities of tokens"""
 
     def over(self, base: Options) -> Options:
         """These options where they say something, ``base`` elsewhere.
 
-        A draft model belongs to the model it was named beside: that of ``base`` is not taken over
-        by options that name another model, which get ``auto`` unless they name a draft of their own.
+        A draft model belongs to the model it was named beside: that of ``base`` is not taken over by
+        options that name another model. Who has none in the end gets ``auto``.
         """
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
         if base.draft not in (None, "auto", "none") and self._names_another_model(base):
-            said.setdefault("draft", "auto")
+            said.setdefault("draft", None)
         return msgspec.structs.replace(base, **said)
 
     def _names_another_model(self, base: Options) -> bool:
@@ -136,7 +157,7 @@ def _words(kind: inspect.Type) -> str:
         case inspect.StrType():
             return f"text of {kind.min_length or 0} to {kind.max_length} characters"
         case inspect.VarTupleType(item_type=item, max_length=most):
-            return f"{_words(item)}, at most {most} times"
+            return f"{_words(item)}, {'any number of' if most is None else f'at most {most}'} times"
     return "something else"
 
 

@@ -56,6 +56,14 @@ def examined(cli: Cli, *, code: int = 0) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in sorted(findings, key=lambda each: levels.index(each["level"]))}
 
 
+def test_settings_for_a_model_that_is_not_here_are_told(cli: Cli) -> None:
+    (cli.home / "config" / "config.toml").write_text(
+        CONFIG + '[models."bundled"]\nk = 1\n[models."budnled"]\nk = 1\n'
+    )
+    config = examined(cli)["config"]
+    assert config["level"] == "warning" and "'budnled'" in config["sentence"], config
+
+
 def test_a_healthy_machine(cli: Cli) -> None:
     found = examined(cli)
     assert sorted(found) == sorted(CHECKS)

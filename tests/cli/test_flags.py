@@ -59,28 +59,30 @@ HOME = Path.home()
 @pytest.mark.parametrize(
     ("said", "base", "draft"),
     [
-        (Options(model="other"), CONFIGURED, "auto"),
+        (Options(model="other"), CONFIGURED, None),
         (Options(model="other", draft="mine"), CONFIGURED, "mine"),
         (Options(model=f"{HOME}/models/big.gguf"), CONFIGURED, "small"),
         (Options(model=f"{HOME}/models/../models/big.gguf"), CONFIGURED, "small"),
-        (Options(model="/elsewhere/models/big.gguf"), CONFIGURED, "auto"),
-        (Options(model="/a/m\0.gguf"), Options(model="~\0/m.gguf", draft="small"), "auto"),
+        (Options(model="/elsewhere/models/big.gguf"), CONFIGURED, None),
+        (Options(model="/a/m\0.gguf"), Options(model="~\0/m.gguf", draft="small"), None),
         (Options(model="big"), CONFIGURED, "small"),
         (Options(temperature=0.0), CONFIGURED, "small"),
         (Options(model="other"), Options(model="big", draft="none"), "none"),
         # A draft alone is for whatever model there will be: LOCALSPEC_DRAFT=small localspec run -m other.
         (Options(model="other"), Options(draft="small"), "small"),
-        (Options(model="other").over(Options(temperature=0.0)), CONFIGURED, "auto"),
+        (Options(model="other").over(Options(temperature=0.0)), CONFIGURED, None),
     ],
 )
-def test_a_draft_goes_with_the_model_it_was_named_beside(said: Options, base: Options, draft: str) -> None:
+def test_a_draft_goes_with_the_model_it_was_named_beside(
+    said: Options, base: Options, draft: str | None
+) -> None:
     merged = said.over(base)
     assert (merged.model, merged.draft) == (said.model or base.model, draft)
 
 
 def test_a_draft_configured_without_a_model_goes_with_the_bundled_one() -> None:
     base = parse_config({"options": {"draft": "small"}}, where="here").options
-    assert Options(model="other").over(base).draft == "auto"
+    assert Options(model="other").over(base).draft is None
     assert Options(model="bundled").over(base).draft == Options().over(base).draft == "small"
 
 

@@ -5,7 +5,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
 writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
-given), ``odd`` (fails if its seed is odd, else stalls), and ``then WORD`` (answers with a line of that word).
+given), ``engine`` (answers with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
+stalls), and ``then WORD`` (answers with a line of that word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
 writes to the FIFO, ``late:PATH`` waits so before it ends, and ``slow`` heartbeats for ever.
@@ -63,7 +64,7 @@ class Running:
         self.id = submit.id
         self.load = load
         self.watch = submit.watch
-        self.words = words(submit.request)
+        self.words = words(submit.request, load)
         self.deaf = said(submit.request) == "deaf"
         self.spins = said(submit.request) == "spin"
         self.stalled = said(submit.request) in ("stall", "deaf", "spin", "odd")
@@ -123,7 +124,7 @@ def said(request: Request) -> str:
             return prefix.rpartition("\n")[2]
 
 
-def words(request: Request) -> Iterator[str]:
+def words(request: Request, load: Load) -> Iterator[str]:
     """What is answered, delta by delta."""
     match said(request).split():
         case ["stall" | "deaf" | "spin"]:
@@ -146,9 +147,9 @@ def words(request: Request) -> Iterator[str]:
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt" | "options" | "max_ms" | "source" | "priority" as what]:
-            given = getattr(request, what)
-            yield msgspec.json.encode(given).decode() if what in ("prompt", "options") else str(given)
+        case ["prompt" | "options" | "max_ms" | "source" | "priority" | "engine" as what]:
+            given = getattr(load if what == "engine" else request, what)
+            yield given if isinstance(given, str) else msgspec.json.encode(given).decode()
         case ["then", word]:
             yield "\n" + word
         case several:

@@ -29,14 +29,14 @@ INITIALIZE = {"protocol": 1, "client": {"name": "test", "version": "0"}}
 Frame = dict[str, Any]
 
 
-def write_config(home: Path, *, options: Frame | None = None, **daemon: Any) -> None:
-    """Settings of the table ``[daemon]``, any free port unless one is named, and of ``[options]``."""
+def write_config(home: Path, *, options: Frame | None = None, sections: str = "", **daemon: Any) -> None:
+    """Settings of the table ``[daemon]``, any free port unless one is named, of ``[options]``, and more."""
     (home / "config").mkdir(exist_ok=True)
     text = "".join(
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         for table, values in (("daemon", {"port": 0, **daemon}), ("options", options or {}))
     )
-    (home / "config" / "config.toml").write_text(text)
+    (home / "config" / "config.toml").write_text(text + sections)
 
 
 class DaemonProcess:

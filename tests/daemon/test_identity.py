@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.identity import identify, paths_of
+from localspec.daemon.identity import identify
 from localspec.daemon.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import Needs
+from localspec.models.sections import Sections, places_of
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.models.ggufs import DRAFT, TARGET, small
@@ -22,7 +23,7 @@ MLX = str(bundled_model("stdlib-6m", "mlx").resolve())
 
 
 def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
-    return identify(Key(model, draft, backend), Config(model_dirs=dirs)).key
+    return identify(Key(model, draft, backend), Sections(Config(model_dirs=dirs))).key
 
 
 def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
     (Path(os.fsdecode(folder)) / "one.gguf").write_bytes(small())
     dirs = (os.fsdecode(folder),)
     assert key("one", dirs=dirs).model == f"{tmp_path}/caf\ufffd/one.gguf"
-    assert paths_of("one", dirs) == {key("one", dirs=dirs).model}
+    assert places_of("one", dirs) == {key("one", dirs=dirs).model}
 
 
 def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open() -> None:
@@ -59,19 +60,19 @@ def test_a_named_draft_is_resolved_beside_its_target() -> None:
 
 def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
     for wrong in (Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(MLX, "auto", "x")):
-        assert identify(wrong, Config()) == (wrong, Needs())
+        assert identify(wrong, Sections(Config())) == (wrong, Needs(), Config().engine)
     assert key(str(TARGET), backend="mlx") == Key(str(TARGET), "auto", "mlx")
     with pytest.raises(ModelNotFound):
-        paths_of("nothing", ())
+        places_of("nothing", ())
 
 
 def test_the_bundled_draft_is_reckoned_with() -> None:
     paired, plain = (
-        identify(Key("bundled", draft, "llama_cpp"), Config()).needs for draft in ("auto", "none")
+        identify(Key("bundled", draft, "llama_cpp"), Sections(Config())).needs for draft in ("auto", "none")
     )
     assert paired.draft > plain.draft == 0
     assert paired.total - plain.total == paired.draft
-    assert paths_of("bundled", ()) == {str(TARGET), MLX}
+    assert places_of("bundled", ()) == {str(TARGET), MLX}
 
 
 async def pids(client: Raw, *options: dict[str, str]) -> set[int]:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from localspec.config import parse_config
+from localspec.settings import settings
 from tests.cli.harness import Cli
+from tests.docs.settings import with_table
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,8 +38,18 @@ def test_the_settings_are_valid() -> None:
     assert parse_config(tomllib.loads(settings), where="README.md").engine.threads == 4
 
 
+def test_the_table_of_settings_is_current() -> None:
+    assert with_table(README) == README, "run python -m tests.docs.settings"
+    assert all(f"\n| `{setting.key}` | {setting.takes} |" in README for setting in settings())
+
+
+def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="no place"):
+        with_table(README.replace("<!-- end of settings -->", ""))
+
+
 def test_every_flag_exists(cli: Cli) -> None:
-    commands = ("run", "complete", "daemon logs", "models load", "memory forget", "bench")
+    commands = ("run", "complete", "daemon logs", "models load", "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS

@@ -323,4 +323,4 @@ def test_a_refusal_names_who_is_there_and_what_would_help() -> None:
     assert caught.value.remedy == "Load the model with --draft."
     with pytest.raises(InvalidOptions) as caught:
         engine.generate("abc", proposer="memory")
-    assert "memory = true" in caught.value.remedy
+    assert caught.value.remedy == "Run `localspec config set memory true`."

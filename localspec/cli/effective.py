@@ -1,0 +1,98 @@
+"""What every setting comes to, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from localspec.config import (
+    Config,
+    config_path,
+    environment_options,
+    parse_config,
+    parse_toml,
+    read_toml,
+    section_name,
+)
+from localspec.models.catalogue import BUNDLED
+from localspec.models.sections import Layer, Sections
+from localspec.protocol.options import Options
+from localspec.settings import Setting, settings
+
+FILE = "config.toml"
+DEFAULT = "default"
+COMMAND_LINE = "command line"
+
+
+class Effective(NamedTuple):
+    """``source``: the flag, the variable, the section or the file that says it, or ``default``."""
+
+    setting: Setting
+    value: Any
+    source: str
+
+
+class Settled(NamedTuple):
+    """All settings, as they hold for this model, asked from this workspace."""
+
+    model: str
+    workspace: str | None
+    rows: tuple[Effective, ...]
+
+
+def settle(said: Options, *, place: str) -> Settled:
+    """What holds where the command line says ``said``; raises :class:`InvalidOptions`.
+
+    ``place``: where its workspace comes from.
+    """
+    path = str(config_path())
+    values = parse_toml(read_toml(config_path()), where=path)
+    sections, environment = Sections(parse_config(values, where=path)), environment_options()
+    wanted = said.over(environment)
+    merged = sections.merged(wanted)
+    merged = replace(merged, draft=merged.draft or "auto")
+    layers = [
+        Layer(COMMAND_LINE, replace(said, workspace=None)),
+        Layer(place, said),
+        *(_variable(name, environment) for name in ("model", "draft", "proposer", "backend")),
+        *sections.layers(wanted),
+    ]
+    model = merged.model or BUNDLED
+    engine = sections.engine(model)
+    rows = []
+    for setting in settings():
+        table = {"engine": engine, "options": merged}.get(setting.table) or _table(sections.config, setting)
+        value = getattr(table, setting.name)
+        source = (
+            FILE if setting.name in (values.get(setting.table, {}) if setting.table else values) else DEFAULT
+        )
+        if setting.table == "engine":
+            source = next(_sections_with(setting, sections, model), source)
+        if setting.table == "options":
+            source = next(_layers_with(setting, value, layers, source), DEFAULT)
+        rows.append(Effective(setting, value, source))
+    return Settled(model, merged.workspace, tuple(rows))
+
+
+def _table(config: Config, setting: Setting) -> object:
+    return getattr(config, setting.table) if setting.table else config
+
+
+def _sections_with(setting: Setting, sections: Sections, model: str) -> Iterator[str]:
+    for name in sections.of_model(model):
+        if setting.name in sections.config.models[name].engine:
+            yield section_name("models", name)
+
+
+def _layers_with(setting: Setting, value: object, layers: list[Layer], of_last: str) -> Iterator[str]:
+    """Not every layer that says something: a draft goes with the model that it was named beside."""
+    *above, last = ((layer.source, getattr(layer.options, setting.name)) for layer in layers)
+    yield from (source for source, said in above if said is not None and said == value)
+    if last[1] == value:
+        yield of_last
+
+
+def _variable(name: str, environment: Options) -> Layer:
+    return Layer(f"LOCALSPEC_{name.upper()}", Options(**{name: getattr(environment, name)}))

@@ -1,0 +1,424 @@
+"""``localspec config …`` as people call it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from localspec.config import LARGEST_FILE, load_config
+from localspec.models.catalogue import bundled_model
+from localspec.settings import settings
+from tests.cli.harness import CONFIG, Cli
+from tests.waiting import DEADLINE_S
+
+VARIABLES = (
+    "LOCALSPEC_MODEL",
+    "LOCALSPEC_DRAFT",
+    "LOCALSPEC_PROPOSER",
+    "LOCALSPEC_BACKEND",
+    "VISUAL",
+    "EDITOR",
+)
+
+
+@pytest.fixture
+def cli() -> Iterator[Cli]:
+    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
+    command = Cli(home)
+    for variable in VARIABLES:
+        command.environment.pop(variable, None)
+    yield command
+    command("daemon", "stop")
+    shutil.rmtree(home)
+
+
+def file(cli: Cli) -> Path:
+    return cli.home / "config" / "config.toml"
+
+
+def beside(cli: Cli) -> list[Path]:
+    """What lies in the directory of the file besides it."""
+    return [path for path in file(cli).parent.iterdir() if path != file(cli)]
+
+
+def shown(cli: Cli, *arguments: str) -> dict[str, tuple[Any, str]]:
+    """Value and source of every setting."""
+    return {s["key"]: (s["value"], s["source"]) for s in cli.json("config", "show", *arguments)["settings"]}
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+def test_every_setting_is_shown_with_its_source(cli: Cli) -> None:
+    file(cli).write_text(
+        CONFIG + '[models."stdlib-6m"]\nn_ctx = 64\nk = 2\n[workspaces."/work"]\nk = 3\nseed = 1\n'
+    )
+    cli.environment["LOCALSPEC_PROPOSER"] = "none"
+    found = shown(cli, "--workspace", "/work/deep")
+    assert set(found) == {setting.key for setting in settings()}
+    assert found["engine.threads"] == (1, "config.toml") and found["engine.parallel"] == (0, "default")
+    assert found["engine.n_ctx"] == (64, '[models."stdlib-6m"]')
+    assert found["options.k"] == found["options.k"] == (3, '[workspaces."/work"]')
+    assert found["options.proposer"] == ("none", "LOCALSPEC_PROPOSER")
+    assert found["options.model"] == ("bundled", "default")
+    assert found["options.temperature"] == (None, "default")
+    assert found["options.workspace"] == ("/work/deep", "command line")
+    other = shown(cli, "-m", "stdlib-1m", "--workspace", "/")
+    assert other["engine.n_ctx"] == (0, "default") and other["options.k"] == (None, "default")
+    assert other["options.model"] == ("stdlib-1m", "command line")
+
+
+def test_a_model_is_shown_by_any_of_its_names(cli: Cli) -> None:
+    file(cli).write_text('[models."stdlib-6m"]\nn_ctx = 64\n')
+    for name in ("bundled", "stdlib-6m", str(bundled_model("stdlib-6m"))):
+        assert shown(cli, "-m", name)["engine.n_ctx"] == (64, '[models."stdlib-6m"]')
+
+
+def test_the_draft_is_whose_model_answers(cli: Cli) -> None:
+    file(cli).write_text('[options]\nmodel = "stdlib-6m"\ndraft = "stdlib-1m"\n')
+    assert shown(cli)["options.draft"] == ("stdlib-1m", "config.toml")
+    assert shown(cli, "-m", "other")["options.draft"] == ("auto", "default")
+    cli.environment |= {"LOCALSPEC_MODEL": "other", "LOCALSPEC_DRAFT": "none"}
+    assert shown(cli)["options.draft"] == ("none", "LOCALSPEC_DRAFT")
+
+
+def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
+    file(cli).write_text(CONFIG + 'allowed_origins = ["http://\\"a\\""]\n')
+    for arguments in ((), ("--describe",)):
+        text = cli("config", "show", *arguments).stdout
+        values = tomllib.loads(text)
+        assert values["engine"]["threads"] == 1 and values["daemon"]["allowed_origins"] == ['http://"a"']
+        other = cli.home / "other.toml"
+        other.write_text(text)
+        assert load_config(other).engine.threads == 1
+    assert "# sequences at once" in text and "(a whole number from 0 to 64)" in text
+    assert "# temperature is not set" in text
+
+
+def test_the_workspace_is_the_repository_or_a_directory_with_a_section(cli: Cli, tmp_path: Path) -> None:
+    repository, plain = tmp_path / "repository", tmp_path / "plain"
+    for path in (repository / ".git", repository / "deep", plain / "deep"):
+        path.mkdir(parents=True)
+    file(cli).write_text(f'[workspaces."{plain}"]\nk = 3\n[workspaces."{repository}"]\nk = 2\n')
+    for place, workspace, k in ((repository, repository, 2), (plain, plain, 3), (tmp_path, None, None)):
+        for folder in (place, place / "deep") if place != tmp_path else (place,):
+            done = cli("config", "show", "--json", cwd=folder)
+            assert (
+                f'"workspace":{"null" if workspace is None else f"{chr(34)}{workspace}{chr(34)}"}'
+                in done.stdout
+            )
+            source = cli("config", "get", "workspace", "--json", cwd=folder).stdout
+            assert ("this directory" in source) == (workspace is not None)
+            assert cli("config", "get", "k", cwd=folder).stdout == ("" if k is None else f"{k}\n")
+
+
+def test_a_file_that_is_wrong_is_told(cli: Cli) -> None:
+    for text in (b"[engine]\nnctx = 1", b"\xff", b"[engine", b"#" * (LARGEST_FILE + 1)):
+        file(cli).write_bytes(text)
+        for command in (("show",), ("get", "n_ctx"), ("set", "n_ctx", "1")):
+            done = cli("config", *command)
+            assert done.returncode == 2 and str(file(cli)) in done.stderr and not done.stdout
+        assert file(cli).read_bytes() == text
+    assert cli("config", "path").stdout == f"{file(cli)}\n"
+
+
+def test_the_file_has_a_path_before_it_is_there(cli: Cli) -> None:
+    assert cli.json("config", "path") == {"path": str(file(cli)), "exists": True}
+    file(cli).unlink()
+    assert cli.json("config", "path") == {"path": str(file(cli)), "exists": False}
+    assert shown(cli)["engine.threads"] == (0, "default")
+
+
+# --- get and set ---------------------------------------------------------------------------------
+
+
+def test_a_value_is_got_by_itself(cli: Cli) -> None:
+    file(cli).write_text(
+        CONFIG + '[options]\nstop = ["a", "b"]\nremember = false\n[models."x.y"]\nn_ctx = 5\n'
+    )
+    said = {
+        key: cli("config", "get", key).stdout
+        for key in ("threads", "engine.threads", "stop", "remember", "model")
+    }
+    assert said == {
+        "threads": "1\n",
+        "engine.threads": "1\n",
+        "stop": "a\nb\n",
+        "remember": "false\n",
+        "model": "bundled\n",
+    }
+    assert (
+        cli("config", "get", 'models."x.y".n_ctx').stdout
+        == cli("config", "get", "n_ctx", "-m", "x.y").stdout
+        == "5\n"
+    )
+    found = cli.json("config", "get", "threads")
+    assert (found["key"], found["value"], found["source"]) == ("engine.threads", 1, "config.toml")
+
+
+def test_a_value_is_set_and_taken_back(cli: Cli) -> None:
+    done = cli("config", "set", "n_ctx", "4096")
+    assert done.returncode == 0 and not done.stdout
+    assert done.stderr == f"engine.n_ctx is 4096 in {file(cli)}.\n"
+    assert file(cli).read_text().startswith(CONFIG.partition("[daemon]")[0])
+    assert cli("config", "get", "n_ctx").stdout == "4096\n"
+    for flag in ("--unset", "--default"):
+        cli("config", "set", "n_ctx", "1")
+        done = cli("config", "set", "n_ctx", flag)
+        assert done.stderr == f"engine.n_ctx is no longer set in {file(cli)}.\n"
+        assert tomllib.loads(file(cli).read_text()) == tomllib.loads(CONFIG)
+    again = cli("config", "set", "n_ctx", "--unset")
+    assert again.returncode == 2 and "engine.n_ctx is not set in the file" in again.stderr
+    said = cli.json("config", "set", "model_dirs", '["~/models"]')
+    assert said == {"path": str(file(cli)), "key": "model_dirs", "value": ["~/models"], "daemon": "none"}
+
+
+def test_a_key_that_nobody_knows_can_be_taken_out(cli: Cli) -> None:
+    file(cli).write_text(CONFIG + "[engin]\nnctx = 1\n")
+    assert cli("config", "show").returncode == 2
+    assert cli("config", "set", "engin.nctx", "--unset").returncode == 2  # [engin] itself is wrong, too
+    file(cli).write_text("[engine]\nnctx = 1\n")
+    assert cli("config", "set", "engine.nctx", "--unset").returncode == 0
+    assert cli("config", "show").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nctx", "1"), "there is no setting named 'nctx'; did you mean 'n_ctx'?"),
+        (("n_ctx", "many"), "engine.n_ctx takes a whole number from 0 to 100000000, not 'many'"),
+        (("stop", "a"), "Write a list as in TOML"),
+        (("threshold", "0.3"), "drafts are verified exactly"),
+        (("n_ctx",), "say either a value or --unset"),
+        (("n_ctx", "1", "--unset"), "say either a value or --unset"),
+        (("a b", "1"), "'a b' is no key"),
+        (("", "1"), "'' is no key"),
+        (("engine", "1"), "there is no setting named 'engine'"),
+        (("models.n_ctx", "1"), "there is no setting named 'models.n_ctx'"),
+        (('models."a".port', "1"), 'daemon.port cannot be set for [models."a"]'),
+        (("n_ctx", "1", "--workspace", "/a"), 'engine.n_ctx cannot be set for [workspaces."/a"]'),
+        (("k", "1", "--workspace", "/a", "-m", "b"), "a section is for a model or for a workspace"),
+        (("=" * 100, "1"), "is no key"),
+        (("x = 1\ny", "1"), "is no key"),
+    ],
+)
+def test_what_cannot_be_set_is_told(cli: Cli, arguments: tuple[str, ...], told: str) -> None:
+    done = cli("config", "set", *arguments)
+    assert done.returncode == 2 and told in done.stderr, done.stderr
+    assert file(cli).read_text() == CONFIG and not beside(cli)
+
+
+def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Path) -> None:
+    cli("config", "set", "n_ctx", "64", "-m", "stdlib-6m")
+    cli("config", "set", "k", "2", "-m", str(bundled_model("stdlib-6m")))
+    cli("config", "set", "k", "3", "--workspace", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path)
+    cli("config", "set", "seed", "1", "--workspace", str(tmp_path / "link"))
+    cli("config", "set", "seed", "2", "--workspace", str(tmp_path / "inner"))
+    values = tomllib.loads(file(cli).read_text())
+    assert values["models"] == {"stdlib-6m": {"n_ctx": 64, "k": 2}}
+    assert values["workspaces"] == {str(tmp_path): {"k": 3, "seed": 1}, f"{tmp_path}/inner": {"seed": 2}}
+    assert cli("config", "get", "k", "--workspace", str(tmp_path / "inner")).stdout == "3\n"
+    assert "No model here goes by the name" not in cli("config", "set", "k", "2", "-m", "bundled").stderr
+    done = cli("config", "set", "k", "2", "-m", "budnled")
+    assert "No model here goes by the name 'budnled'" in done.stderr and done.returncode == 0
+    done = cli("config", "set", "k", "--unset", "-m", "bundled")
+    assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
+
+
+def test_the_examples_of_the_help_run(cli: Cli) -> None:
+    for command in ("show", "get", "set", "path", "edit"):
+        _, _, examples = cli("config", command, "--help").stdout.partition("Examples:\n")
+        lines = [line for line in examples.splitlines() if line.strip().startswith("localspec config")]
+        assert lines
+        cli.environment["EDITOR"] = "true"
+        for line in lines:
+            done = cli(*shlex.split(line)[1:])
+            assert done.returncode == 0, (line, done.stderr)
+    assert tomllib.loads(file(cli).read_text())["models"] == {"bundled": {"temperature": 0.2}}
+
+
+# --- the daemon ----------------------------------------------------------------------------------
+
+
+def test_a_daemon_with_other_settings_is_told_of(cli: Cli) -> None:
+    cli("daemon", "start")
+    assert cli.json("config", "set", "k", "4")["daemon"] == "stale"
+    assert "The daemon runs with other settings" in cli("config", "set", "k", "5").stderr
+    assert "config.toml has changed" in cli("daemon", "status").stderr
+    assert cli.json("config", "set", "k", "--unset")["daemon"] == "current"
+    done = cli("daemon", "status")
+    assert done.stderr == "" and done.returncode == 0
+    file(cli).write_text("[engine")
+    assert "config.toml has changed" in cli("daemon", "status").stderr
+
+
+def test_settings_of_a_model_and_of_a_directory_reach_the_engine(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    cli("config", "set", "max_tokens", "3", "--workspace", str(tmp_path))
+    cli("config", "set", "n_ctx", "64", "-m", "stdlib-6m")
+    asking = ("run", "--json", "--temperature", "0", "--raw")
+    for where in ((), ("--no-daemon",)):
+        for name in ("bundled", str(bundled_model("stdlib-6m"))):
+            done = cli(*asking, *where, "-m", name, "def f(x):", cwd=tmp_path)
+            assert '"completion_tokens":3,' in done.stdout, done.stderr
+            long = cli(*asking, *where, "-m", name, "x = 1\n" * 200)
+            assert '"context_exceeded"' in long.stdout and "64" in long.stdout
+    wide = cli(*asking, "--no-daemon", "--opt", "n_ctx=2048", "x = 1\n" * 200, cwd=tmp_path)
+    assert '"completion_tokens":3,' in wide.stdout
+
+
+# --- edit ----------------------------------------------------------------------------------------
+
+
+def editor(cli: Cli, folder: Path, script: str, *, variable: str = "EDITOR") -> Path:
+    """A program that edits the file ``$1``; it writes down what it was given."""
+    program = folder / "my editor"
+    program.write_text(f'#!/bin/sh\ncp "$1" "{folder}/given"\n{script}\n')
+    program.chmod(0o755)
+    cli.environment[variable] = f"'{program}'"
+    return folder / "given"
+
+
+def test_the_file_is_edited(cli: Cli, tmp_path: Path) -> None:
+    given = editor(cli, tmp_path, 'printf "# mine\\n[engine]\\nn_ctx = 64\\n" > "$1"')
+    done = cli("config", "edit")
+    assert done.returncode == 0 and f"{file(cli)} is valid, and changed." in done.stderr
+    assert given.read_text() == CONFIG and not beside(cli)
+    assert file(cli).read_text() == "# mine\n[engine]\nn_ctx = 64\n"
+
+
+def test_visual_goes_before_editor_and_may_have_arguments(cli: Cli, tmp_path: Path) -> None:
+    editor(cli, tmp_path, "exit 1")
+    cli.environment["VISUAL"] = "sed -i s/threads/parallel/"
+    assert cli("config", "edit").returncode == 0
+    assert file(cli).read_text() == CONFIG.replace("threads", "parallel")
+
+
+def test_who_begins_is_given_all_settings_as_comments(cli: Cli, tmp_path: Path) -> None:
+    file(cli).unlink()
+    given = editor(cli, tmp_path, "")
+    done = cli("config", "edit")
+    assert done.returncode == 0 and "Nothing has changed" in done.stderr
+    assert not file(cli).exists() and not beside(cli)
+    assert all(f"# {setting.name} =" in given.read_text() for setting in settings())
+    assert tomllib.loads(given.read_text()) == {"engine": {}, "daemon": {}, "options": {}}
+    editor(cli, tmp_path, 'sed -i "s/^# n_ctx = 0 /n_ctx = 64 /" "$1"')
+    assert cli("config", "edit").returncode == 0
+    assert cli("config", "get", "n_ctx").stdout == "64\n"
+
+
+def test_a_wrong_edit_is_kept_beside_and_never_used(cli: Cli, tmp_path: Path) -> None:
+    editor(cli, tmp_path, 'printf "[engine]\\nnctx = 64\\n" > "$1"')
+    done = cli("config", "edit")
+    assert done.returncode == 2 and "did you mean 'engine.n_ctx'" in done.stderr
+    (kept,) = beside(cli)
+    assert str(kept) in done.stderr and kept.read_text() == "[engine]\nnctx = 64\n"
+    assert file(cli).read_text() == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("script", "told", "is_kept"),
+    [
+        ('printf "" > "$1"', "the edited file is empty", False),
+        ('rm "$1"', "the edited file is empty", False),
+        ("exit 3", "failed with exit code 3", False),
+        ('echo "# more" >> "$1"; exit 3', "failed with exit code 3", True),
+        ("kill -9 $$", "failed with exit code -9", False),
+        ('printf "\\377" > "$1"', "is not valid TOML", True),
+    ],
+)
+def test_an_edit_that_fails_changes_nothing(
+    cli: Cli, tmp_path: Path, script: str, told: str, is_kept: bool
+) -> None:
+    editor(cli, tmp_path, script)
+    done = cli("config", "edit")
+    assert done.returncode and told in done.stderr, done.stderr
+    assert file(cli).read_text() == CONFIG and len(beside(cli)) == is_kept
+
+
+@pytest.mark.parametrize("command", ["/nowhere/editor", "'", "/"])
+def test_an_editor_that_is_not_there_is_told(cli: Cli, command: str) -> None:
+    cli.environment["EDITOR"] = command
+    done = cli("config", "edit")
+    assert done.returncode == 1 and "EDITOR=nano" in done.stderr and not beside(cli)
+    cli.environment |= {"EDITOR": " ", "PATH": str(cli.home)}
+    assert "there is no editor" in cli("config", "edit").stderr
+
+
+def test_what_another_program_wrote_meanwhile_is_not_lost(cli: Cli, tmp_path: Path) -> None:
+    editor(cli, tmp_path, f'echo "# more" >> "$1"; echo "# theirs" >> "{file(cli)}"')
+    done = cli("config", "edit")
+    assert done.returncode == 1 and "another program has changed" in done.stderr
+    assert file(cli).read_text() == CONFIG + "# theirs\n"
+    (kept,) = beside(cli)
+    assert kept.read_text() == CONFIG + "# more\n"
+
+
+def test_a_link_is_edited_through(cli: Cli, tmp_path: Path) -> None:
+    real = tmp_path / "localspec.toml"
+    os.rename(file(cli), real)
+    file(cli).symlink_to(real)
+    editor(cli, tmp_path, 'echo "# more" >> "$1"')
+    assert cli("config", "edit").returncode == 0
+    assert file(cli).is_symlink() and real.read_text() == CONFIG + "# more\n"
+
+
+MENDING = """n=$(cat "{0}/times" 2>/dev/null || echo 0)
+echo $((n + 1)) > "{0}/times"
+if [ $n = 0 ]; then echo "nonsense" >> "$1"; else sed -i /nonsense/d "$1"; echo "# mended" >> "$1"; fi"""
+
+
+def on_a_terminal(cli: Cli) -> pexpect.spawn:
+    command, *arguments = (*cli.command, "config", "edit")
+    return pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, dimensions=(24, 500))
+
+
+def test_on_a_terminal_a_wrong_edit_can_be_mended(cli: Cli, tmp_path: Path) -> None:
+    editor(cli, tmp_path, MENDING.format(tmp_path))
+    terminal = on_a_terminal(cli)
+    terminal.expect("is not valid TOML")
+    terminal.expect(r"Edit it again\? \[Y/n\]")
+    terminal.sendline("")
+    terminal.expect("is valid, and changed")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0 and not beside(cli)
+    assert file(cli).read_text() == CONFIG + "# mended\n"
+
+
+@pytest.mark.parametrize("answer", ["n\r", "\x04", "\x03"], ids=["no", "the end", "Ctrl-C"])
+def test_on_a_terminal_a_wrong_edit_can_be_left(cli: Cli, tmp_path: Path, answer: str) -> None:
+    editor(cli, tmp_path, MENDING.format(tmp_path))
+    terminal = on_a_terminal(cli)
+    terminal.expect(r"Edit it again\? \[Y/n\]")
+    terminal.send(answer)
+    terminal.expect("your edit is kept in")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 2 and len(beside(cli)) == 1
+    assert file(cli).read_text() == CONFIG
+
+
+def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
+    editor(
+        cli,
+        tmp_path,
+        'trap \'echo "# interrupted" >> "$1"; exit 0\' INT\necho ready\nwhile :; do sleep 0.05; done',
+    )
+    terminal = on_a_terminal(cli)
+    terminal.expect("ready")
+    terminal.sendintr()
+    terminal.expect("is valid, and changed")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0 and file(cli).read_text() == CONFIG + "# interrupted\n"

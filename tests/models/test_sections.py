@@ -1,0 +1,142 @@
+"""Which sections hold: for whom, in which order, and by whatever name a model goes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from localspec.config import parse_config
+from localspec.models.catalogue import bundled_model
+from localspec.models.sections import MOST_NAMES, Sections, places_of
+from localspec.protocol.options import Options
+from tests.models.ggufs import TARGET, small
+
+
+def sections(text: str) -> Sections:
+    return Sections(parse_config(tomllib.loads(text), where="here"))
+
+
+def test_without_sections_the_options_hold() -> None:
+    found = sections('[options]\nmodel = "m"\nk = 3')
+    assert not found.there_are
+    assert found.merged(Options(k=4)) == Options(k=4).over(found.config.options)
+    assert found.engine("m") is found.config.engine
+
+
+ALL = """
+[options]
+model = "bundled"
+draft = "configured"
+k = 1
+seed = 1
+top_k = 1
+min_p = 0.1
+[models."stdlib-6m"]
+k = 2
+seed = 2
+top_k = 2
+[workspaces."/work"]
+k = 3
+seed = 3
+[workspaces."/work/inner"]
+k = 4
+"""
+
+
+def test_a_request_goes_before_its_directory_that_before_its_model_and_that_before_the_rest() -> None:
+    found = sections(ALL)
+    merged = found.merged(Options(workspace="/work/inner/deep", temperature=0.5))
+    assert (merged.k, merged.seed, merged.top_k, merged.min_p) == (4, 3, 2, 0.1)
+    assert found.merged(Options(workspace="/work/inner", k=5)).k == 5
+    assert found.merged(Options(workspace="/work")).k == 3
+    assert found.merged(Options(workspace="/workshop")).k == 2
+    assert found.merged(Options()).k == 2
+    assert found.merged(Options(model="other")).k == 1
+
+
+def test_the_layers_are_told_by_their_headings() -> None:
+    told = [layer.source for layer in sections(ALL).layers(Options(workspace="/work/inner"))]
+    assert told == [
+        *('[workspaces."/work/inner"]', '[workspaces."/work"]', '[models."stdlib-6m"]', "[options]"),
+    ]
+
+
+def test_a_file_is_in_the_directory_that_holds_it() -> None:
+    found = sections('[workspaces."/work"]\nk = 3')
+    assert found.merged(Options(), "/work/a/b.py").k == 3
+    assert found.merged(Options(workspace="/other"), "/work/a/b.py").k is None
+    for elsewhere in ("work/a.py", "a.py", "", "/work\0", "/", "/" + "x" * 10_000):
+        assert found.merged(Options(), elsewhere).k is None
+
+
+def test_a_directory_is_one_by_all_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("~/real", "~/link", f"{tmp_path}/real/../link", f"{tmp_path}/real/"):
+        found = sections(f'[workspaces."{name}"]\nk = 3')
+        for place in ("real", "link", "real/inner", "link/inner/x.py"):
+            assert found.merged(Options(workspace=str(tmp_path / place))).k == 3
+
+
+@pytest.mark.parametrize(
+    "heading", ["bundled", "stdlib-6m", str(TARGET), f"{TARGET.parent}/../stdlib-6m/{TARGET.name}"]
+)
+@pytest.mark.parametrize("name", ["bundled", "stdlib-6m", str(TARGET)])
+def test_a_model_is_one_by_all_of_its_names(heading: str, name: str) -> None:
+    found = sections(f'[models."{heading}"]\nn_ctx = 64\nk = 2')
+    assert found.merged(Options(model=name)).k == 2
+    assert found.engine(name).n_ctx == 64
+    for other in ("stdlib-1m", str(bundled_model("stdlib-1m"))):
+        assert found.merged(Options(model=other)).k is None
+        assert found.engine(other).n_ctx == 0
+
+
+def test_of_two_sections_of_one_model_the_later_goes_first() -> None:
+    found = sections(
+        '[models."bundled"]\nn_ctx = 1\nthreads = 1\nk = 1\nseed = 1\n[models."stdlib-6m"]\nn_ctx = 2\nk = 2'
+    )
+    for name in ("bundled", "stdlib-6m", str(TARGET)):
+        engine, options = found.engine(name), found.merged(Options(model=name))
+        assert (engine.n_ctx, engine.threads, options.k, options.seed) == (2, 1, 2, 1)
+
+
+def test_a_model_of_a_configured_directory_is_found_once_it_is_there(tmp_path: Path) -> None:
+    found = sections(f'model_dirs = ["{tmp_path}"]\n[models."mine"]\nn_ctx = 64')
+    path = tmp_path / "mine.gguf"
+    assert found.engine("mine").n_ctx == 64
+    assert found.engine(str(path)).n_ctx == 0
+    path.write_bytes(small())
+    assert found.engine(str(path)).n_ctx == 64
+
+
+def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
+    options, model = 'model = "a"\ndraft = "of-a"', 'draft = "of-b"'
+    workspace = 'model = "c"\ndraft = "of-c"'
+    found = sections(f'[options]\n{options}\n[models."b"]\n{model}\n[workspaces."/w"]\n{workspace}')
+    of = {name: found.merged(Options(model=name)).draft for name in ("a", "b", "c")}
+    assert of == {"a": "of-a", "b": "of-b", "c": None}
+    within = {name: found.merged(Options(model=name, workspace="/w")).draft for name in ("a", "b", "c", None)}
+    assert within == {"a": "of-a", "b": "of-b", "c": "of-c", None: "of-c"}
+    assert found.merged(Options(model="b", draft="mine")).draft == "mine"
+
+
+def test_names_that_clients_make_up_are_not_kept_for_ever() -> None:
+    found = sections('[models."bundled"]\nn_ctx = 64')
+    for number in range(2 * MOST_NAMES):
+        assert found.engine(f"{TARGET.parent}/{'./' * number}{TARGET.name}").n_ctx == 64
+        assert found.engine(f"no-{number}").n_ctx == 0
+    assert len(found._known) <= MOST_NAMES
+
+
+def test_names_of_no_model_are_told() -> None:
+    found = sections('[models."bundled"]\nk = 1\n[models."budnled"]\nk = 1\n[models."/nowhere.gguf"]\nk = 1')
+    assert found.strangers() == ["budnled", "/nowhere.gguf"]
+
+
+def test_a_name_for_both_formats_has_two_places() -> None:
+    mlx = str(bundled_model("stdlib-6m", "mlx").resolve())
+    assert places_of("bundled", ()) == {str(TARGET), mlx}
+    assert places_of(mlx, ()) == {mlx}
