@@ -10,7 +10,8 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Protocol
 
 import filelock
@@ -28,6 +29,7 @@ TRIES = 4
 """without a single new byte"""
 PAUSE_S = 0.5
 """between them, longer each time"""
+LOCK_S = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 KEPT = "What came is kept: the same command goes on from there."
 
@@ -40,24 +42,35 @@ class Digest(Protocol):
     def hexdigest(self) -> str: ...
 
 
-def download(place: Place, file: HubFile, progress: Progress) -> None:
+def download(place: Place, file: HubFile, progress: Progress, claim: Callable[[HubFile], None]) -> None:
     """Fetch what is missing of a file, and show it in its snapshot.
 
-    Raises :class:`DownloadBroken` for content that is not what the hub lists (it is removed),
-    :class:`DiskFull`, :class:`HubBusy` while another program fetches it, and what ``session.get`` does.
+    ``claim`` is told before the first byte of what no other program has put into the snapshot. Raises
+    :class:`DownloadBroken` for content that is not what the hub lists (it is removed), :class:`DiskFull`,
+    :class:`HubBusy` while another program fetches it, and what ``session.get`` does.
     """
     try:
         place.prepare(file)
-        # A moment, for one that is about to be done with it.
-        with WeakFileLock(place.lock(file), timeout=1.0):
+        with holding(place, file):
+            if not place.shows(file):
+                claim(file)
             if not place.has(file):
                 _fetch(place, file, progress)
             place.show(file)
-    except filelock.Timeout:
-        raise HubBusy(f"another program is downloading {file.name}", "Wait for it, then try again.") from None
     except OSError as error:
         raise _storage(error, place) from None
     progress(file.size)
+
+
+@contextmanager
+def holding(place: Place, file: HubFile) -> Iterator[None]:
+    """Nobody else writes the file meanwhile; raises :class:`HubBusy` while somebody does."""
+    try:
+        # A moment, for one that is about to be done with it.
+        with WeakFileLock(place.lock(file), timeout=LOCK_S):
+            yield
+    except filelock.Timeout:
+        raise HubBusy(f"another program is downloading {file.name}", "Wait for it, then try again.") from None
 
 
 def _storage(error: OSError, place: Place) -> StorageError:

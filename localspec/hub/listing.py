@@ -40,7 +40,6 @@ class Listing(NamedTuple):
     repo: str
     commit: str
     files: tuple[HubFile, ...]
-    tags: tuple[str, ...] = ()
 
 
 class _Lfs(msgspec.Struct):
@@ -58,7 +57,6 @@ class _Sibling(msgspec.Struct, rename="camel"):
 class _Model(msgspec.Struct):
     sha: str
     siblings: tuple[_Sibling, ...] = ()
-    tags: tuple[str, ...] = ()
 
 
 def read_listing(repo: str) -> Listing:
@@ -111,7 +109,7 @@ def parse_listing(repo: str, data: bytes) -> Listing:
         raise ModelInvalid(f"the hub's listing of {repo} names no commit", OTHER)
     if len(model.siblings) > MAX_FILES:
         raise ModelInvalid(f"{repo} has {len(model.siblings)} files; {MAX_FILES} are the most", OTHER)
-    return Listing(repo, model.sha, tuple(_file(repo, each) for each in model.siblings), model.tags)
+    return Listing(repo, model.sha, tuple(_file(repo, each) for each in model.siblings))
 
 
 def _file(repo: str, sibling: _Sibling) -> HubFile:

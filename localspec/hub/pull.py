@@ -48,7 +48,7 @@ def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFE
     free = free_memory()
     free = min(free, memory_mb << 20) if memory_mb else free
     choice = choose(listing, wanted, free, preferred=preferred)
-    return Plan(choice, Place(cache_root(), listing.repo, listing.commit))
+    return Plan(choice, Place(cache_root().absolute(), listing.repo, listing.commit))
 
 
 def carry_out(plan: Plan, progress: Progress) -> None:
@@ -59,15 +59,18 @@ def carry_out(plan: Plan, progress: Progress) -> None:
     """
     choice, place = plan
     _check_room(plan)
-    ours = tuple(file for file in choice.files if not place.shows(file))
-    # Before the first byte: what is broken off is ours to remove as well.
-    records.remember(Pulled(choice.name, place.repo, place.commit, str(place.root), choice.format, ours))
     done = 0
     for file in choice.files:
-        download(place, file, _beside(done, progress))
+        download(place, file, _beside(done, progress), lambda ours: _claim(plan, ours))
         done += file.size
     place.show_all()
     _check_headers(plan)
+
+
+def _claim(plan: Plan, file: HubFile) -> None:
+    """What is broken off is ours to remove as well."""
+    choice, place = plan
+    records.remember(Pulled(choice.name, place.repo, place.commit, str(place.root), choice.format, (file,)))
 
 
 def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:

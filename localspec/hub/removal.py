@@ -11,6 +11,7 @@ from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
 from localspec.errors import ModelNotFound, NotPulled, StorageError
 from localspec.hub import records
 from localspec.hub.cache import Place
+from localspec.hub.download import holding
 from localspec.hub.listing import HubFile
 from localspec.hub.records import Pulled
 from localspec.models.catalogue import find_model, place_of
@@ -86,8 +87,12 @@ def remove(pulled: Sequence[Pulled]) -> int:
 
 
 def _drop_partial(place: Place, file: HubFile) -> int:
-    size = 0 if place.has(file) else place.so_far(file)
-    place.partial(file).unlink(missing_ok=True)
+    """Delete what came of a file that is not whole; raises :class:`HubBusy` while it still comes."""
+    if not os.path.lexists(place.partial(file)):
+        return 0
+    with holding(place, file):
+        size = 0 if place.has(file) else place.so_far(file)
+        place.partial(file).unlink(missing_ok=True)
     return size
 
 

@@ -53,7 +53,6 @@ class Repository:
     """Files by name, and what goes wrong when somebody wants them."""
 
     files: dict[str, bytes]
-    tags: tuple[str, ...] = ()
     token: str | None = None
     """who does not send it gets nothing"""
 
@@ -63,7 +62,7 @@ class Repository:
         return hashlib.sha1(lines.encode()).hexdigest()
 
     def listing(self) -> dict[str, Any]:
-        return {"sha": self.commit, "tags": self.tags, "siblings": [self.entry(name) for name in self.files]}
+        return {"sha": self.commit, "siblings": [self.entry(name) for name in self.files]}
 
     def entry(self, name: str) -> dict[str, Any]:
         content = self.files[name]
@@ -94,8 +93,8 @@ class Hub:
     listings: dict[str, bytes] = field(default_factory=dict)
     """by a repository: an answer of any kind in place of its listing"""
 
-    def add(self, repo: str, files: dict[str, bytes], *, tags: tuple[str, ...] = ()) -> Repository:
-        self.repositories[repo] = Repository(files, tags)
+    def add(self, repo: str, files: dict[str, bytes]) -> Repository:
+        self.repositories[repo] = Repository(files)
         return self.repositories[repo]
 
     def ranges_of(self, content: bytes) -> list[str | None]:

@@ -142,6 +142,8 @@ def test_two_at_once_do_not_write_the_same_file(cli: Puller, half: Hub) -> None:
     done = cli("models", "pull", REPO, "--json")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["code"]) == (75, "hub_busy") and NAME in error["message"]
+    done = cli("models", "rm", REPO, "--yes", "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (75, "hub_busy")
     half.go_on.set()
     said, told = first.communicate(timeout=DEADLINE_S)
     assert first.returncode == 0 and Path(said.strip()).read_bytes() == CONTENT, told

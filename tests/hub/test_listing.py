@@ -98,7 +98,7 @@ def test_what_is_no_listing_is_no_hubs(answer: bytes) -> None:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(
-    st.sampled_from(["sha", "siblings", "rfilename", "size", "blobId", "lfs", "sha256", "tags"]), inner
+    st.sampled_from(["sha", "siblings", "rfilename", "size", "blobId", "lfs", "sha256"]), inner
 ) | st.lists(inner)))  # fmt: skip
 def test_any_answer_is_a_listing_or_a_sentence(answer: Any) -> None:
     try:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pexpect
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 
@@ -13,6 +14,7 @@ from localspec.hub.choice import needs
 from localspec.models.gguf import read_header
 from tests.hub.conftest import REPO, Puller, mlx_directory, model
 from tests.hub.server import Hub, Refusal, sha256
+from tests.waiting import DEADLINE_S
 
 MB = 1 << 20
 Q4, Q8 = model(), model(1)
@@ -103,9 +105,7 @@ def test_a_split_model_comes_with_all_parts(cli: Puller, hub: Hub) -> None:
 
 def test_a_directory_for_mlx_comes_without_code(cli: Puller, hub: Hub) -> None:
     files = mlx_directory()
-    hub.add(
-        "org/Tiny-4bit", {**files, "modeling_own.py": b"print('never')", "README.md": b"x"}, tags=("mlx",)
-    )
+    hub.add("org/Tiny-4bit", {**files, "modeling_own.py": b"print('never')", "README.md": b"x"})
     pulled = cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
     folder = Path(pulled["path"])
     assert {file.name for file in folder.iterdir()} == set(files) and pulled["format"] == "mlx"
@@ -290,6 +290,20 @@ def test_the_matching_draft_is_offered_with_its_command(cli: Puller, family: Hub
 def test_the_draft_comes_too_where_it_is_wanted(cli: Puller, family: Hub, flag: str) -> None:
     pulled = cli.json("models", "pull", TARGET, flag)
     assert pulled["draft"]["pulled"] is True and Path(pulled["draft"]["path"]).read_bytes() == Q8
+
+
+@pytest.mark.parametrize(("answer", "comes"), [("y", True), ("", False)])
+def test_on_a_terminal_the_draft_is_asked_about(cli: Puller, family: Hub, answer: str, comes: bool) -> None:
+    command, *arguments = (*cli.command, "models", "pull", TARGET)
+    terminal = pexpect.spawn(
+        command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8", dimensions=(24, 200)
+    )
+    terminal.expect(rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]")
+    terminal.sendline(answer)
+    terminal.expect(r"coder-7b-q4_k_m\.gguf")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert (terminal.exitstatus, cli.folder(DRAFT).exists()) == (0, comes)
 
 
 def test_no_draft_is_looked_for_where_none_is_wanted(cli: Puller, family: Hub) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
+from huggingface_hub.utils import WeakFileLock
 
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import LONG
@@ -85,6 +86,15 @@ def test_what_was_here_before_is_not_ours(cli: Puller, tiny: Hub) -> None:
     error = refused(cli, theirs)
     assert error["code"] == "not_pulled" and "not downloaded by localspec" in error["message"]
     assert Path(theirs).read_bytes() == Q4
+
+
+def test_what_another_program_downloads_right_now_is_not_ours(cli: Puller, tiny: Hub) -> None:
+    lock = cli.cache / ".locks" / cli.folder().name / f"{sha256(Q4)}.lock"
+    lock.parent.mkdir(parents=True)
+    with WeakFileLock(lock):
+        assert cli("models", "pull", REPO).returncode == 75
+    theirs = hf_hub_download(REPO, "tiny-7b-q4_k_m.gguf", cache_dir=cli.cache, endpoint=tiny.url)
+    assert refused(cli, theirs)["code"] == "not_pulled" and Path(theirs).read_bytes() == Q4
 
 
 @pytest.mark.parametrize("name", ["bundled", "stdlib-1m", str(bundled_model("stdlib-6m"))])
