@@ -218,14 +218,16 @@ def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferre
     if needs(best.size) <= free:
         alike = [variant for variant in variants if variant.label == best.label]
         return _only(
-            listing, alike, f"{_said(best)}: {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+            listing, alike, f"{_said(best)} takes {_gb(needs(best.size))} of memory, {_gb(free)} are free"
         )
     smaller = [variant for variant in variants if variant.size < best.size and needs(variant.size) <= free]
     if not smaller:
         least = min(variants, key=lambda variant: variant.size)
         raise _too_large(_chosen(listing, least, ""), free, f"name it: {listing.repo}:{least.label}")
     found = max(smaller, key=lambda variant: variant.size)
-    why = f"{_said(found)}: {_said(best)} would take {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+    why = (
+        f"{_said(found)}, as {_said(best)} would take {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+    )
     return _only(listing, [variant for variant in smaller if variant.label == found.label], why)
 
 

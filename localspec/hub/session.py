@@ -51,7 +51,9 @@ def get(url: str, repo: str, *, start: int = 0) -> Iterator[httpx2.Response]:
 
 def unreachable(error: Exception) -> HubUnavailable:
     """What to say of one of ``TRANSPORT_ERRORS``."""
-    return HubUnavailable(f"{endpoint()} cannot be reached: {str(error) or type(error).__name__}")
+    never = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
+    what = "cannot be reached" if never else "was reached, and the connection lost"
+    return HubUnavailable(f"{endpoint()} {what}: {str(error) or type(error).__name__}")
 
 
 def refusal(response: httpx2.Response, repo: str) -> LocalspecError:
@@ -61,11 +63,11 @@ def refusal(response: httpx2.Response, repo: str) -> LocalspecError:
     if why == "GatedRepo" or status == 403:
         return HubDenied(f"{repo} is not open to you: its owner wants its terms accepted, or forbids it")
     if status == 401:
-        return HubDenied(f"the hub shows {repo} to nobody unknown: it is private, or there is none")
+        return HubDenied(f"the hub does not show {repo}: it is private, or there is none")
     if status in (404, 410):
+        what = f"a file of {repo} no longer" if why == "EntryNotFound" else f"no repository {repo}"
         return ModelNotFound(
-            f"{endpoint()} has no repository {repo}, or no longer the file",
-            "Check the name, ORG/NAME; HF_ENDPOINT says which hub is asked.",
+            f"{endpoint()} has {what}", "Check the name, ORG/NAME; HF_ENDPOINT says which hub is asked."
         )
     if status == 429:
         return _too_many(response)

@@ -37,13 +37,13 @@ def test_the_balanced_one_is_chosen_where_it_fits() -> None:
     choice = chosen(QUANTISED)
     assert names(choice) == ["model-q4_k_m.gguf"]
     assert (choice.name, choice.quantisation, choice.format) == (f"{REPO}:Q4_K_M", "Q4_K_M", "gguf")
-    assert choice.why == f"Q4_K_M: {needs(5 * GB) / GB:.1f} GB of memory, 100.0 GB are free"
+    assert choice.why == f"Q4_K_M takes {needs(5 * GB) / GB:.1f} GB of memory, 100.0 GB are free"
 
 
 def test_a_smaller_one_where_memory_is_short_and_why() -> None:
     choice = chosen(QUANTISED, free=4 * GB)
     assert choice.quantisation == "Q2_K"
-    assert choice.why == f"Q2_K: Q4_K_M would take {needs(5 * GB) / GB:.1f} GB of memory, 4.0 GB are free"
+    assert choice.why == f"Q2_K, as Q4_K_M would take {needs(5 * GB) / GB:.1f} GB of memory, 4.0 GB are free"
 
 
 @pytest.mark.parametrize(("free", "label"), [(needs(5 * GB), "Q4_K_M"), (needs(5 * GB) - 1, "Q2_K")])

@@ -106,6 +106,7 @@ def test_a_connection_that_is_cut_for_ever_is_given_up(cli: Puller, hub: Hub) ->
     done = cli("models", "pull", REPO, "--json")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["code"]) == (69, "hub_unavailable")
+    assert "the connection lost" in error["message"]
     assert "the same command goes on from there" in error["remedy"]
     hub.cuts.clear()
     goes_on(cli, hub, asked_before=len(hub.ranges_of(CONTENT)))

@@ -49,7 +49,7 @@ def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> No
         f"{folder}/refs/main",
         f"{folder}/snapshots/{commit}/tiny-7b-q4_k_m.gguf",
     ]
-    assert "Why: Q4_K_M: " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
+    assert "Why: Q4_K_M takes " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
 
 
 def test_other_programs_find_it_there(cli: Puller, tiny: Hub) -> None:
@@ -89,7 +89,7 @@ def test_where_memory_is_short_a_smaller_one_comes_and_says_why(cli: Puller, hub
     cli.set_memory(needs(len(Q4)) // MB + 1)
     done = cli("models", "pull", REPO)
     assert done.stdout.strip().endswith("m-q2_k.gguf")
-    assert "Why: Q2_K: Q4_K_M would take 108 MB of memory, 104 MB are free" in done.stderr
+    assert "Why: Q2_K, as Q4_K_M would take 108 MB of memory, 104 MB are free" in done.stderr
     cli.set_memory(1)
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (1, "model_too_large") and f"{REPO}:Q2_K" in error["remedy"]
@@ -178,6 +178,8 @@ def test_the_files_may_be_refused_as_well(cli: Puller, tiny: Hub) -> None:
     assert failed(cli, REPO)[1]["code"] == "hub_busy"
     tiny.refusals = {"/resolve/": Refusal(403)}
     assert failed(cli, REPO)[1]["code"] == "hub_denied"
+    tiny.refusals = {"/resolve/": Refusal(404, {"X-Error-Code": "EntryNotFound"})}
+    assert "a file of org/Tiny-7B-GGUF no longer" in failed(cli, REPO)[1]["message"]
 
 
 def test_a_hub_that_stumbles_is_asked_again(cli: Puller, tiny: Hub) -> None:
