@@ -21,13 +21,19 @@
     │   ├── ModelTooLarge     model_too_large
     │   ├── TokenizerMismatch tokenizer_mismatch
     │   ├── FimUnsupported    fim_unsupported
+    │   ├── NotPulled         not_pulled
     │   └── BackendUnavailable backend_unavailable
+    ├── HubError
+    │   ├── HubUnavailable    hub_unavailable
+    │   ├── HubDenied         hub_denied
+    │   └── HubBusy           hub_busy
     ├── EngineError
     │   ├── EngineCrashed     engine_crashed
     │   ├── EngineBusy        engine_busy
     │   └── OutOfMemory       out_of_memory
     └── StorageError
         ├── DiskFull          disk_full
+        ├── DownloadBroken    download_broken
         └── MemoryCorrupt     memory_corrupt
 
 The codes are the same on the wire, in the CLI's JSON and here.
@@ -162,10 +168,38 @@ class FimUnsupported(ModelError):
     default_remedy = "Use a code model trained to fill in the middle, such as `-m bundled`."
 
 
+class NotPulled(ModelError):
+    code = "not_pulled"
+    default_remedy = "Remove it with the program that it came with."
+
+
 class BackendUnavailable(ModelError):
     code = "backend_unavailable"
     exit_code = ExitCode.UNAVAILABLE
     default_remedy = "Choose another backend with --backend."
+
+
+class HubError(LocalspecError):
+    pass
+
+
+class HubUnavailable(HubError):
+    code = "hub_unavailable"
+    exit_code = ExitCode.UNAVAILABLE
+    default_remedy = "Check the network, and HF_ENDPOINT if it is set, then try again."
+
+
+class HubDenied(HubError):
+    code = "hub_denied"
+    default_remedy = (
+        "Accept its terms on its page if it has some, then log in: `hf auth login`, or set HF_TOKEN."
+    )
+
+
+class HubBusy(HubError):
+    code = "hub_busy"
+    exit_code = ExitCode.BUSY
+    default_remedy = "Try again in some minutes."
 
 
 class EngineError(LocalspecError):
@@ -195,6 +229,11 @@ class StorageError(LocalspecError):
 class DiskFull(StorageError):
     code = "disk_full"
     default_remedy = "Free some disk space, then try again."
+
+
+class DownloadBroken(StorageError):
+    code = "download_broken"
+    default_remedy = "What came was removed; try again, and if it stays so, choose another repository."
 
 
 class MemoryCorrupt(StorageError):

@@ -22,6 +22,7 @@ DOCUMENTED = {
         "invalid_options",
         "context_exceeded",
     ),
+    *("hub_unavailable", "hub_denied", "hub_busy", "download_broken", "not_pulled"),
 }
 EXITS = {
     "invalid_options": ExitCode.USAGE,
@@ -29,6 +30,8 @@ EXITS = {
     "shutting_down": ExitCode.UNAVAILABLE,
     "queue_full": ExitCode.BUSY,
     "engine_busy": ExitCode.BUSY,
+    "hub_unavailable": ExitCode.UNAVAILABLE,
+    "hub_busy": ExitCode.BUSY,
 }
 
 

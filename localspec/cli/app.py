@@ -56,6 +56,30 @@ for _name, _help in (
     ("unload", "Unload a model, or all; one at work is left alone."),
 ):
     models.command(f"localspec.cli.models:{_name.replace('list', 'list_')}", name=_name, help=_help)
+models.command(
+    "localspec.cli.pull:pull",
+    name="pull",
+    help="Download a model from the Hugging Face hub, into its cache.",
+    help_epilogue="""Without a quantisation, one of about four bits is chosen, or a smaller one where memory \
+is short. Broken off, the same command goes on where it was. HF_TOKEN, HF_ENDPOINT, HF_HOME and HF_HUB_CACHE \
+mean what they mean to the hub's own programs.
+
+Examples:
+  localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF
+  localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft
+  localspec models pull mlx-community/Qwen3-4B-4bit --mlx""",
+)
+models.command(
+    "localspec.cli.pull:remove",
+    name="rm",
+    help="Remove a model that `models pull` downloaded; those of other programs stay.",
+    help_epilogue="""What another model needs is kept. A loaded one is unloaded first, and left alone while \
+it is at work.
+
+Examples:
+  localspec models rm Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M
+  localspec models rm Qwen/Qwen2.5-Coder-7B-Instruct-GGUF --yes --json""",
+)
 app.command(models)
 
 config = App(name="config", help="The settings: what they are, who says so, and changing them.")

@@ -13,6 +13,8 @@ import msgspec
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Stats, Token
 
+MILLION = 1_000_000
+
 _line_is_open = False
 """whether what was written to stdout last, text or a terminal's echo, did not end its line"""
 
@@ -203,6 +205,46 @@ class Progress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+class Transfer:
+    """A download as it comes, on stderr: a live bar on a terminal, a line for every tenth elsewhere."""
+
+    def __init__(self, what: str, total: int, so_far: int = 0) -> None:
+        self.what, self.total, self.done = printable(what), max(1, total), so_far
+        self._tenth = self._tenths()
+        self._bar = self._draw() if sys.stderr is not None and sys.stderr.isatty() else None
+
+    def update(self, done: int) -> None:
+        """``done`` bytes of ``total`` are here."""
+        self.done = done
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+        elif self._tenths() > self._tenth:
+            self._tenth = self._tenths()
+            note(f"localspec: {self._tenth}0% of {self.total / MILLION:.1f} MB ({self.what})")
+
+    def close(self) -> None:
+        """No more of it, whatever the reason."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _tenths(self) -> int:
+        return self.done * 10 // self.total
+
+    def _draw(self) -> Any:
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            *(progress.TextColumn("{task.description}", markup=False), progress.BarColumn()),
+            *(progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn()),
+        )
+        bar = progress.Progress(*columns, console=Console(stderr=True))
+        bar.add_task(self.what, total=self.total, completed=self.done)
+        bar.start()
+        return bar
 
 
 class Printer:

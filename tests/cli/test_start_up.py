@@ -10,7 +10,17 @@ import pytest
 import localspec
 from tests.cli.harness import Cli
 
-HEAVY = {"numpy", "llama_cpp", "jinja2", "textual", "mlx", "psutil", "prometheus_client", "sqlite3"}
+HEAVY = {
+    "numpy",
+    "llama_cpp",
+    "jinja2",
+    "textual",
+    "mlx",
+    "psutil",
+    "prometheus_client",
+    "sqlite3",
+    "huggingface_hub",
+}
 MODULES = 420
 """loaded by `localspec run` up to its first byte from a warm daemon; 376 when this was written"""
 
@@ -43,7 +53,17 @@ def test_version(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("run",), ("complete",), ("daemon",), ("daemon", "status"), ("models",), ("doctor",)]
+    "command",
+    [
+        (),
+        ("run",),
+        ("complete",),
+        ("daemon",),
+        ("daemon", "status"),
+        ("models",),
+        ("models", "pull"),
+        ("doctor",),
+    ],
 )
 def test_help(cli: Cli, command: tuple[str, ...]) -> None:
     done = (cli if command else cli.process)(*command, "--help")

@@ -26,7 +26,18 @@ def test_every_module_imports_from_its_own_layer_or_below() -> None:
     assert "0 broken" in linted.stdout
 
 
-LAYERS = ("completion", "models", "backends", "memory", "speculation", "engine", "worker", "daemon", "client")
+LAYERS = (
+    "completion",
+    "models",
+    "backends",
+    "memory",
+    "speculation",
+    "engine",
+    "worker",
+    "daemon",
+    "client",
+    "hub",
+)
 
 
 def copy(folder: Path, module: str, text: str) -> Path:

@@ -1,0 +1,220 @@
+"""``localspec models pull`` and ``models rm``: models of the Hugging Face hub, and how they go again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from localspec.cli import answer, output
+from localspec.config import load_config
+from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, InvalidOptions, LocalspecError
+from localspec.models.catalogue import Format
+
+if TYPE_CHECKING:
+    from localspec.client import Client
+    from localspec.hub.pull import Plan
+    from localspec.hub.records import Pulled
+
+AsJson = Annotated[bool, Parameter(name="--json")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PullFlags:
+    """What to download of a repository, and what else."""
+
+    file: str | None = None
+    "One GGUF file of the repository, as the hub names it; of a split model, any part."
+    mlx: bool = False
+    "The directory for MLX, also where there are GGUF files or MLX is not here."
+    gguf: bool = False
+    "A GGUF file, or an error where there is none."
+    draft: Annotated[bool | None, Parameter(negative="--no-draft")] = None
+    "Download a matching small model as well, which drafts for this one; otherwise you are asked."
+    yes: bool = False
+    "Answer every question with yes."
+    json: AsJson = False
+    "Print one JSON object."
+
+    def check(self) -> None:
+        """Raises :class:`InvalidOptions` for flags that exclude each other."""
+        if self.mlx and (self.gguf or self.file is not None):
+            raise InvalidOptions("--mlx goes neither with --gguf nor with --file", "Name one of them.")
+
+    @property
+    def format(self) -> Format | None:
+        return "mlx" if self.mlx else "gguf" if self.gguf else None
+
+
+NO_FLAGS = PullFlags()
+
+
+def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
+    """Download a model from the Hugging Face hub, into its cache, where other programs find it, too.
+
+    Parameters
+    ----------
+    repository
+        ORG/NAME, or ORG/NAME:QUANTISATION, such as Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q4_K_M.
+    """
+    from localspec.hub.choice import parse_name
+    from localspec.hub.pull import plan
+
+    flags.check()
+    wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
+    memory_mb = load_config().daemon.memory_mb
+    target = plan(wanted, memory_mb=memory_mb)
+    _fetch(target)
+    small = _draft_for(target, flags, memory_mb=memory_mb)
+    both = small is not None and _wants(small, flags)
+    if small is not None and both:
+        _fetch(small)
+    if flags.json:
+        output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
+    else:
+        output.write(output.printable(f"{target.path}\n"))
+    return ExitCode.OK
+
+
+def _fetch(plan: Plan) -> None:
+    """Download with progress; says what it is and why, and when that is broken off, how it goes on."""
+    from localspec.hub.pull import carry_out
+
+    choice, so_far = plan.choice, plan.so_far
+    if plan.missing:
+        some = f" {_mb(so_far)} of it are here." if so_far else ""
+        output.note(output.printable(f"{choice.name}, {_mb(choice.size)}. Why: {choice.why}.{some}"))
+    else:
+        output.note(output.printable(f"{choice.name} is here already."))
+    transfer = output.Transfer(choice.name, choice.size, so_far)
+    try:
+        carry_out(plan, transfer.update)
+    except KeyboardInterrupt:
+        transfer.close()
+        kept = f"{_mb(plan.so_far)} of {_mb(choice.size)} are kept"
+        output.note(output.printable(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}"))
+        raise
+    finally:
+        transfer.close()
+
+
+def _again(plan: Plan) -> str:
+    """The arguments that mean this model and no other."""
+    choice, repo = plan.choice, plan.place.repo
+    if choice.format == "mlx":
+        return f"{repo} --mlx"
+    return choice.name if choice.name.startswith(f"{repo}:") else f"{repo} --file {choice.files[0].name}"
+
+
+def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None:
+    """The matching small model; that there is none, or none to be had, matters only to who wants one."""
+    from localspec.hub.pull import find_draft
+
+    if flags.draft is False:
+        return None
+    try:
+        small = find_draft(target, memory_mb=memory_mb)
+    except LocalspecError:
+        if flags.draft:
+            raise
+        return None
+    if small is None and flags.draft:
+        output.note(f"localspec: no draft model is known for {target.place.repo}.")
+    return small
+
+
+def _wants(small: Plan, flags: PullFlags) -> bool:
+    """Whether the person wants the draft model as well; where nobody can be asked, its command is told."""
+    offer = f"{small.choice.name} ({_mb(small.choice.size)}) can draft for it"
+    if flags.draft or flags.yes or not small.missing:
+        return True
+    if flags.json or not _is_asked():
+        output.note(output.printable(f"{offer}: localspec models pull {_again(small)}"))
+        return False
+    return _agrees(f"{offer}. Download it, too?")
+
+
+def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
+    """Remove a model that `localspec models pull` downloaded, whole or in part; those of other programs stay.
+
+    What another model needs is kept. A loaded one is unloaded first, and left alone while it is at work.
+
+    Parameters
+    ----------
+    name
+        As it was pulled, or as `localspec models list` or its file names it.
+    yes
+        Do not ask.
+    as_json
+        Print one JSON object.
+    """
+    from localspec.hub.removal import find, remove
+
+    pulled = find(name, load_config().model_dirs)
+    names = ", ".join(sorted({each.name for each in pulled}))
+    size = sum(file.size for each in pulled for file in each.files)
+    if not yes:
+        if not _is_asked():
+            raise InvalidOptions(
+                "there is no terminal to ask on", "Add --yes to remove it without being asked."
+            )
+        if not _agrees(f"Remove {names} ({_mb(size)}) from {pulled[0].cache}?"):
+            output.note("Nothing was removed.")
+            return ExitCode.ERROR
+    _unload(pulled)
+    freed = remove(pulled)
+    if as_json:
+        output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
+    else:
+        output.write(output.printable(f"Removed {names}: {_mb(freed)} are free again.\n"))
+    return ExitCode.OK
+
+
+def _unload(pulled: Sequence[Pulled]) -> None:
+    """Have the daemon let go of these models; raises :class:`EngineBusy` for one at work, or being loaded."""
+    from localspec.hub.removal import model_names, paths_of
+
+    names = model_names(pulled)
+
+    async def let_go(client: Client) -> None:
+        drafting = [each for each in (await client.status()).models if each.draft in names]
+        if busy := [each.model for each in drafting if each.running]:
+            raise EngineBusy(f"it drafts for {', '.join(busy)}, which is at work")
+        for path in (path for each in pulled for path in paths_of(each) if path.exists()):
+            await client.unload(str(path))
+        for each in drafting:
+            await client.unload(each.model)
+
+    try:
+        answer.remote(let_go, start=False)
+    except DaemonUnavailable:
+        return  # nothing is loaded without one
+
+
+def _described(plan: Plan) -> dict[str, object]:
+    choice = plan.choice
+    return {
+        "model": choice.name,
+        "path": output.printable(str(plan.path)),
+        "format": choice.format,
+        "quantisation": choice.quantisation,
+        "bytes": choice.size,
+        "why": choice.why,
+    }
+
+
+def _is_asked() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _agrees(question: str) -> bool:
+    output.note(output.printable(f"{question} [y/N]"))
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _mb(size: int) -> str:
+    return f"{size / output.MILLION:.1f} MB"

@@ -1,0 +1,1 @@
+"""Downloading models from a hub into the Hugging Face cache, and removing what was downloaded."""

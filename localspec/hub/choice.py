@@ -1,0 +1,265 @@
+"""Which files of a repository are the model that is wanted."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
+from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
+from localspec.models.catalogue import Format
+from localspec.models.fit import PROCESS
+
+PREFERRED = (
+    *("Q4_K_M", "UD-Q4_K_XL", "Q4_K_L", "Q4_K_S", "MXFP4", "MXFP4_MOE", "IQ4_NL", "IQ4_XS", "Q4_0", "Q4_1"),
+    *("Q5_K_M", "UD-Q5_K_XL", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0", "BF16", "F16", "F32"),
+)
+"""quantisations, the best balance of size and quality first; of others the largest that fits"""
+FOR_DRAFTS = ("Q8_0", *PREFERRED)
+"""a small model loses more by few bits, and has few to lose"""
+
+MLX_FILES = (
+    *("*.json", "model*.safetensors", "weights*.safetensors", "tokenizer.model", "*.tiktoken"),
+    *("*.txt", "*.jinja"),
+)
+"""what mlx-lm reads of a directory; code is not among it"""
+NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
+"""in the names of GGUF files that are parts of something else"""
+
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
+_LABEL = re.compile(
+    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
+    re.IGNORECASE,
+)
+GB = 1_000_000_000
+
+
+class Wanted(NamedTuple):
+    """What was asked for: a repository, and one of its models in some words or none."""
+
+    repo: str
+    quantisation: str | None = None
+    file: str | None = None
+    format: Format | None = None
+
+
+class Choice(NamedTuple):
+    """A model of a repository: its files, the one to name first, and why it is this one."""
+
+    name: str
+    format: Format
+    files: tuple[HubFile, ...]
+    quantisation: str | None
+    why: str
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+class _Variant(NamedTuple):
+    """A GGUF model of a repository, in one file or in parts."""
+
+    stem: str
+    label: str | None
+    files: tuple[HubFile, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def parse_name(text: str) -> Wanted:
+    """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
+    repo, colon, quantisation = text.partition(":")
+    check_repo(repo)
+    if colon and not quantisation:
+        raise InvalidOptions(f"{text!r} names no quantisation", "Write ORG/NAME or ORG/NAME:QUANTISATION.")
+    return Wanted(repo, quantisation or None)
+
+
+def choose(
+    listing: Listing,
+    wanted: Wanted,
+    free: int,
+    *,
+    preferred: Sequence[str] = PREFERRED,
+    mlx: bool | None = None,
+) -> Choice:
+    """The model that is wanted, or of several the one that suits this machine's ``free`` bytes of memory.
+
+    ``mlx``: whether MLX is here. Raises :class:`ModelNotFound` for what the repository does not have,
+    :class:`ModelInvalid` for one without a model, or with parts missing, :class:`ModelTooLarge` where nothing
+    fits and nothing was named, and :class:`InvalidOptions` where a name means several.
+    """
+    format = wanted.format or _format(listing, wanted, _has_mlx() if mlx is None else mlx)
+    if format == "mlx":
+        return _directory(listing, wanted, free)
+    variants = _variants(listing)
+    if not variants:
+        raise ModelInvalid(f"{listing.repo} has no GGUF file of a model", OTHER)
+    if wanted.file is not None:
+        return _of_file(listing, wanted.file, variants)
+    if wanted.quantisation is not None:
+        return _of_label(listing, wanted.quantisation, variants)
+    return _fitting(listing, variants, free, preferred)
+
+
+def needs(size: int) -> int:
+    """Bytes of memory that files of this size come to: cells and buffers are reckoned at an eighth, as the
+    headers that tell them are not here yet."""
+    return size + size // 8 + PROCESS
+
+
+def _has_mlx() -> bool:
+    return importlib.util.find_spec("mlx_lm") is not None
+
+
+def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:
+    """GGUF where there is any: every backend of ours but one reads it, and it comes in many sizes."""
+    names = [file.name for file in listing.files]
+    if wanted.file is not None or any(name.endswith(".gguf") for name in names):
+        return "gguf"
+    if not any(fnmatch(name, "*.safetensors") for name in names):
+        raise ModelInvalid(f"{listing.repo} has neither GGUF files nor safetensors", OTHER)
+    if not mlx:
+        raise ModelInvalid(
+            f"{listing.repo} has no GGUF file, and MLX, which reads what it has, is not installed",
+            f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
+        )
+    return "mlx"
+
+
+def _directory(listing: Listing, wanted: Wanted, free: int) -> Choice:
+    files = tuple(file for file in listing.files if any(fnmatch(file.name, form) for form in MLX_FILES))
+    files = tuple(file for file in files if "/" not in file.name)
+    names = {file.name for file in files}
+    if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
+        raise ModelInvalid(f"{listing.repo} has no config.json with safetensors for MLX", OTHER)
+    asked = wanted.quantisation
+    if asked is not None and asked.lower() not in listing.repo.lower():
+        raise ModelNotFound(
+            f"{listing.repo} is an MLX directory, which has one quantisation: not {asked}",
+            "Leave the quantisation out; each has a repository of its own.",
+        )
+    choice = Choice(listing.repo, "mlx", files, None, "the whole directory, for MLX")
+    if needs(choice.size) > free and wanted.format is None and asked is None:
+        raise _too_large(choice, free, "add --mlx")
+    return choice
+
+
+def _variants(listing: Listing) -> list[_Variant]:
+    """The GGUF models of a repository, the parts of each in order."""
+    parts: dict[str, list[HubFile]] = defaultdict(list)
+    for file in listing.files:
+        path = PurePosixPath(file.name)
+        if path.suffix == ".gguf" and not any(word in path.name.lower() for word in NO_MODELS):
+            parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
+    return [_Variant(stem, _label(stem), tuple(sorted(files))) for stem, files in parts.items()]
+
+
+def _label(stem: str) -> str | None:
+    """The quantisation that the file, or else its directory, is named by."""
+    path = PurePosixPath(stem)
+    for name in (path.name, path.parent.name):
+        if found := _LABEL.search(name):
+            return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
+    return None
+
+
+def _of_file(listing: Listing, name: str, variants: Sequence[_Variant]) -> Choice:
+    for variant in variants:
+        if any(file.name == name for file in variant.files):
+            return _chosen(listing, variant, "the file that was named", name=f"{listing.repo}/{name}")
+    known = [file.name for variant in variants for file in variant.files]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ModelNotFound(
+        f"{listing.repo} has no model file {name!r}{hint}", "Give the name as the hub has it."
+    )
+
+
+def _of_label(listing: Listing, asked: str, variants: Sequence[_Variant]) -> Choice:
+    def plain(label: str | None) -> str:
+        return (label or "").upper().replace("-", "_")
+
+    matching = [variant for variant in variants if plain(variant.label) == plain(asked)]
+    if not matching:
+        labels = sorted({variant.label for variant in variants if variant.label})
+        has = f"it has {', '.join(labels)}" if labels else "its files name none"
+        raise ModelNotFound(
+            f"{listing.repo} has no quantisation {asked}; {has}", "Name one of these, or a file with --file."
+        )
+    return _only(listing, matching, "the quantisation that was named")
+
+
+def _only(listing: Listing, matching: Sequence[_Variant], why: str) -> Choice:
+    if len(matching) > 1:
+        files = ", ".join(variant.files[0].name for variant in matching)
+        label = matching[0].label or "GGUF model"
+        raise InvalidOptions(f"{listing.repo} has several of {label}: {files}", "Name one with --file.")
+    return _chosen(listing, matching[0], why)
+
+
+def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferred: Sequence[str]) -> Choice:
+    """The preferred one; where memory is short, the largest of the smaller ones that fit."""
+
+    def rank(variant: _Variant) -> tuple[int, int]:
+        known = variant.label in preferred
+        return (preferred.index(variant.label or "") if known else len(preferred), -variant.size)
+
+    best = min(variants, key=rank)
+    if needs(best.size) <= free:
+        alike = [variant for variant in variants if variant.label == best.label]
+        return _only(
+            listing, alike, f"{_said(best)} takes {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+        )
+    smaller = [variant for variant in variants if variant.size < best.size and needs(variant.size) <= free]
+    if not smaller:
+        least = min(variants, key=lambda variant: variant.size)
+        raise _too_large(_chosen(listing, least, ""), free, f"name it: {listing.repo}:{least.label}")
+    found = max(smaller, key=lambda variant: variant.size)
+    why = (
+        f"{_said(found)}, as {_said(best)} would take {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+    )
+    return _only(listing, [variant for variant in smaller if variant.label == found.label], why)
+
+
+def _said(variant: _Variant) -> str:
+    return variant.label or variant.files[0].name
+
+
+def _chosen(listing: Listing, variant: _Variant, why: str, *, name: str | None = None) -> Choice:
+    _check_parts(listing, variant)
+    label = variant.label
+    named = name or (f"{listing.repo}:{label}" if label else listing.repo)
+    return Choice(named, "gguf", variant.files, label, why)
+
+
+def _check_parts(listing: Listing, variant: _Variant) -> None:
+    """Raises :class:`ModelInvalid` where the repository has not all parts of a split model."""
+    found = [_SPLIT.search(PurePosixPath(file.name).stem) for file in variant.files]
+    numbers = [int(part[1]) for part in found if part]
+    expected = {int(part[2]) for part in found if part} or {0}
+    if len(expected) > 1 or numbers != list(range(1, max(expected) + 1)):
+        raise ModelInvalid(
+            f"{listing.repo} has parts {numbers} of {variant.stem}, which is split into {max(expected)}",
+            OTHER,
+        )
+
+
+def _too_large(choice: Choice, free: int, anyway: str) -> ModelTooLarge:
+    return ModelTooLarge(
+        f"{choice.name} would take {_gb(needs(choice.size))} of memory, and {_gb(free)} are free",
+        f"Choose a smaller model; to download it all the same, {anyway}.",
+    )
+
+
+def _gb(size: int) -> str:
+    return f"{size / GB:.1f} GB" if size >= GB else f"{size * 1000 // GB} MB"

@@ -1,0 +1,114 @@
+"""A model of the hub: what it would take to have it here, and having it here."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from localspec.errors import DiskFull, HubDenied, ModelError, ModelInvalid
+from localspec.hub import drafts, records
+from localspec.hub.cache import Place, cache_root
+from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose
+from localspec.hub.download import Progress, download
+from localspec.hub.listing import HubFile, read_listing
+from localspec.hub.records import Pulled
+from localspec.models.directory import read_directory
+from localspec.models.fit import free_memory
+from localspec.models.gguf import read_header
+
+MB = 1_000_000
+
+
+class Plan(NamedTuple):
+    """A chosen model, where it goes, and how many bytes of it are there."""
+
+    choice: Choice
+    place: Place
+
+    @property
+    def so_far(self) -> int:
+        return sum(self.place.so_far(file) for file in self.choice.files)
+
+    @property
+    def missing(self) -> tuple[HubFile, ...]:
+        return tuple(file for file in self.choice.files if not self.place.has(file))
+
+    @property
+    def path(self) -> Path:
+        """What `-m` takes: the file, the first of its parts, or the directory."""
+        return self.place.snapshot if self.choice.format == "mlx" else self.place.entry(self.choice.files[0])
+
+
+def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFERRED) -> Plan:
+    """Ask the hub, and choose; ``memory_mb`` is what all models may take, 0: what is free."""
+    listing = read_listing(wanted.repo)
+    free = free_memory()
+    free = min(free, memory_mb << 20) if memory_mb else free
+    choice = choose(listing, wanted, free, preferred=preferred)
+    return Plan(choice, Place(cache_root().absolute(), listing.repo, listing.commit))
+
+
+def carry_out(plan: Plan, progress: Progress) -> None:
+    """Download what is missing; ``progress`` is told how many bytes of the model are here.
+
+    Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a model that
+    is whole and of no use, and what ``download`` does.
+    """
+    choice, place = plan
+    _check_room(plan)
+    done = 0
+    for file in choice.files:
+        download(place, file, _beside(done, progress), lambda ours: _claim(plan, ours))
+        done += file.size
+    place.show_all()
+    _check_headers(plan)
+
+
+def _claim(plan: Plan, file: HubFile) -> None:
+    """What is broken off is ours to remove as well."""
+    choice, place = plan
+    records.remember(Pulled(choice.name, place.repo, place.commit, str(place.root), choice.format, (file,)))
+
+
+def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
+    """A small model of the target's format that may draft for it, if the hub has one; raises as ``plan``."""
+    for repo in drafts.candidates(target.place.repo):
+        with contextlib.suppress(ModelError, HubDenied):
+            return plan(Wanted(repo, format=target.choice.format), memory_mb=memory_mb, preferred=FOR_DRAFTS)
+    return None
+
+
+def _beside(done: int, progress: Progress) -> Progress:
+    """Progress of one file, told as that of all: ``done`` bytes are those of the files before it."""
+    return lambda here: progress(done + here)
+
+
+def _check_room(plan: Plan) -> None:
+    needed = plan.choice.size - plan.so_far
+    root = plan.place.root
+    there = next(path for path in (root, *root.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise DiskFull(
+            f"{plan.choice.name} needs {needed / MB:.0f} MB more on the disk of {root}; "
+            f"{free / MB:.0f} MB are free",
+            "Free some disk space, choose a smaller quantisation, or set HF_HUB_CACHE to another disk.",
+        )
+
+
+def _check_headers(plan: Plan) -> None:
+    """Read what native code will read, with bounds."""
+    try:
+        if plan.choice.format == "mlx":
+            read_directory(plan.path)
+        else:
+            for file in plan.choice.files:
+                read_header(plan.place.entry(file))
+    except ModelInvalid as error:
+        raise ModelInvalid(
+            f"{plan.choice.name} came as the hub has it, and cannot be used: {error.message}",
+            f"Choose another; `localspec models rm {plan.choice.name}` removes this one.",
+        ) from None

@@ -1,0 +1,136 @@
+"""Removing what localspec downloaded, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
+
+from localspec.errors import ModelNotFound, NotPulled, StorageError
+from localspec.hub import records
+from localspec.hub.cache import Place
+from localspec.hub.download import holding
+from localspec.hub.listing import HubFile
+from localspec.hub.records import Pulled
+from localspec.models.catalogue import find_model, place_of
+
+BY_HAND = "Look into it, and delete by hand what you do not need."
+
+
+def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
+    """What was downloaded under this name: as it was pulled, its repository's, a file's, or any that
+    ``find_model`` knows.
+
+    Raises :class:`NotPulled` for models that came some other way, :class:`ModelNotFound` for no model at all.
+    """
+    pulled = records.read()
+    if found := _named(name.lower(), pulled):
+        return found
+    try:
+        path = find_model(name, model_dirs)
+    except ModelNotFound as error:
+        known = ", ".join(sorted({each.name for each in pulled})) or "nothing so far"
+        raise ModelNotFound(error.message, f"What localspec downloaded: {known}.") from None
+    place = place_of(path)
+    found = tuple(each for each in pulled if place in map(place_of, paths_of(each)))
+    if not found:
+        raise NotPulled(
+            f"{name} was not downloaded by localspec: {place}",
+            "Remove it with the program that it came with.",
+        )
+    return found
+
+
+def _named(name: str, pulled: Sequence[Pulled]) -> tuple[Pulled, ...]:
+    return tuple(
+        [each for each in pulled if name == each.name.lower()]
+        or [each for each in pulled if name == each.repo.lower()]
+        or [each for each in pulled if any(name in (p.name.lower(), p.stem.lower()) for p in paths_of(each))]
+    )
+
+
+def paths_of(pulled: Pulled) -> tuple[Path, ...]:
+    """What of it can be named as a model."""
+    if pulled.format == "mlx":
+        return (pulled.place.snapshot,)
+    return tuple(pulled.place.entry(file) for file in pulled.files)
+
+
+def model_names(pulled: Sequence[Pulled]) -> set[str]:
+    """What a daemon may call these models once they are loaded."""
+    paths = [path for each in pulled for path in paths_of(each)]
+    return {
+        name for path in paths for name in (path.name, path.stem, path.resolve().name, path.resolve().stem)
+    }
+
+
+def remove(pulled: Sequence[Pulled]) -> int:
+    """Delete the files of these, but for what another model needs; returns the bytes that are free again.
+
+    Raises :class:`StorageError` where the cache is in a state that the library does not understand.
+    """
+    freed = 0
+    kept = {(each.place, file) for each in records.read() if each not in pulled for file in each.files}
+    for each in pulled:
+        place = each.place
+        files = [file for file in each.files if (place, file) not in kept]
+        try:
+            freed += sum(_drop_partial(place, file) for file in files)
+            freed += _delete(place, {place.entry(file) for file in files})
+        except OSError as error:
+            raise StorageError(f"{place.folder} cannot be changed: {error.strerror}", BY_HAND) from None
+        _tidy(place)
+    records.forget(tuple(pulled))
+    return freed
+
+
+def _drop_partial(place: Place, file: HubFile) -> int:
+    """Delete what came of a file that is not whole; raises :class:`HubBusy` while it still comes."""
+    if not os.path.lexists(place.partial(file)):
+        return 0
+    with holding(place, file):
+        size = 0 if place.has(file) else place.so_far(file)
+        place.partial(file).unlink(missing_ok=True)
+    return size
+
+
+def _delete(place: Place, entries: set[Path]) -> int:
+    """Delete entries of a snapshot, and the blobs that none else has: the library knows which."""
+    if not place.snapshot.is_dir():
+        return 0
+    cache = scan_cache_dir(place.root)
+    revision = _revision(cache, place)
+    ours = [file for file in revision.files if file.file_path in entries]
+    strategy = cache.delete_files(*ours)
+    if len(ours) == len(revision.files) and not _somebody_is_at_it(place):
+        strategy = cache.delete_revisions(place.commit)
+    strategy.execute()
+    if left := [path for path in entries if os.path.lexists(path)]:
+        raise StorageError(f"{left[0]} could not be removed", BY_HAND)
+    return strategy.expected_freed_size
+
+
+def _revision(cache: HFCacheInfo, place: Place) -> CachedRevisionInfo:
+    for repo in cache.repos:
+        for revision in repo.revisions:
+            if revision.snapshot_path.resolve() == place.snapshot.resolve():
+                return revision
+    raise StorageError(
+        f"{place.folder} is in a state that nothing should be removed from by a program",
+        BY_HAND,
+    )
+
+
+def _somebody_is_at_it(place: Place) -> bool:
+    return any(place.blobs.glob("*.incomplete"))
+
+
+def _tidy(place: Place) -> None:
+    """Remove directories that a broken-off download left empty, from the innermost out."""
+    for folder in (place.snapshot, place.folder / "snapshots", place.blobs, place.folder):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.models.catalogue import bundled_model
+from tests.cli.harness import CONFIG, Cli
+from tests.hub.server import Hub, serving
+
+REPO = "org/Tiny-7B-GGUF"
+
+
+class Puller(Cli):
+    """The command in a home of its own, with a cache of the hub's there, and a hub to ask."""
+
+    def __init__(self, home: Path, hub: Hub) -> None:
+        super().__init__(home)
+        theirs = {
+            name: value for name, value in self.environment.items() if not name.startswith(("HF_", "HUGGING"))
+        }
+        self.environment = {
+            **theirs,
+            "HF_HOME": str(home / "hf"),
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        self.cache = home / "hf" / "hub"
+
+    def set_memory(self, mb: int) -> None:
+        path = self.home / "config" / "config.toml"
+        path.write_text(CONFIG.replace("[daemon]", f"[daemon]\nmemory_mb = {mb}"))
+
+    def folder(self, repo: str = REPO) -> Path:
+        return self.cache / f"models--{repo.replace('/', '--')}"
+
+    def partials(self, repo: str = REPO) -> list[Path]:
+        return sorted(self.folder(repo).glob("blobs/*.incomplete"))
+
+    def files(self) -> list[str]:
+        """Everything in the cache that is or leads to content, but for locks."""
+        found = (Path(folder) / name for folder, _, names in os.walk(self.cache) for name in names)
+        return sorted(str(path.relative_to(self.cache)) for path in found if ".locks" not in path.parts)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving() as hub:
+        yield hub
+
+
+@pytest.fixture
+def cli(tmp_path: Path, hub: Hub) -> Puller:
+    return Puller(tmp_path.resolve(), hub)
+
+
+def model(extra: int = 0) -> bytes:
+    """A real GGUF file; bytes behind its last tensor make it larger, and another."""
+    return bundled_model("stdlib-1m").read_bytes() + bytes(extra)
+
+
+def mlx_directory() -> dict[str, bytes]:
+    folder = bundled_model("stdlib-1m", "mlx")
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".gguf"}

@@ -1,0 +1,217 @@
+"""A hub on this machine: the part of the real one's API that downloading uses, with its faults on order.
+
+Two servers as there: the hub itself, and one for the large files, on another port. Every request is logged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from tests.waiting import DEADLINE_S
+
+LARGE = (".gguf", ".safetensors")
+"""what real repositories keep in LFS"""
+
+
+class Asked(NamedTuple):
+    """One request as it came."""
+
+    server: str
+    method: str
+    path: str
+    range: str | None
+    token: str | None
+
+
+class Refusal(NamedTuple):
+    status: int
+    headers: Mapping[str, str] = {}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def git_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def is_large(name: str) -> bool:
+    return name.endswith(LARGE)
+
+
+@dataclass
+class Repository:
+    """Files by name, and what goes wrong when somebody wants them."""
+
+    files: dict[str, bytes]
+    token: str | None = None
+    """who does not send it gets nothing"""
+
+    @property
+    def commit(self) -> str:
+        lines = "".join(f"{name}{sha256(content)}" for name, content in sorted(self.files.items()))
+        return hashlib.sha1(lines.encode()).hexdigest()
+
+    def listing(self) -> dict[str, Any]:
+        return {"sha": self.commit, "siblings": [self.entry(name) for name in self.files]}
+
+    def entry(self, name: str) -> dict[str, Any]:
+        content = self.files[name]
+        entry: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
+        if is_large(name):
+            entry["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 130}
+        return entry
+
+
+@dataclass
+class Hub:
+    """The two servers' state; tests set the faults, and read the log."""
+
+    url: str = ""
+    cdn: str = ""
+    repositories: dict[str, Repository] = field(default_factory=dict)
+    log: list[Asked] = field(default_factory=list)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    """by a part of the path: what is answered instead"""
+    cuts: dict[str, list[int]] = field(default_factory=dict)
+    """by a file's name: after how many bytes the next answers break off"""
+    altered: dict[str, bytes] = field(default_factory=dict)
+    """by a file's name: what is sent in place of its content"""
+    pauses: dict[str, int] = field(default_factory=dict)
+    """by a file's name: after how many bytes its answer waits for `go_on`"""
+    go_on: threading.Event = field(default_factory=threading.Event)
+    ranges: bool = True
+    listings: dict[str, bytes] = field(default_factory=dict)
+    """by a repository: an answer of any kind in place of its listing"""
+
+    def add(self, repo: str, files: dict[str, bytes]) -> Repository:
+        self.repositories[repo] = Repository(files)
+        return self.repositories[repo]
+
+    def ranges_of(self, content: bytes) -> list[str | None]:
+        """Which parts of a large file were asked for."""
+        return [asked.range for asked in self.log if asked.path == f"/blobs/{sha256(content)}"]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: Hub
+    name: str
+
+    def do_GET(self) -> None:
+        token = self.headers.get("Authorization")
+        path = unquote(urlsplit(self.path).path)
+        self.hub.log.append(Asked(self.name, self.command, path, self.headers.get("Range"), token))
+        for part, refusal in self.hub.refusals.items():
+            if part in path:
+                return self.answer(refusal.status, b"{}", refusal.headers)
+        if self.name == "cdn":
+            return self.blob(path.removeprefix("/blobs/"))
+        if path.startswith("/api/models/"):
+            return self.listing(path.removeprefix("/api/models/"), token)
+        repo, found, rest = path.strip("/").partition("/resolve/")
+        if found:
+            return self.resolve(repo, *rest.split("/", 1))
+        return self.answer(404, b"")
+
+    do_HEAD = do_GET
+
+    def listing(self, repo: str, token: str | None) -> None:
+        if repo in self.hub.listings:
+            return self.answer(200, self.hub.listings[repo])
+        if repo not in self.hub.repositories:
+            return self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+        repository = self.hub.repositories[repo]
+        if repository.token is not None and token != f"Bearer {repository.token}":
+            return self.answer(401, b"{}", {"X-Error-Code": "GatedRepo"})
+        return self.answer(200, json.dumps(repository.listing()).encode())
+
+    def resolve(self, repo: str, commit: str, name: str) -> None:
+        repository = self.hub.repositories[repo]
+        content = repository.files.get(name)
+        if content is None or commit not in (repository.commit, "main"):
+            return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
+        headers = {"X-Repo-Commit": repository.commit}
+        if not is_large(name):
+            return self.send(name, content, {**headers, "ETag": f'"{git_id(content)}"'})
+        digest = sha256(content)
+        linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
+        return self.answer(302, b"", {**headers, **linked, "Location": f"{self.hub.cdn}/blobs/{digest}"})
+
+    def blob(self, digest: str) -> None:
+        for repository in self.hub.repositories.values():
+            for name, content in repository.files.items():
+                if sha256(content) == digest:
+                    return self.send(name, content, {"ETag": f'"{digest}"'})
+        return self.answer(404, b"")
+
+    def send(self, name: str, content: bytes, headers: Mapping[str, str]) -> None:
+        """A file from where it is asked for, as far as its faults let it come."""
+        content = self.hub.altered.get(name, content)
+        asked = self.headers.get("Range")
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.hub.ranges else 0
+        partly = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
+        self.begin(206 if start else 200, len(content) - start, {**headers, **partly})
+        if self.command == "HEAD":
+            return
+        cut = self.hub.cuts[name].pop(0) if self.hub.cuts.get(name) else None
+        pause = self.hub.pauses.get(name)
+        body = content[start:][:cut]
+        if pause is not None:
+            self.wfile.write(body[:pause])
+            assert self.hub.go_on.wait(4 * DEADLINE_S)
+            body = body[pause:]
+        self.wfile.write(body)
+        self.close_connection = cut is not None
+
+    def begin(self, status: int, length: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for key, value in {**headers, "Content-Length": str(length)}.items():
+            self.send_header(key, value)
+        self.end_headers()
+
+    def answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.begin(status, len(body), headers or {})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on stderr: the log is the tests'."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that are killed hang up; that is what they are killed for."""
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    """A hub on two free ports."""
+    hub = Hub()
+    servers = []
+    for name in ("hub", "cdn"):
+        handler = type(name, (Handler,), {"hub": hub, "name": name})
+        servers.append(Server(("127.0.0.1", 0), handler))
+    hub.url, hub.cdn = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+    threads = [threading.Thread(target=server.serve_forever, args=(0.02,)) for server in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield hub
+    finally:
+        hub.go_on.set()
+        for server, thread in zip(servers, threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()

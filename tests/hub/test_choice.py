@@ -1,0 +1,200 @@
+"""Which files are the model that is wanted: by name, or by what fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound, ModelTooLarge
+from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose, needs, parse_name
+from localspec.hub.listing import HubFile, Listing
+
+REPO = "org/Model-7B-GGUF"
+GB = 1_000_000_000
+
+
+def listing(*names: str, repo: str = REPO, **sizes: int) -> Listing:
+    files = [HubFile(name, 1 * GB, "0" * 64) for name in names]
+    files += [HubFile(f"model-{label}.gguf", size * GB, "0" * 64) for label, size in sizes.items()]
+    return Listing(repo, "c" * 40, tuple(files))
+
+
+QUANTISED = listing(
+    "README.md", "mmproj-F16.gguf", "imatrix.gguf", q2_k=3, q4_k_m=5, q5_k_m=6, q8_0=8, f16=16
+)
+
+
+def names(choice: Choice) -> list[str]:
+    return [file.name for file in choice.files]
+
+
+def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: Any) -> Choice:
+    return choose(found, Wanted(found.repo, **wanted), free, mlx=mlx)
+
+
+def test_the_balanced_one_is_chosen_where_it_fits() -> None:
+    choice = chosen(QUANTISED)
+    assert names(choice) == ["model-q4_k_m.gguf"]
+    assert (choice.name, choice.quantisation, choice.format) == (f"{REPO}:Q4_K_M", "Q4_K_M", "gguf")
+    assert choice.why == f"Q4_K_M takes {needs(5 * GB) / GB:.1f} GB of memory, 100.0 GB are free"
+
+
+def test_a_smaller_one_where_memory_is_short_and_why() -> None:
+    choice = chosen(QUANTISED, free=4 * GB)
+    assert choice.quantisation == "Q2_K"
+    assert choice.why == f"Q2_K, as Q4_K_M would take {needs(5 * GB) / GB:.1f} GB of memory, 4.0 GB are free"
+
+
+@pytest.mark.parametrize(("free", "label"), [(needs(5 * GB), "Q4_K_M"), (needs(5 * GB) - 1, "Q2_K")])
+def test_what_fits_exactly_fits(free: int, label: str) -> None:
+    assert chosen(QUANTISED, free).quantisation == label
+
+
+def test_where_nothing_fits_the_least_is_named() -> None:
+    with pytest.raises(
+        ModelTooLarge, match="Q2_K would take 3.5 GB of memory, and 1.0 GB are free"
+    ) as raised:
+        chosen(QUANTISED, free=1 * GB)
+    assert f"name it: {REPO}:Q2_K" in raised.value.remedy
+
+
+@pytest.mark.parametrize("asked", ["Q8_0", "q8_0", "q8-0"])
+def test_what_is_named_is_taken_whether_it_fits_or_not(asked: str) -> None:
+    assert names(chosen(QUANTISED, free=1, quantisation=asked)) == ["model-q8_0.gguf"]
+
+
+def test_what_is_not_there_is_answered_with_what_is() -> None:
+    with pytest.raises(ModelNotFound, match="no quantisation Q3_K_M; it has F16, Q2_K, Q4_K_M, Q5_K_M, Q8_0"):
+        chosen(QUANTISED, quantisation="Q3_K_M")
+    with pytest.raises(ModelNotFound, match="did you mean 'model-q5_k_m.gguf'"):
+        chosen(QUANTISED, file="q5_k_m.gguf")
+
+
+def test_drafts_prefer_more_bits() -> None:
+    assert choose(QUANTISED, Wanted(REPO), 100 * GB, preferred=FOR_DRAFTS).quantisation == "Q8_0"
+    assert len(set(PREFERRED)) == len(PREFERRED)
+
+
+def test_of_unknown_labels_the_largest_that_fits() -> None:
+    found = listing(iq3_m=4, iq2_xs=3, iq1_s=2)
+    assert chosen(found).quantisation == "IQ3_M"
+    assert chosen(found, free=needs(3 * GB)).quantisation == "IQ2_XS"
+
+
+PARTS = (
+    "q4_k_m/model-00001-of-00003.gguf",
+    "q4_k_m/model-00003-of-00003.gguf",
+    "q4_k_m/model-00002-of-00003.gguf",
+)
+
+
+def test_a_split_model_is_all_of_its_parts_in_order() -> None:
+    choice = chosen(listing(*PARTS, "model-q8_0.gguf"))
+    assert names(choice) == sorted(PARTS) and choice.size == 3 * GB
+    assert choice.quantisation == "Q4_K_M", "named by the directory"
+    assert names(chosen(listing(*PARTS), file=PARTS[1])) == sorted(PARTS)
+
+
+def test_parts_that_are_missing_are_told() -> None:
+    with pytest.raises(ModelInvalid, match=r"has parts \[1, 3\] of q4_k_m/model, which is split into 3"):
+        chosen(listing(*PARTS[:2]))
+
+
+def test_parts_of_two_splits_are_not_mixed() -> None:
+    with pytest.raises(ModelInvalid, match="split into"):
+        chosen(listing("m-q4_0-00001-of-00002.gguf", "m-q4_0-00002-of-00003.gguf"))
+
+
+def test_several_of_one_quantisation_are_asked_about() -> None:
+    found = listing("base-q4_k_m.gguf", "chat-q4_k_m.gguf")
+    for asked in (None, "Q4_K_M"):
+        with pytest.raises(InvalidOptions, match=r"several of Q4_K_M: base-q4_k_m.gguf, chat-q4_k_m.gguf"):
+            chosen(found, quantisation=asked)
+    choice = chosen(found, file="chat-q4_k_m.gguf")
+    assert names(choice) == ["chat-q4_k_m.gguf"] and choice.name == f"{REPO}/chat-q4_k_m.gguf"
+
+
+@pytest.mark.parametrize(
+    ("file", "label"),
+    [
+        ("Qwen3-30B-A3B-IQ4_XS.gguf", "IQ4_XS"),
+        ("x-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"),
+        ("Model.Q6_K.gguf", "Q6_K"),
+        ("model-fp16.gguf", "F16"),
+        ("BF16/model-00001-of-00001.gguf", "BF16"),
+        ("gpt-oss-20b-mxfp4.gguf", "MXFP4"),
+        ("TinyLlama-1.1B.gguf", None),
+    ],
+)
+def test_the_quantisation_stands_in_the_name(file: str, label: str | None) -> None:
+    assert chosen(listing(file)).quantisation == label
+
+
+MLX = (
+    "config.json",
+    "model-00001-of-00002.safetensors",
+    "model-00002-of-00002.safetensors",
+    "tokenizer.json",
+)
+OTHERS = ("modeling_own.py", "pytorch_model.bin", "original/model.safetensors", "README.md", "merges.txt")
+
+
+def test_for_mlx_what_it_reads_and_no_code() -> None:
+    choice = chosen(listing(*MLX, *OTHERS, repo="org/Model-4bit"))
+    assert names(choice) == [*MLX, "merges.txt"]
+    assert (choice.name, choice.format, choice.quantisation) == ("org/Model-4bit", "mlx", None)
+
+
+def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
+    with pytest.raises(ModelInvalid, match="MLX, which reads what it has, is not installed") as raised:
+        chosen(listing(*MLX), mlx=False)
+    assert "--mlx" in raised.value.remedy
+    assert chosen(listing(*MLX), mlx=False, format="mlx").format == "mlx"
+
+
+def test_a_directory_has_one_quantisation() -> None:
+    assert chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="4bit").format == "mlx"
+    with pytest.raises(ModelNotFound, match="one quantisation: not 8bit"):
+        chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="8bit")
+
+
+def test_a_directory_that_does_not_fit_is_refused_unless_it_is_named() -> None:
+    with pytest.raises(ModelTooLarge, match="would take"):
+        chosen(listing(*MLX), free=1 * GB)
+    assert chosen(listing(*MLX), free=1 * GB, format="mlx").format == "mlx"
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (listing("README.md"), {}),
+        (listing("pytorch_model.bin", "config.json"), {}),
+        (listing("mmproj-F16.gguf"), {}),
+        (listing(*MLX), {"format": "gguf"}),
+        (listing("model-q8_0.gguf"), {"format": "mlx"}),
+        (listing("model.safetensors"), {}),
+    ],
+)
+def test_a_repository_without_such_a_model_is_told_so(found: Listing, wanted: dict[str, Any]) -> None:
+    with pytest.raises(ModelInvalid):
+        chosen(found, **wanted)
+
+
+def test_gguf_goes_first_where_both_are() -> None:
+    both = listing(*MLX, "model-q8_0.gguf")
+    assert chosen(both).format == "gguf" and chosen(both, format="mlx").format == "mlx"
+
+
+def test_names() -> None:
+    assert parse_name("org/Model") == Wanted("org/Model")
+    assert parse_name("org/Model:Q4_K_M") == Wanted("org/Model", "Q4_K_M")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "model", "a/b/c", "org/", "/model", "org/model:", "../etc", "org/..", "a--b/c"]
+)
+def test_what_is_no_name_is_a_usage_error(name: str) -> None:
+    with pytest.raises(LocalspecError) as raised:
+        parse_name(name)
+    assert raised.value.exit_code == 2 and "ORG/NAME" in raised.value.remedy

@@ -1,0 +1,321 @@
+"""``localspec models pull``: the real command against a real server that speaks the hub's API."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pexpect
+import pytest
+from huggingface_hub import hf_hub_download, scan_cache_dir
+
+from localspec.hub.choice import needs
+from localspec.models.gguf import read_header
+from tests.hub.conftest import REPO, Puller, mlx_directory, model
+from tests.hub.server import Hub, Refusal, sha256
+from tests.waiting import DEADLINE_S
+
+MB = 1 << 20
+Q4, Q8 = model(), model(1)
+TINY = {"README.md": b"A tiny one.", "tiny-7b-q4_k_m.gguf": Q4, "tiny-7b-q8_0.gguf": Q8}
+
+
+@pytest.fixture
+def tiny(hub: Hub) -> Hub:
+    hub.add(REPO, dict(TINY))
+    return hub
+
+
+def failed(cli: Puller, *arguments: str) -> tuple[int, dict[str, str]]:
+    """The exit code and the error object of a pull that must fail."""
+    done = cli("models", "pull", *arguments, "--json")
+    assert done.returncode != 0, done.stdout
+    error = json.loads(done.stdout)["error"]
+    assert error["remedy"] and "Traceback" not in done.stderr
+    return done.returncode, error
+
+
+def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> None:
+    done = cli("models", "pull", REPO)
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.strip())
+    assert path.name == "tiny-7b-q4_k_m.gguf" and path.read_bytes() == Q4
+    assert read_header(path).parameters > 0
+    commit = tiny.repositories[REPO].commit
+    folder = f"models--{REPO.replace('/', '--')}"
+    assert cli.files() == [
+        f"{folder}/blobs/{sha256(Q4)}",
+        f"{folder}/refs/main",
+        f"{folder}/snapshots/{commit}/tiny-7b-q4_k_m.gguf",
+    ]
+    assert "Why: Q4_K_M takes " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
+
+
+def test_other_programs_find_it_there(cli: Puller, tiny: Hub) -> None:
+    path = cli("models", "pull", REPO).stdout.strip()
+    scanned = scan_cache_dir(cli.cache)
+    assert not scanned.warnings and [repo.repo_id for repo in scanned.repos] == [REPO]
+    found = hf_hub_download(REPO, "tiny-7b-q4_k_m.gguf", cache_dir=cli.cache, local_files_only=True)
+    assert found == path
+
+
+def test_what_is_here_is_not_fetched_again(cli: Puller, tiny: Hub) -> None:
+    first = cli("models", "pull", REPO)
+    again = cli("models", "pull", REPO)
+    assert again.stdout == first.stdout and "is here already" in again.stderr
+    assert tiny.ranges_of(Q4) == [None]
+
+
+def test_another_commit_of_the_same_file_is_a_link(cli: Puller, tiny: Hub) -> None:
+    first = cli.json("models", "pull", REPO)
+    tiny.repositories[REPO].files["README.md"] = b"Now with more words."
+    second = cli.json("models", "pull", REPO)
+    assert first["path"] != second["path"] and Path(second["path"]).read_bytes() == Q4
+    assert tiny.ranges_of(Q4) == [None]
+    assert not scan_cache_dir(cli.cache).warnings
+
+
+@pytest.mark.parametrize("wanted", [(f"{REPO}:q8_0",), (REPO, "--file", "tiny-7b-q8_0.gguf")])
+def test_what_is_named_comes(cli: Puller, tiny: Hub, wanted: tuple[str, ...]) -> None:
+    pulled = cli.json("models", "pull", *wanted)
+    assert (pulled["quantisation"], pulled["format"], pulled["bytes"]) == ("Q8_0", "gguf", len(Q8))
+    assert Path(pulled["path"]).read_bytes() == Q8 and pulled["draft"] is None
+    assert not tiny.ranges_of(Q4)
+
+
+def test_where_memory_is_short_a_smaller_one_comes_and_says_why(cli: Puller, hub: Hub) -> None:
+    hub.add(REPO, {"m-q2_k.gguf": Q4, "m-q4_k_m.gguf": model(4_000_000)})
+    cli.set_memory(needs(len(Q4)) // MB + 1)
+    done = cli("models", "pull", REPO)
+    assert done.stdout.strip().endswith("m-q2_k.gguf")
+    assert "Why: Q2_K, as Q4_K_M would take 108 MB of memory, 104 MB are free" in done.stderr
+    cli.set_memory(1)
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (1, "model_too_large") and f"{REPO}:Q2_K" in error["remedy"]
+
+
+def test_a_split_model_comes_with_all_parts(cli: Puller, hub: Hub) -> None:
+    parts = {f"m-q4_k_m-0000{n}-of-00002.gguf": model(n) for n in (1, 2)}
+    hub.add(REPO, parts)
+    path = Path(cli.json("models", "pull", REPO)["path"])
+    assert path.name == "m-q4_k_m-00001-of-00002.gguf"
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == parts
+
+
+def test_a_directory_for_mlx_comes_without_code(cli: Puller, hub: Hub) -> None:
+    files = mlx_directory()
+    hub.add("org/Tiny-4bit", {**files, "modeling_own.py": b"print('never')", "README.md": b"x"})
+    pulled = cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
+    folder = Path(pulled["path"])
+    assert {file.name for file in folder.iterdir()} == set(files) and pulled["format"] == "mlx"
+    assert all((folder / name).read_bytes() == content for name, content in files.items())
+
+
+def test_files_in_directories_keep_their_place(cli: Puller, hub: Hub) -> None:
+    hub.add(REPO, {"Q4_K_M/a b.gguf": Q4})
+    path = Path(cli.json("models", "pull", REPO)["path"])
+    assert path.parts[-2:] == ("Q4_K_M", "a b.gguf") and path.read_bytes() == Q4
+
+
+# What goes wrong.
+
+
+def test_a_broken_checksum_is_told_and_nothing_of_it_stays(cli: Puller, tiny: Hub) -> None:
+    damaged = bytearray(Q4)
+    damaged[-1] ^= 1
+    tiny.altered["tiny-7b-q4_k_m.gguf"] = bytes(damaged)
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (1, "download_broken")
+    assert "tiny-7b-q4_k_m.gguf is not what the hub lists" in error["message"]
+    assert cli.files() == []
+    tiny.altered.clear()
+    assert Path(cli.json("models", "pull", REPO)["path"]).read_bytes() == Q4
+
+
+def test_small_files_have_their_checksum_checked_too(cli: Puller, hub: Hub) -> None:
+    files = mlx_directory()
+    hub.add("org/Tiny-4bit", files)
+    hub.altered["config.json"] = files["config.json"].replace(b"{", b"[", 1)
+    assert failed(cli, "org/Tiny-4bit", "--mlx")[1]["code"] == "download_broken"
+
+
+def test_a_file_that_is_longer_than_listed_is_stopped(cli: Puller, tiny: Hub) -> None:
+    tiny.altered["tiny-7b-q4_k_m.gguf"] = Q4 + b"more"
+    assert "longer than the hub lists it" in failed(cli, REPO)[1]["message"]
+    assert cli.partials() == []
+
+
+def test_a_model_that_is_whole_and_of_no_use_is_told_so(cli: Puller, hub: Hub) -> None:
+    hub.add(REPO, {"m-q4_k_m.gguf": b"GGUF" + bytes(100)})
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (1, "model_invalid") and "came as the hub has it" in error["message"]
+    assert cli("models", "rm", f"{REPO}:Q4_K_M", "--yes").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "exit_code", "said"),
+    [
+        (Refusal(404, {"X-Error-Code": "RepoNotFound"}), "model_not_found", 1, "ORG/NAME"),
+        (Refusal(401, {"X-Error-Code": "GatedRepo"}), "hub_denied", 1, "HF_TOKEN"),
+        (Refusal(401), "hub_denied", 1, "HF_TOKEN"),
+        (Refusal(403), "hub_denied", 1, "HF_TOKEN"),
+        (Refusal(429, {"Retry-After": "17"}), "hub_busy", 75, "Try again in 17 seconds"),
+        (Refusal(429, {"Retry-After": "soon\x1b"}), "hub_busy", 75, "in some minutes"),
+        (Refusal(503), "hub_unavailable", 69, "HF_ENDPOINT"),
+    ],
+)
+def test_a_refusal_is_an_error_with_a_remedy(
+    cli: Puller, hub: Hub, refusal: Refusal, code: str, exit_code: int, said: str
+) -> None:
+    hub.refusals["/api/models/"] = refusal
+    exited, error = failed(cli, REPO)
+    assert (error["code"], exited) == (code, exit_code) and said in error["remedy"]
+
+
+def test_the_files_may_be_refused_as_well(cli: Puller, tiny: Hub) -> None:
+    tiny.refusals["/blobs/"] = Refusal(429, {"Retry-After": "3"})
+    assert failed(cli, REPO)[1]["code"] == "hub_busy"
+    tiny.refusals = {"/resolve/": Refusal(403)}
+    assert failed(cli, REPO)[1]["code"] == "hub_denied"
+    tiny.refusals = {"/resolve/": Refusal(404, {"X-Error-Code": "EntryNotFound"})}
+    assert "a file of org/Tiny-7B-GGUF no longer" in failed(cli, REPO)[1]["message"]
+
+
+def test_a_hub_that_stumbles_is_asked_again(cli: Puller, tiny: Hub) -> None:
+    tiny.refusals["/blobs/"] = Refusal(500)
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (69, "hub_unavailable") and "status 500" in error["message"]
+    assert len(tiny.ranges_of(Q4)) > 1
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "not an address", "ftp://x"])
+def test_a_wrong_endpoint_is_told(cli: Puller, address: str) -> None:
+    cli.environment["HF_ENDPOINT"] = address
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (69, "hub_unavailable") and "HF_ENDPOINT" in error["remedy"]
+
+
+def test_what_is_no_hub_is_told(cli: Puller, hub: Hub) -> None:
+    hub.listings[REPO] = b"<html>Please log in to the airport</html>"
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (69, "hub_unavailable") and "as a hub does" in error["message"]
+
+
+def test_offline_is_offline(cli: Puller, tiny: Hub) -> None:
+    cli.environment["HF_HUB_OFFLINE"] = "1"
+    done = cli.process("models", "pull", REPO)
+    assert done.returncode == 69 and "Unset HF_HUB_OFFLINE" in done.stderr and not tiny.log
+
+
+def test_no_room_is_told_before_it_begins(cli: Puller, hub: Hub) -> None:
+    repository = hub.add(REPO, {"m-q4_k_m.gguf": Q4})
+    listing = repository.listing()
+    free = shutil.disk_usage(cli.home).free
+    listing["siblings"][0]["lfs"]["size"] = free + 10 * MB
+    hub.listings[REPO] = json.dumps(listing).encode()
+    code, error = failed(cli, f"{REPO}:Q4_K_M")
+    assert (code, error["code"]) == (1, "disk_full") and "MB are free" in error["message"]
+    assert cli.files() == [] and not hub.ranges_of(Q4)
+
+
+@pytest.mark.parametrize("name", ["../../../m-q4_k_m.gguf", "/tmp/m-q4_k_m.gguf"])
+def test_names_that_lead_elsewhere_are_refused(cli: Puller, hub: Hub, name: str) -> None:
+    hub.add(REPO, {name: Q4})
+    assert failed(cli, REPO)[1]["code"] == "model_invalid"
+    assert cli.files() == []
+
+
+def test_links_that_lead_out_of_the_cache_are_refused(cli: Puller, tiny: Hub, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cli.folder().mkdir(parents=True)
+    (cli.folder() / "blobs").symlink_to(elsewhere)
+    assert "leads out of the cache" in failed(cli, REPO)[1]["message"]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_partial_file_that_is_a_link_is_not_written_through(cli: Puller, tiny: Hub, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    blobs = cli.folder() / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{sha256(Q4)}.incomplete").symlink_to(precious)
+    assert failed(cli, REPO)[1]["code"] == "internal"
+    assert precious.read_bytes() == b"mine"
+
+
+def test_the_token_goes_to_the_hub_and_nowhere_else(cli: Puller, tiny: Hub) -> None:
+    tiny.repositories[REPO].token = "hf_secret"
+    assert failed(cli, REPO)[1]["code"] == "hub_denied"
+    cli.environment["HF_TOKEN"] = "hf_secret"
+    done = cli.process("models", "pull", REPO)
+    assert done.returncode == 0, done.stderr
+    sent = {(asked.server, asked.token) for asked in tiny.log if asked.token or asked.server == "cdn"}
+    assert sent == {("hub", "Bearer hf_secret"), ("cdn", None)}
+    assert "hf_secret" not in done.stdout + done.stderr
+
+
+def test_a_failure_tells_no_token(cli: Puller, tiny: Hub) -> None:
+    cli.environment["HF_TOKEN"] = "hf_secret"
+    tiny.refusals["/blobs/"] = Refusal(403)
+    done = cli.process("models", "pull", REPO)
+    assert done.returncode == 1 and "hf_secret" not in done.stdout + done.stderr
+
+
+def test_flags_that_exclude_each_other(cli: Puller, tiny: Hub) -> None:
+    for flags in (("--mlx", "--gguf"), ("--mlx", "--file", "x.gguf")):
+        assert failed(cli, REPO, *flags)[0] == 2
+    assert not tiny.log
+
+
+# The draft.
+
+TARGET, DRAFT = "org/Qwen2.5-Coder-7B-Instruct-GGUF", "org/Qwen2.5-Coder-0.5B-Instruct-GGUF"
+
+
+@pytest.fixture
+def family(hub: Hub) -> Hub:
+    hub.add(TARGET, {"coder-7b-q4_k_m.gguf": Q4})
+    hub.add(DRAFT, {"coder-0.5b-q4_k_m.gguf": model(2), "coder-0.5b-q8_0.gguf": Q8})
+    return hub
+
+
+def test_the_matching_draft_is_offered_with_its_command(cli: Puller, family: Hub) -> None:
+    done = cli("models", "pull", TARGET)
+    assert f"{DRAFT}:Q8_0 (3.2 MB) can draft for it: localspec models pull {DRAFT}:Q8_0" in done.stderr
+    assert not cli.folder(DRAFT).exists()
+    assert cli.json("models", "pull", TARGET)["draft"]["pulled"] is False
+
+
+@pytest.mark.parametrize("flag", ["--draft", "--yes"])
+def test_the_draft_comes_too_where_it_is_wanted(cli: Puller, family: Hub, flag: str) -> None:
+    pulled = cli.json("models", "pull", TARGET, flag)
+    assert pulled["draft"]["pulled"] is True and Path(pulled["draft"]["path"]).read_bytes() == Q8
+
+
+@pytest.mark.parametrize(("answer", "comes"), [("y", True), ("", False)])
+def test_on_a_terminal_the_draft_is_asked_about(cli: Puller, family: Hub, answer: str, comes: bool) -> None:
+    command, *arguments = (*cli.command, "models", "pull", TARGET)
+    terminal = pexpect.spawn(
+        command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8", dimensions=(24, 200)
+    )
+    terminal.expect(rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]")
+    terminal.sendline(answer)
+    terminal.expect(r"coder-7b-q4_k_m\.gguf")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert (terminal.exitstatus, cli.folder(DRAFT).exists()) == (0, comes)
+
+
+def test_no_draft_is_looked_for_where_none_is_wanted(cli: Puller, family: Hub) -> None:
+    assert cli.json("models", "pull", TARGET, "--no-draft")["draft"] is None
+    assert not any(DRAFT in asked.path for asked in family.log)
+
+
+def test_a_draft_that_the_hub_has_not_is_not_offered(cli: Puller, family: Hub) -> None:
+    del family.repositories[DRAFT]
+    done = cli("models", "pull", TARGET)
+    assert done.returncode == 0 and "can draft" not in done.stderr
+    done = cli("models", "pull", TARGET, "--draft")
+    assert done.returncode == 0 and "no draft model is known" in done.stderr
