@@ -18,6 +18,7 @@ DOCUMENTED = {
         "gone",
         "memory_corrupt",
         "shutting_down",
+        "service_unavailable",
         "internal",
         "invalid_options",
         "context_exceeded",
@@ -27,6 +28,7 @@ EXITS = {
     "invalid_options": ExitCode.USAGE,
     "backend_unavailable": ExitCode.UNAVAILABLE,
     "shutting_down": ExitCode.UNAVAILABLE,
+    "service_unavailable": ExitCode.UNAVAILABLE,
     "queue_full": ExitCode.BUSY,
     "engine_busy": ExitCode.BUSY,
 }

@@ -110,6 +110,11 @@ class Client:
     ) -> None:
         await self.close()
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the daemon is older than this client."""
+        return _numbers(self.welcome.server.version) < _numbers(__version__)
+
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
         await self._wire.close()
@@ -378,8 +383,7 @@ def _read_token(path: Path) -> str:
 
 async def _replaceable(client: Client) -> bool:
     """Whether the daemon is older than this client and nobody waits for it."""
-    theirs = client.welcome.server.version
-    return _numbers(theirs) < _numbers(__version__) and (await client.status()).running == 0
+    return client.outdated and (await client.status()).running == 0
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import pytest
 
 from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
+from localspec.home import log_path
 from localspec.protocol.messages import Discovery
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
@@ -32,7 +33,7 @@ def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
             await client.close()
 
     run(test())
-    log = discovery.log_path()
+    log = log_path()
     assert log.read_text().count("listens on") == 1
     assert "already running" not in log.read_text()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600

@@ -37,7 +37,7 @@ def test_the_settings_are_valid() -> None:
 
 
 def test_every_flag_exists(cli: Cli) -> None:
-    commands = ("run", "complete", "daemon logs", "models load", "memory forget", "bench")
+    commands = ("", "run", "complete", "daemon logs", "models load", "memory forget", "bench")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS
