@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from localspec import home
 from localspec.config import load_config
@@ -33,7 +34,7 @@ class Starter(msgspec.Struct, frozen=True):
     """How a service starts the daemon of this home: ``start``, for clients of one Python environment."""
 
     prefix: str
-    start: tuple[str, ...]
+    start: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 def find() -> Discovery | None:

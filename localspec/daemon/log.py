@@ -19,8 +19,9 @@ OUTPUTS = (1, 2)
 
 def redirect() -> None:
     """From here on stdout and stderr, also those of the processes to come, are the home's log."""
-    with open(home.log_path(), "ab", opener=home.private_opener) as log:
-        os.fchmod(log.fileno(), 0o600)
+    path = home.log_path()
+    with open(path, "ab", opener=home.private_opener) as log:
+        path.chmod(0o600)
         for output in OUTPUTS:
             os.dup2(log.fileno(), output)
 

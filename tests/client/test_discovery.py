@@ -157,6 +157,58 @@ def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.Monkey
     run(test())
 
 
+STARTS_AT_THE_SECOND_TIME = """
+import pathlib, subprocess, sys
+asked, *command = sys.argv[1:]
+if pathlib.Path(asked).exists():
+    subprocess.Popen(command, start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+pathlib.Path(asked).touch()
+"""
+"""as a service manager does that has the last daemon to end first"""
+
+
+def starter(home: Path, *command: str, prefix: str = sys.prefix) -> None:
+    (home / "state").mkdir(exist_ok=True)
+    content = msgspec.json.encode(discovery.Starter(prefix, command))
+    (home / "state" / "service.json").write_bytes(content)
+
+
+def test_an_installed_service_starts_it(home: Path) -> None:
+    command = (sys.executable, "-c", STARTS_AT_THE_SECOND_TIME, str(home / "asked"), *ECHO_DAEMON)
+    starter(home, *command)
+
+    async def test() -> None:
+        async with await connect(command=("/no/such/program",)) as client:
+            assert (await client.generate("hello").result()).text == "hello "
+
+    run(test())
+    assert (home / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("false",), ("/no/such/program",), ()], ids=["fails", "is gone", "is none"]
+)
+def test_a_service_that_does_not_start_it_is_no_obstacle(home: Path, command: tuple[str, ...]) -> None:
+    starter(home, *command)
+    assert run(pid_of_new()) is not None
+
+
+def test_a_service_of_another_environment_is_left_alone(home: Path) -> None:
+    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')", prefix="/another")
+    assert run(pid_of_new()) is not None and not (home / "asked").exists()
+
+
+def test_a_damaged_note_of_a_service_is_no_obstacle(home: Path) -> None:
+    starter(home)
+    (home / "state" / "service.json").write_text('{"start": 1}')
+    assert run(pid_of_new()) is not None
+
+
+async def pid_of_new() -> int:
+    async with await echo() as client:
+        return (await client.status()).pid
+
+
 def test_without_a_unix_socket_it_is_reached_over_tcp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = home / ("d" * 100)
     deep.mkdir()
