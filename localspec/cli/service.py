@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from localspec.cli import output
 from localspec.cli.logs import logs
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
+from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
 from localspec.service import service
 from localspec.service.job import daemon_job
 from localspec.service.service import Status, this_manager
@@ -60,13 +60,11 @@ async def _make_way() -> bool:
 
     try:
         async with await connect(start=False) as client:
-            if (await client.status()).running:
-                return False
-            await client.shutdown()
+            await client.shutdown(if_idle=True)
+    except (EngineBusy, VersionSkew):
+        return False  # one that speaks another protocol cannot be asked whether it is at work
     except DaemonUnavailable:
         pass
-    except VersionSkew:
-        return False  # it cannot be asked whether it is at work
     return True
 
 
