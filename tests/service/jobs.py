@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from localspec.service.job import Job
 
 JOB = Job(
@@ -11,3 +13,9 @@ JOB = Job(
 )
 STRANGE = "a b  %h %% $HOME ${HOME} \"q\" 'p' back\\slash\\n \\x41 ;semi #hash é 日本語 🦊 <&>"
 """a directory's name"""
+
+
+def words(text: str) -> list[str]:
+    """The words of a line of a unit, as systemd reads the quoted ones."""
+    quoted = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
+    return [re.sub(r"\\(.)", r"\1", word).replace("%%", "%") for word in quoted]

@@ -25,6 +25,7 @@ from localspec.service.job import daemon_job
 from localspec.service.systemd import unit
 from tests.cli.harness import LONG, Cli
 from tests.daemon.harness import gone
+from tests.service.jobs import words
 from tests.service.user_systemd import CannotRun, user_systemd
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -209,12 +210,6 @@ def test_without_a_manager_the_remedy_is_told(nobody: Cli, command: str, program
         "does not answer" in error["message"] and "every command that wants it starts it" in error["remedy"]
     )
     assert not list(nobody.home.rglob("*.service"))
-
-
-def words(text: str) -> list[str]:
-    """The words of a line of a unit, as systemd reads the quoted ones."""
-    quoted = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
-    return [re.sub(r"\\(.)", r"\1", word).replace("%%", "%") for word in quoted]
 
 
 def test_its_exec_start_runs_and_ends_cleanly(folder: Path) -> None:

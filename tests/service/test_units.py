@@ -14,7 +14,7 @@ import pytest
 from localspec.service.job import Job
 from localspec.service.launchd import plist
 from localspec.service.systemd import unit
-from tests.service.jobs import JOB, STRANGE
+from tests.service.jobs import JOB, STRANGE, words
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -63,6 +63,18 @@ def test_what_systemd_does_not_know_would_be_told(tmp_path: Path) -> None:
     text = unit(JOB._replace(command=("/no/such/program",))).replace("KillMode", "KilMode")
     said = verify(tmp_path, text).stderr
     assert "/no/such/program" in said and "KilMode" in said
+
+
+def test_a_program_whose_path_systemd_refuses_is_run_by_a_shell(tmp_path: Path) -> None:
+    job = strange_job(tmp_path)
+    job = job._replace(
+        command=(job.command[0], "-c", "import sys; print(sys.executable, sys.argv[1])", STRANGE)
+    )
+    (start,) = re.findall(r"^ExecStart=:(.*)$", unit(job), re.M)
+    shell, *arguments = words(start)
+    assert shell == "/bin/sh" and not {"\\", '"', "'"} & set(shell)
+    said = subprocess.run((shell, *arguments), capture_output=True, text=True, check=True).stdout
+    assert said == f"{job.command[0]} {STRANGE}\n"
 
 
 def verify(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
