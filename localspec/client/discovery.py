@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import urlsplit
 
@@ -31,9 +32,14 @@ TAIL_LINES = 5
 
 
 class Starter(msgspec.Struct, frozen=True):
-    """How a service starts the daemon of this home: ``start``, for clients of one Python environment."""
+    """How a service starts the daemon of this home: ``start``, for clients of the Python in ``prefix``.
+
+    It holds while the service's ``file`` has this ``content``: there is one service, and homes may be many.
+    """
 
     prefix: str
+    file: str
+    content: str
     start: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -89,7 +95,9 @@ def _start_service() -> bool:
     """Have the service start the daemon, where one is installed for this home; whether it listens then."""
     try:
         starter = msgspec.json.decode(home.starter_path().read_bytes(), type=Starter)
-    except (OSError, msgspec.MsgspecError):
+        if Path(starter.file).read_text(encoding="utf-8") != starter.content:
+            return False
+    except (OSError, ValueError):
         return False
     if starter.prefix != sys.prefix:
         return False  # its daemon may be older than this client, which would replace it again and again

@@ -56,7 +56,7 @@ def install(manager: Manager, job: Job) -> bool:
         manager.path.parent.mkdir(parents=True, exist_ok=True)
         if changed:
             home.write_private(manager.path, content.decode())
-        starter = Starter(sys.prefix, manager.start_command)
+        starter = Starter(sys.prefix, str(manager.path), content.decode(), manager.start_command)
         home.write_private(home.starter_path(), msgspec.json.encode(starter).decode())
     except OSError as error:
         message = f"{error.filename or manager.path} cannot be written: {error.strerror}"

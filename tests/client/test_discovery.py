@@ -170,7 +170,9 @@ if times.read_text() == "..":
 
 def starter(home: Path, *command: str, prefix: str = sys.prefix) -> None:
     (home / "state").mkdir(exist_ok=True)
-    content = msgspec.json.encode(discovery.Starter(prefix, command))
+    file = home / "localspec.service"
+    file.write_text("as it was installed\n")
+    content = msgspec.json.encode(discovery.Starter(prefix, str(file), file.read_text(), command))
     (home / "state" / "service.json").write_bytes(content)
 
 
@@ -196,6 +198,14 @@ def test_a_service_that_does_not_start_it_is_no_obstacle(home: Path, command: tu
 
 def test_a_service_of_another_environment_is_left_alone(home: Path) -> None:
     starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')", prefix="/another")
+    assert run(pid_of_new()) is not None and not (home / "asked").exists()
+
+
+@pytest.mark.parametrize("content", ["for another home\n", None], ids=["changed", "gone"])
+def test_a_service_that_is_another_by_now_is_left_alone(home: Path, content: str | None) -> None:
+    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')")
+    file = home / "localspec.service"
+    file.unlink() if content is None else file.write_text(content)
     assert run(pid_of_new()) is not None and not (home / "asked").exists()
 
 
