@@ -10,6 +10,7 @@
     │   ├── Unauthorized      unauthorized
     │   ├── VersionSkew       version_skew
     │   ├── DaemonUnavailable backend_unavailable  no daemon, or no backend for the model
+    │   ├── ServiceUnavailable service_unavailable  no service manager, or it refuses
     │   ├── QueueFull         queue_full
     │   ├── SessionNotFound   session_not_found
     │   ├── MessageNotFound   message_not_found
@@ -110,6 +111,14 @@ class DaemonUnavailable(DaemonError):
     code = "backend_unavailable"
     exit_code = ExitCode.UNAVAILABLE
     default_remedy = "Run `localspec daemon start`, or add --no-daemon."
+
+
+class ServiceUnavailable(DaemonError):
+    code = "service_unavailable"
+    exit_code = ExitCode.UNAVAILABLE
+    default_remedy = (
+        "See `localspec service logs`; without a service, commands start the daemon by themselves."
+    )
 
 
 class QueueFull(DaemonError):

@@ -14,6 +14,7 @@ from localspec.errors import LocalspecError
 
 APP = "localspec"
 PRIVATE = 0o700
+OLDER_LOGS = 3
 
 
 def _place(kind: str) -> Path:
@@ -60,6 +61,22 @@ def runtime_dir() -> Path:
 def discovery_path() -> Path:
     """The file in which a listening daemon says where it listens (``messages.Discovery``)."""
     return runtime_dir() / "daemon.json"
+
+
+def log_path() -> Path:
+    """The log of the daemon, unless it was started by hand in a terminal."""
+    return state_dir() / "daemon.log"
+
+
+def older_logs() -> tuple[Path, ...]:
+    """Where what the log held before is kept, the newest first."""
+    log = log_path()
+    return tuple(log.with_name(f"{log.name}.{number}") for number in range(1, OLDER_LOGS + 1))
+
+
+def starter_path() -> Path:
+    """How the service starts the daemon (``client.discovery.Starter``); there while one is installed."""
+    return state_dir() / "service.json"
 
 
 def token_path() -> Path:

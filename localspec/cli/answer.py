@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from localspec._version import __version__
 from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
 from localspec.errors import InvalidOptions
@@ -91,6 +92,12 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
     from localspec.client import connect
 
     async with await connect(start=start, on_start=lambda: note("localspec: starting the daemon.")) as client:
+        if start and client.outdated:
+            theirs = client.welcome.server.version
+            note(
+                f"localspec: the daemon is localspec {theirs}, this command is {__version__}; "
+                "it is at work, and is replaced when it is idle."
+            )
         return await ask(client)
 
 

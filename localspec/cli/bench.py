@@ -14,6 +14,8 @@ from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
 from localspec.cli import output
+from localspec.cli.completers import drafts, models
+from localspec.cli.examples import epilogue
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options
@@ -33,7 +35,11 @@ LINE_S = 15.0
 NEARLY = 0.999
 """a bar that has once been full stops its clock"""
 
-app = App(name="bench", help="Measure this machine: plain decoding against every proposer.")
+app = App(
+    name="bench",
+    help="Measure this machine: plain decoding against every proposer.",
+    help_epilogue=epilogue("bench"),
+)
 
 
 @Parameter(name="*")
@@ -61,9 +67,9 @@ class BenchFlags:
     "Only so many cases of each workload."
     llama_server: Path | None = None
     "llama.cpp's server, to compare with; otherwise the one on PATH."
-    model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None
+    model: Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)] = None
     "Model to measure; otherwise the bundled pair, inflated to the cost of 0.5 billion parameters."
-    draft: str | None = None
+    draft: Annotated[str | None, Parameter(completer=drafts)] = None
     "Its draft model: a name, a path, `none` or, otherwise, `auto`."
     backend: Literal["auto", "llama_cpp", "mlx"] | None = None
     "What runs the model of -m; otherwise the config's."
@@ -96,7 +102,7 @@ def bench(*, flags: BenchFlags = NO_FLAGS) -> int:
     return _tell(end)
 
 
-@app.command
+@app.command(help_epilogue=epilogue("bench simulate"))
 def simulate(
     log: Path,
     *,

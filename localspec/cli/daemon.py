@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from localspec import home
 from localspec.cli import answer, output
 from localspec.config import fingerprint, load_config
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, VersionSkew
@@ -34,14 +35,12 @@ def start(*, as_json: AsJson = False) -> int:
     as_json
         Print the discovery object: pid, version, protocol, socket, url, token_file.
     """
-    from localspec.client import discovery
-
     found = asyncio.run(_started())
     if as_json:
         output.json(found)
     else:
         output.write(f"The daemon runs (pid {found.pid}) at {found.socket or found.url}\n")
-        output.note(f"Its log is {discovery.log_path()}.")
+        output.note(f"Its log is {home.log_path()}.")
     return ExitCode.OK
 
 
@@ -135,25 +134,3 @@ def _activity(model: LoadedModel) -> str:
 
 def _size(resident: int | None) -> str:
     return f", {resident / MEGABYTE:.0f} MB" if resident else ""
-
-
-def logs(*, lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50) -> int:
-    """The end of the log of the daemon that clients start.
-
-    Parameters
-    ----------
-    lines
-        How many lines.
-    """
-    from localspec.client import discovery
-
-    try:
-        text = discovery.log_path().read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        output.note(
-            f"There is no log yet: {discovery.log_path()} is written when a client starts the daemon."
-        )
-        return ExitCode.OK
-    for line in text.splitlines()[-lines:] if lines > 0 else []:
-        output.write(line + "\n")
-    return ExitCode.OK

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
+from localspec.cli.completers import drafts, models
 from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
@@ -26,9 +27,9 @@ SPECULATION = Group("Speculation", sort_key=3)
 class ModelFlags:
     """See :class:`localspec.protocol.options.Options` for the ranges."""
 
-    model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL)] = None
+    model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL, completer=models)] = None
     "Model to answer with: a name of `localspec models list`, or a path."
-    draft: Annotated[str | None, Parameter(group=MODEL)] = None
+    draft: Annotated[str | None, Parameter(group=MODEL, completer=drafts)] = None
     "Draft model: a name, a path, `none` or `auto`; otherwise the config's, or `auto` beside another -m."
     backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
     "What runs the model."

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from localspec import home
 from localspec.cli import output
+from localspec.cli.completers import models
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from localspec.memory.memory import Memory
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-ModelName = Annotated[str | None, Parameter(name=["--model", "-m"])]
+ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 KIB = 1024
 SHOWN_SOURCES = 3
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from localspec.cli import answer, output
+from localspec.cli import answer, completers, output
 from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
@@ -43,8 +43,8 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
 
 def load(
     *,
-    model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None,
-    draft: str | None = None,
+    model: Annotated[str | None, Parameter(name=["--model", "-m"], completer=completers.models)] = None,
+    draft: Annotated[str | None, Parameter(completer=completers.drafts)] = None,
     backend: Literal["auto", "llama_cpp", "mlx"] | None = None,
     keep_alive: float | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -90,7 +90,12 @@ def load(
     return ExitCode.OK
 
 
-def unload(model: str | None = None, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+def unload(
+    model: Annotated[str | None, Parameter(completer=completers.models)] = None,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
     """Unload a model, or all: their memory is free when this ends. One at work is left alone (exit code 75).
 
     Parameters

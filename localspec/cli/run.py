@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from localspec.cli import answer
 from localspec.cli.answer import read_stdin
+from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
 from localspec.cli.output import Printer, note
 from localspec.errors import InvalidOptions, SessionNotFound
@@ -42,7 +43,7 @@ class RunFlags:
     "Load the model in this process."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
-    session: str | None = None
+    session: Annotated[str | None, Parameter(completer=sessions)] = None
     "Continue this session."
     private: bool = False
     "Keep no history, and learn nothing from it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from localspec.client import discovery
 from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
-from localspec.errors import DaemonUnavailable
+from localspec.errors import DaemonUnavailable, EngineBusy
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
@@ -24,6 +25,7 @@ from localspec.protocol.messages import (
     CompletionInline,
     Completions,
     CompletionWarm,
+    DaemonShutdown,
     DaemonStatus,
     Discovery,
     EventsSubscribe,
@@ -109,6 +111,11 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the daemon is older than this client."""
+        return _numbers(self.welcome.server.version) < _numbers(__version__)
 
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
@@ -306,9 +313,12 @@ class Client:
         metrics: Metrics = await self._ask("metrics", Metrics)
         return metrics
 
-    async def shutdown(self) -> None:
-        """Stop the daemon, and wait until it has closed the connection."""
-        await self._ask("daemon/shutdown", Nothing)
+    async def shutdown(self, *, if_idle: bool = False) -> None:
+        """Stop the daemon, and wait until it has closed the connection.
+
+        With ``if_idle`` one that is at work goes on, and :class:`EngineBusy` is raised.
+        """
+        await self._ask("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
         await self._wire.closed()
 
     async def request(self, method: str, params: object = NOTHING, type: Any = Any) -> Any:
@@ -338,9 +348,10 @@ async def connect(
         return await _open(None, url, home.token_path() if token is None else token, name)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
-    if client is not None and start and await _replaceable(client):
-        await client.shutdown()
-        client = None
+    if client is not None and start and client.outdated:
+        with contextlib.suppress(EngineBusy):
+            await client.shutdown(if_idle=True)
+            client = None
     if client is not None:
         return client
     if not start:
@@ -377,12 +388,6 @@ def _read_token(path: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise DaemonUnavailable(f"the token in {path} cannot be read: {error.strerror}") from None
-
-
-async def _replaceable(client: Client) -> bool:
-    """Whether the daemon is older than this client and nobody waits for it."""
-    theirs = client.welcome.server.version
-    return _numbers(theirs) < _numbers(__version__) and (await client.status()).running == 0
 
 
 def _numbers(version: str) -> tuple[int, ...]:

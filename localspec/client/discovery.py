@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from localspec import home
 from localspec.config import load_config
@@ -22,8 +24,23 @@ from localspec.protocol.messages import Discovery
 COMMAND = (sys.executable, "-m", "localspec.daemon")
 START_S = 30.0
 """how long a daemon may take to listen, and another client to start it"""
+SERVICE_S = 10.0
+"""how long a service may take to start it; after that this client does"""
+SERVICE_STEP_S = 0.1
 PROBE_S = 1.0
 TAIL_LINES = 5
+
+
+class Starter(msgspec.Struct, frozen=True):
+    """How a service starts the daemon of this home: ``start``, for clients of the Python in ``prefix``.
+
+    It holds while the service's ``file`` has this ``content``: there is one service, and homes may be many.
+    """
+
+    prefix: str
+    file: str
+    content: str
+    start: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 def find() -> Discovery | None:
@@ -50,18 +67,14 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
             found = find()
             if found is not None and _listens(found):
                 return found
-            _spawn(command)
+            if not _start_service():
+                _spawn(command)
     except Timeout:
         raise DaemonUnavailable("another program has been starting the daemon for too long") from None
     found = find()
     if found is None:
         raise DaemonUnavailable("the daemon was started, but has ended already")
     return found
-
-
-def log_path() -> Path:
-    """The log of daemons that clients start."""
-    return home.state_dir() / "daemon.log"
 
 
 def _listens(found: Discovery) -> bool:
@@ -78,13 +91,39 @@ def _listens(found: Discovery) -> bool:
     return True
 
 
+def _start_service() -> bool:
+    """Have the service start the daemon, where one is installed for this home; whether it listens then."""
+    try:
+        starter = msgspec.json.decode(home.starter_path().read_bytes(), type=Starter)
+        if Path(starter.file).read_text(encoding="utf-8") != starter.content:
+            return False
+    except (OSError, ValueError):
+        return False
+    if starter.prefix != sys.prefix:
+        return False  # its daemon may be older than this client, which would replace it again and again
+    deadline = time.monotonic() + SERVICE_S
+    while time.monotonic() < deadline:
+        try:
+            # Does nothing while the last daemon is on its way out, so it is asked for again.
+            subprocess.run(
+                starter.start, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        found = find()
+        if found is not None and _listens(found):
+            return True
+        time.sleep(SERVICE_STEP_S)
+    return False
+
+
 def _spawn(command: tuple[str, ...]) -> None:
     ready, theirs = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
-        with open(log_path(), "ab", opener=home.private_opener) as log:
+        with open(home.log_path(), "ab", opener=home.private_opener) as log:
             begin = log.tell()
             try:
-                process = _run_detached((*command, "--ready-fd", str(theirs)), theirs, log)
+                process = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
             except OSError as error:
                 raise DaemonUnavailable(f"the daemon cannot be started: {error}") from None
             finally:
@@ -103,6 +142,8 @@ def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subproces
     environment = dict(os.environ)
     if place := environment.get("LOCALSPEC_HOME"):
         environment["LOCALSPEC_HOME"] = os.path.abspath(os.path.expanduser(place))
+    # It is for the program that a supervisor of this client waits for.
+    environment.pop("NOTIFY_SOCKET", None)
     return subprocess.Popen(
         command,
         pass_fds=(fd,),
@@ -117,11 +158,11 @@ def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subproces
 
 def _tail(begin: int) -> str:
     """What the daemon logged last, as the end of a sentence."""
-    with open(log_path(), "rb") as log:
+    with open(home.log_path(), "rb") as log:
         log.seek(begin)
         lines = log.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
     return ": " + "\n".join(lines) if lines else ""
 
 
 def _advice(begin: int) -> str:
-    return f"See {log_path()}, or run `localspec daemon run` to watch it start."
+    return f"See {home.log_path()}, or run `localspec daemon run` to watch it start."

@@ -1,4 +1,4 @@
-"""``python -m localspec.daemon``: run the daemon in the foreground, logging to stderr.
+"""``python -m localspec.daemon``: run the daemon in the foreground, logging to stderr or to its file.
 
 Exits 0 after a stop that was asked for, and at once if another daemon is listening already: then
 what was wanted is there. Exits 69 if it cannot become the daemon.
@@ -15,7 +15,8 @@ import sqlite3
 import sys
 
 from localspec.config import load_config
-from localspec.daemon import instance
+from localspec.daemon import instance, supervisor
+from localspec.daemon.log import keep_small, redirect
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.server import Server
 from localspec.errors import ExitCode, LocalspecError
@@ -27,7 +28,8 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     """Run a daemon; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m localspec.daemon", description="Run the daemon.")
     parser.add_argument("--ready-fd", type=int, help="write one byte here once a daemon listens")
-    ready_fd: int | None = parser.parse_args(arguments).ready_fd
+    parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
+    said = parser.parse_args(arguments)
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Its errors are about handshakes that were refused, which is no fault of ours.
@@ -35,7 +37,9 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     # Its warnings are a line for every message to a client that is gone: thousands.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
-        return _run(ready_fd, worker_command)
+        if said.log:
+            redirect()
+        return _run(said.ready_fd, worker_command, bounded=said.log)
     except LocalspecError as error:
         log.error("%s. %s", error.message, error.remedy)
         return error.exit_code
@@ -45,7 +49,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
         return ExitCode.ERROR
 
 
-def _run(ready_fd: int | None, worker_command: tuple[str, ...]) -> int:
+def _run(ready_fd: int | None, worker_command: tuple[str, ...], *, bounded: bool) -> int:
     config = load_config()
     lock = instance.claim()
     if lock is None:
@@ -53,13 +57,24 @@ def _run(ready_fd: int | None, worker_command: tuple[str, ...]) -> int:
         _tell(ready_fd)
         return ExitCode.OK
     try:
-        asyncio.run(Server(config, worker_command).run(on_ready=lambda: _tell(ready_fd)))
+        asyncio.run(_serve(Server(config, worker_command), ready_fd, bounded=bounded))
     finally:
         lock.release()
     return ExitCode.OK
 
 
+async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None:
+    keeping = asyncio.create_task(keep_small()) if bounded else None
+    try:
+        await server.run(on_ready=lambda: _tell(ready_fd))
+    finally:
+        if keeping is not None:
+            keeping.cancel()
+
+
 def _tell(ready_fd: int | None) -> None:
+    """A daemon listens: tell the client or the supervisor that started this process."""
+    supervisor.tell("READY=1")
     if ready_fd is not None:
         with contextlib.suppress(BrokenPipeError):  # whoever asked is gone; others may come
             os.write(ready_fd, b"1")

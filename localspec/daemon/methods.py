@@ -13,7 +13,7 @@ from localspec.daemon import chat, completions, memory, models, sessions
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
 from localspec.daemon.stream import Stream, streamed
-from localspec.errors import InvalidOptions
+from localspec.errors import EngineBusy, InvalidOptions
 from localspec.protocol import messages
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -65,7 +65,9 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
     )
 
 
-async def daemon_shutdown(exchange: Exchange, params: messages.Nothing) -> messages.Nothing:
+async def daemon_shutdown(exchange: Exchange, params: messages.DaemonShutdown) -> messages.Nothing:
+    if params.if_idle and exchange.daemon.busy:
+        raise EngineBusy("the daemon is at work")
     exchange.daemon.stopping.set()
     return messages.Nothing()
 

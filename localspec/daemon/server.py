@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import guard, instance, token
+from localspec.daemon import guard, instance, supervisor, token
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.guard import Gate
@@ -153,6 +153,8 @@ class Server:
         """
         daemon = self._daemon
         daemon.stopping.set()
+        # Before anybody can see it end: whoever then asks for the service to start gets a new one.
+        supervisor.tell("STOPPING=1")
         instance.withdraw()
         for listener in self._listeners:
             listener.close(close_connections=False)

@@ -54,6 +54,12 @@ class Nothing(Params):
     """No parameters."""
 
 
+class DaemonShutdown(Params):
+    """``if_idle`` leaves one alone that is at work: it answers ``engine_busy``."""
+
+    if_idle: bool = False
+
+
 class ModelLoad(Params):
     """``keep_alive_s``: how long it may idle, instead of what is configured; 0: for ever.
 
@@ -170,7 +176,7 @@ METHODS: dict[str, type[Params]] = {
     "events/subscribe": EventsSubscribe,
     "metrics": Nothing,
     "daemon/status": Nothing,
-    "daemon/shutdown": Nothing,
+    "daemon/shutdown": DaemonShutdown,
     "$/cancelRequest": CancelRequest,
 }
 

@@ -89,6 +89,21 @@ def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
     assert cli.status()["pid"] != status["pid"]
 
 
+def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = cli.begin(*LONG)
+    pid = cli.status()["pid"]
+    for module in ("localspec.client.client", "localspec.cli.answer"):
+        monkeypatch.setattr(f"{module}.__version__", "99.0.0")
+    done = cli("run", "--max-tokens", "1", "hello")
+    assert done.returncode == 0 and "this command is 99.0.0; it is at work" in done.stderr
+    assert cli.status()["pid"] == pid
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    until_sync(lambda: idle(cli), "it is idle")
+    assert cli("run", "--max-tokens", "1", "hello").returncode == 0
+    assert cli.status()["pid"] != pid
+
+
 def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cli) -> None:
     one, two = (json.loads(cli.process("daemon", "start", "--json").stdout) for _ in range(2))
     process = psutil.Process(one["pid"])

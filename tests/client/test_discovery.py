@@ -15,6 +15,7 @@ import pytest
 
 from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
+from localspec.home import log_path
 from localspec.protocol.messages import Discovery
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
@@ -32,7 +33,7 @@ def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
             await client.close()
 
     run(test())
-    log = discovery.log_path()
+    log = log_path()
     assert log.read_text().count("listens on") == 1
     assert "already running" not in log.read_text()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -154,6 +155,69 @@ def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.Monkey
                 assert await idle.sessions() == ()
 
     run(test())
+
+
+STARTS_AT_THE_SECOND_TIME = """
+import pathlib, subprocess, sys
+asked, *command = sys.argv[1:]
+times = pathlib.Path(asked)
+times.write_text(times.read_text() + "." if times.exists() else ".")
+if times.read_text() == "..":
+    subprocess.Popen(command, start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+"""
+"""as a service manager does that has the last daemon to end first, and starts no second one after that"""
+
+
+def starter(home: Path, *command: str, prefix: str = sys.prefix) -> None:
+    (home / "state").mkdir(exist_ok=True)
+    file = home / "localspec.service"
+    file.write_text("as it was installed\n")
+    content = msgspec.json.encode(discovery.Starter(prefix, str(file), file.read_text(), command))
+    (home / "state" / "service.json").write_bytes(content)
+
+
+def test_an_installed_service_starts_it(home: Path) -> None:
+    command = (sys.executable, "-c", STARTS_AT_THE_SECOND_TIME, str(home / "asked"), *ECHO_DAEMON)
+    starter(home, *command)
+
+    async def test() -> None:
+        async with await connect(command=("/no/such/program",)) as client:
+            assert (await client.generate("hello").result()).text == "hello "
+
+    run(test())
+    assert (home / "asked").read_text().startswith("..")
+
+
+@pytest.mark.parametrize(
+    "command", [("false",), ("/no/such/program",), ()], ids=["fails", "is gone", "is none"]
+)
+def test_a_service_that_does_not_start_it_is_no_obstacle(home: Path, command: tuple[str, ...]) -> None:
+    starter(home, *command)
+    assert run(pid_of_new()) is not None
+
+
+def test_a_service_of_another_environment_is_left_alone(home: Path) -> None:
+    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')", prefix="/another")
+    assert run(pid_of_new()) is not None and not (home / "asked").exists()
+
+
+@pytest.mark.parametrize("content", ["for another home\n", None], ids=["changed", "gone"])
+def test_a_service_that_is_another_by_now_is_left_alone(home: Path, content: str | None) -> None:
+    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')")
+    file = home / "localspec.service"
+    file.unlink() if content is None else file.write_text(content)
+    assert run(pid_of_new()) is not None and not (home / "asked").exists()
+
+
+def test_a_damaged_note_of_a_service_is_no_obstacle(home: Path) -> None:
+    starter(home)
+    (home / "state" / "service.json").write_text('{"start": 1}')
+    assert run(pid_of_new()) is not None
+
+
+async def pid_of_new() -> int:
+    async with await echo() as client:
+        return (await client.status()).pid
 
 
 def test_without_a_unix_socket_it_is_reached_over_tcp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,24 @@ def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> Non
     assert daemon.process.wait(DEADLINE_S) == 0
 
 
+def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(start: StartDaemon) -> None:
+    daemon = start()
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt="stall")
+            await client.notice("stream/delta")
+            assert code(await client.call(2, "daemon/shutdown", if_idle=True)) == "engine_busy"
+            assert (await client.call(3, "daemon/status"))["result"]["running"] == 1
+            await client.notify("$/cancelRequest", id=1)
+            await client.response(1)
+            assert "result" in await client.call(4, "daemon/shutdown", if_idle=True)
+            assert await client.close_code() == 1001
+
+    run(test())
+    assert daemon.process.wait(DEADLINE_S) == 0
+
+
 def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon, home: Path) -> None:
     daemon = start()
     gate = home / "gate"

@@ -18,6 +18,7 @@ from localspec.protocol.messages import (
     CompletionFeedback,
     CompletionInline,
     CompletionWarm,
+    DaemonShutdown,
     EventsSubscribe,
     Generate,
     Initialize,
@@ -102,7 +103,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
     "events/subscribe": ({"kinds": ["round", "model"]}, EventsSubscribe(kinds=("round", "model"))),
     "metrics": ({}, Nothing()),
     "daemon/status": ({}, Nothing()),
-    "daemon/shutdown": ({}, Nothing()),
+    "daemon/shutdown": ({"if_idle": True}, DaemonShutdown(if_idle=True)),
     "$/cancelRequest": ({"id": "x"}, CancelRequest(id="x")),
 }
 

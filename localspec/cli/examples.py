@@ -1,0 +1,98 @@
+"""What the end of every ``--help`` shows; tests run all that can be run."""
+
+from __future__ import annotations
+
+EXIT_CODES = """\
+Exit codes: 0 ok, 1 error (no such model or session, too), 2 usage (a file that is not there, too), \
+69 daemon, backend or service unavailable, 75 busy or deadline, 130 Ctrl-C."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "": (
+        "localspec run 'What does textwrap.dedent do?'",
+        "localspec doctor",
+        "localspec models list",
+    ),
+    "--install-completion": (
+        "localspec --install-completion",
+        "localspec --install-completion --shell zsh --output _localspec",
+    ),
+    "run": (
+        "localspec run 'What does textwrap.dedent do?'",
+        "git diff | localspec run 'Write a commit message'",
+        "localspec run -c 'Shorter, please'",
+        "echo 'def add(a, b):' | localspec run --raw --json",
+    ),
+    "complete": (
+        "localspec complete --prefix-file before.py --suffix-file after.py",
+        "head -n 20 app.py | localspec complete --language python --json",
+    ),
+    "daemon": ("localspec daemon status", "localspec daemon logs --follow"),
+    "daemon run": ("localspec daemon run",),
+    "daemon start": ("localspec daemon start", "localspec daemon start --json"),
+    "daemon status": ("localspec daemon status", "localspec daemon status --json"),
+    "daemon logs": ("localspec daemon logs -n 100", "localspec daemon logs --follow"),
+    "daemon stop": ("localspec daemon stop",),
+    "service": ("localspec service install", "localspec service status"),
+    "service install": ("localspec service install", "LOCALSPEC_HOME=~/portable localspec service install"),
+    "service uninstall": ("localspec service uninstall",),
+    "service status": ("localspec service status", "localspec service status --json"),
+    "service logs": ("localspec service logs -n 100", "localspec service logs --follow"),
+    "models": ("localspec models list", "localspec models load -m stdlib-6m"),
+    "models list": ("localspec models list", "localspec models list --json"),
+    "models load": (
+        "localspec models load",
+        "localspec models load -m stdlib-6m --keep-alive 3600",
+    ),
+    "models unload": ("localspec models unload", "localspec models unload stdlib-6m"),
+    "models pull": (
+        "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF",
+        "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft",
+        "localspec models pull mlx-community/Qwen3-4B-4bit --mlx",
+    ),
+    "models rm": (
+        "localspec models rm Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M",
+        "localspec models rm Qwen/Qwen2.5-Coder-7B-Instruct-GGUF --yes --json",
+    ),
+    "config": ("localspec config show", "localspec config set n_ctx 8192"),
+    "config show": (
+        "localspec config show --describe",
+        "localspec config show -m bundled --workspace ~/src/project",
+        "localspec config show --json",
+    ),
+    "config get": ("localspec config get n_ctx", "localspec config get temperature -m bundled --json"),
+    "config set": (
+        "localspec config set n_ctx 8192",
+        "localspec config set temperature 0.2 -m bundled",
+        "localspec config set remember false --workspace ~/src/project",
+        """localspec config set model_dirs '["~/models"]'""",
+        "localspec config set n_ctx --unset",
+    ),
+    "config path": ("localspec config path",),
+    "config edit": ("localspec config edit",),
+    "memory": ("localspec memory stats", "localspec memory prime src/"),
+    "memory stats": ("localspec memory stats", "localspec memory stats --json"),
+    "memory forget": (
+        "localspec memory forget --workspace .",
+        "localspec memory forget --source file:$PWD/app.py --yes",
+        "localspec memory forget --yes",
+    ),
+    "memory prime": ("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
+    "memory export": ("localspec memory export memory.jsonl",),
+    "memory import": ("localspec memory import memory.jsonl",),
+    "doctor": ("localspec doctor", "localspec doctor --json"),
+    "bench": (
+        "localspec bench --quick",
+        "localspec bench --report report.html",
+        "localspec bench --record answers.jsonl --quick",
+    ),
+    "bench simulate": (
+        "localspec bench simulate answers.jsonl --proposer memory -k 8",
+        "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,2=27,5=42,8=44,16=72",
+    ),
+}
+
+
+def epilogue(command: str) -> str:
+    """The end of the help of ``localspec <command>``."""
+    lines = "\n".join(f"  {line}" for line in EXAMPLES[command])
+    return f"Examples:\n{lines}"

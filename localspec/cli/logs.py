@@ -1,0 +1,85 @@
+"""``localspec daemon logs`` and ``localspec service logs``: one log, whoever started the daemon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from localspec import home
+from localspec.cli import output
+from localspec.errors import ExitCode, InvalidOptions
+
+LOOK_S = 0.2
+
+
+def logs(
+    *,
+    lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """The end of the daemon's log, whether a client or the service started it.
+
+    Parameters
+    ----------
+    lines
+        How many lines.
+    follow
+        Go on with what is logged from now on, until Ctrl-C.
+    as_json
+        Print one JSON object: file, lines.
+    """
+    if follow and as_json:
+        raise InvalidOptions("--follow has no end, and one object of --json has", "Drop one of the two.")
+    log = home.log_path()
+    position = _size(log)
+    last = _last(lines, position)
+    if as_json:
+        output.json({"file": str(log), "lines": last})
+        return ExitCode.OK
+    if not last and not log.exists():
+        output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
+    for line in last:
+        output.write(line + "\n")
+    while follow:
+        position = _go_on(log, position)
+        time.sleep(LOOK_S)
+    return ExitCode.OK
+
+
+def _last(count: int, end: int) -> list[str]:
+    """The last lines before ``end``, from what was cut off from the log as well if need be."""
+    found: list[str] = []
+    for path in (home.log_path(), *home.older_logs()):
+        if len(found) >= count:
+            break
+        if path.exists():
+            text = path.read_bytes()[: end if path == home.log_path() else None]
+            found = text.decode(errors="replace").splitlines() + found
+    return found[-count:] if count > 0 else []
+
+
+def _go_on(log: Path, position: int) -> int:
+    """Write what has come since ``position``; returns the next one. A log that was cut begins anew."""
+    size = _size(log)
+    if size < position:
+        position = 0
+    if size > position:
+        with open(log, "rb") as file:
+            file.seek(position)
+            text = file.read()
+        # A line that is being written is shown when it is whole.
+        whole = text[: text.rfind(b"\n") + 1]
+        output.write(whole.decode(errors="replace"))
+        position += len(whole)
+    return position
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0

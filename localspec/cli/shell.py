@@ -1,0 +1,98 @@
+"""``localspec --install-completion``: commands, flags, names of models and sessions by a tab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from localspec.cli import output
+from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+
+Shell = Literal["bash", "zsh", "fish"]
+NEXT = {
+    "bash": "Open a new shell. Without the package bash-completion, add to ~/.bashrc: . {path}",
+    "zsh": "Add to ~/.zshrc, if it is not there: fpath=({folder} $fpath); autoload -Uz compinit && compinit",
+    "fish": "Open a new shell.",
+}
+COLONS = """
+# Bash begins a new word at each colon, and names of models have some: the words are joined for the function
+# above, and of what it offers the part that bash has already is cut off.
+_localspec_joined() {
+  local -a words=("${COMP_WORDS[0]}")
+  local i cword=0 glued=0 current
+  for ((i = 1; i < ${#COMP_WORDS[@]}; i++)); do
+    if [[ $glued -eq 1 || "${COMP_WORDS[i]}" == :* ]]; then
+      words[${#words[@]} - 1]+="${COMP_WORDS[i]}"
+    else
+      words+=("${COMP_WORDS[i]}")
+    fi
+    [[ "${COMP_WORDS[i]}" == *: ]] && glued=1 || glued=0
+    [[ $i -eq $COMP_CWORD ]] && cword=$((${#words[@]} - 1))
+  done
+  local COMP_CWORD=$cword
+  local -a COMP_WORDS=("${words[@]}")
+  _localspec "$@"
+  current="${COMP_WORDS[COMP_CWORD]}"
+  if [[ "$current" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+    local had="${current%"${current##*:}"}"
+    COMPREPLY=("${COMPREPLY[@]#"$had"}")
+  fi
+}
+complete -F _localspec_joined localspec
+"""
+ANY_NAME = """
+# So that it completes whatever the name of this file is.
+_cyclopts_localspec "$@"
+"""
+MORE: dict[Shell, str] = {"bash": COLONS, "zsh": ANY_NAME}
+"""what the generated scripts lack"""
+
+
+def install(
+    *,
+    shell: Shell | None = None,
+    to: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Write the completion script where the shell looks for it, and say what else is to be done.
+
+    Parameters
+    ----------
+    shell
+        Otherwise the one this command was started from.
+    to
+        Write the script to this file instead.
+    """
+    from cyclopts.completion.install import get_default_completion_path
+
+    shell = shell or _this_shell()
+    try:
+        path = (to or get_default_completion_path(shell, "localspec")).absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script(shell), encoding="utf-8")
+    except OSError as error:
+        message = f"{error.filename} cannot be written: {error.strerror}"
+        raise LocalspecError(message, "Name a file that can be with --output.") from None
+    output.write(f"Installed {path}\n")
+    output.note(NEXT[shell].format(path=path, folder=path.parent))
+    return ExitCode.OK
+
+
+def script(shell: Shell) -> str:
+    """The completion script of a shell."""
+    from localspec.cli.app import app
+
+    return app.generate_completion(shell=shell) + MORE.get(shell, "")
+
+
+def _this_shell() -> Shell:
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell
+
+    try:
+        found = detect_shell()
+    except ShellDetectionError:
+        found = None
+    if found is not None and found != "powershell":
+        return found
+    raise InvalidOptions("there is completion for bash, zsh and fish only", "Name one of them with --shell.")

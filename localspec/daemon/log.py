@@ -1,0 +1,56 @@
+"""The daemon's log as a file: it holds what native code says, too, and never grows large."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+from localspec import home
+
+MAX_BYTES = 4 * 1024 * 1024
+CHECK_S = 10.0
+"""how often its size is looked at: workers write into it without asking anybody"""
+OUTPUTS = (1, 2)
+
+
+def redirect() -> None:
+    """From here on stdout and stderr, also those of the processes to come, are the home's log."""
+    path = home.log_path()
+    with open(path, "ab", opener=home.private_opener) as log:
+        path.chmod(0o600)
+        for output in OUTPUTS:
+            os.dup2(log.fileno(), output)
+
+
+async def keep_small() -> None:
+    """Cut the home's log when it is too long, until cancelled."""
+    while True:
+        cut(home.log_path(), home.older_logs())
+        await asyncio.sleep(CHECK_S)
+
+
+def cut(log: Path, older: tuple[Path, ...]) -> None:
+    """Once the log is too long: move its newest part to the first of ``older``, that one's to the second, ….
+
+    Workers, and the native code in them, have the file open for as long as they live. So it is copied and
+    emptied instead of renamed: who appends to it goes on in the same file.
+    """
+    try:
+        if log.stat().st_size <= MAX_BYTES:
+            return
+    except OSError:
+        return
+    # That it stays small was promised, that the old part is kept on a full disk was not.
+    with contextlib.suppress(OSError):
+        for older_one, newer in pairwise(reversed(older)):
+            if newer.exists():
+                os.replace(newer, older_one)
+        with open(log, "rb") as whole, open(older[0], "wb", opener=home.private_opener) as kept:
+            whole.seek(-MAX_BYTES, os.SEEK_END)
+            shutil.copyfileobj(whole, kept)
+    with contextlib.suppress(OSError):
+        os.truncate(log, 0)

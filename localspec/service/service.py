@@ -1,0 +1,113 @@
+"""Installing, removing and describing the service of this machine's manager."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from localspec import home
+from localspec.client.discovery import Starter
+from localspec.errors import ServiceUnavailable
+from localspec.service.job import Job
+from localspec.service.launchd import Launchd
+from localspec.service.manager import Manager
+from localspec.service.systemd import Systemd
+
+MANAGERS: dict[str, type[Manager]] = {"linux": Systemd, "darwin": Launchd}
+NO_MANAGER = "The daemon needs no service: every command that wants it starts it. "
+REMEDIES = {
+    "linux": NO_MANAGER + "For one, log in (or ssh) to a machine whose users have a systemd; "
+    "su and most containers give none.",
+    "darwin": NO_MANAGER + "For one, log in on the screen of this Mac.",
+}
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``localspec service status --json`` prints."""
+
+    manager: str
+    file: str
+    installed: bool
+    current: bool
+    """whether the file is the one that would be installed now"""
+    state: str
+    pid: int | None
+    """the service's process; it may be on its way up or down"""
+    log: str
+
+
+def this_manager(system: str = sys.platform) -> Manager:
+    """The manager of this user's services; raises :class:`ServiceUnavailable` where there is none."""
+    kind = MANAGERS.get(system)
+    if kind is None:
+        raise ServiceUnavailable(f"there are no services on {system} yet", NO_MANAGER.strip())
+    manager = kind()
+    if not manager.is_there():
+        raise ServiceUnavailable(f"{manager.name} does not answer for this user", REMEDIES[system])
+    return manager
+
+
+def install(manager: Manager, job: Job) -> bool:
+    """Write the service's file and register it; returns whether the file is another one than before."""
+    content = manager.render(job)
+    changed = _content(manager) != content
+    try:
+        manager.path.parent.mkdir(parents=True, exist_ok=True)
+        if changed:
+            home.write_private(manager.path, content.decode())
+        starter = Starter(sys.prefix, str(manager.path), content.decode(), manager.start_command)
+        home.write_private(home.starter_path(), msgspec.json.encode(starter).decode())
+    except OSError as error:
+        message = f"{error.filename or manager.path} cannot be written: {error.strerror}"
+        raise ServiceUnavailable(
+            message, "Make room there, and let yourself write; then install again."
+        ) from None
+    manager.register()
+    return changed
+
+
+def runs_as(pid: int | None, job: Job) -> bool:
+    """Whether this process is the job as it would be installed now, not as it was when it started."""
+    import psutil
+
+    try:
+        process = None if pid is None else psutil.Process(pid)
+        # The first word is the interpreter, which may call itself by another name.
+        return process is not None and (
+            process.cmdline()[1:] == list(job.command[1:])
+            and job.environment.items() <= process.environ().items()
+        )
+    except psutil.Error:
+        return False
+
+
+def uninstall(manager: Manager) -> bool:
+    """End the service and forget it; returns whether there was one."""
+    home.starter_path().unlink(missing_ok=True)
+    if not manager.path.exists():
+        return False
+    manager.remove()
+    return True
+
+
+def status(manager: Manager, job: Job) -> Status:
+    """The service as its manager sees it."""
+    running = manager.running()
+    content = _content(manager)
+    return Status(
+        manager=manager.name,
+        file=str(manager.path),
+        installed=content is not None,
+        current=content == manager.render(job),
+        state=running.state,
+        pid=running.pid,
+        log=job.log,
+    )
+
+
+def _content(manager: Manager) -> bytes | None:
+    try:
+        return manager.path.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,118 @@
+"""Every command says what it does and shows how; what is shown runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from localspec.cli.app import app
+from localspec.cli.examples import EXAMPLES
+from localspec.errors import ExitCode
+from tests.cli.harness import Cli
+from tests.waiting import DEADLINE_S
+
+NOT_RUN = {
+    "daemon run": "does not end",
+    "service install": "would change the services of whoever runs the tests",
+    "service uninstall": "would change the services of whoever runs the tests",
+    "service status": "asks for services where there may be none",
+    "models pull": "asks the hub",
+    "models rm": "removes what was pulled",
+    "config edit": "opens an editor",
+    "bench": "takes minutes",
+    "localspec doctor --json": "takes seconds once more",
+}
+"""commands, and single lines"""
+ENDLESS = "--follow"
+QUESTION = "localspec memory forget --workspace ."
+"""asks, and nobody answers"""
+
+
+def commands(of: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command, groups included."""
+    yield path
+    for name in of:
+        if name not in ("--help", "-h", "--version"):
+            yield from commands(of[name], (*path, name))
+
+
+ALL = [" ".join(path) for path in commands(app)]
+
+
+def test_all_are_found() -> None:
+    assert {"", "run", "daemon logs", "service install", "bench simulate", "--install-completion"} <= set(ALL)
+    assert set(ALL) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_help_has_a_summary_and_examples(cli: Cli, command: str) -> None:
+    help = cli(*command.split(), "--help").stdout
+    usage, summary = help.split("\n\n")[:2]
+    assert usage.startswith(f"Usage: localspec {command}".rstrip())
+    assert re.fullmatch(r"[A-Z][^\n]+[^\n.]\.(\n[a-z][^\n]+\.)?", summary), summary
+    shown = help.rpartition("Examples:\n")[2].splitlines()
+    assert 1 <= len(shown) <= 4 and [line.strip() for line in shown] == list(EXAMPLES[command])
+    assert all(f"localspec {command}".rstrip() in line for line in shown)
+
+
+def test_the_exit_codes_are_all_told(cli: Cli) -> None:
+    help = " ".join(cli("--help").stdout.split())
+    (told,) = re.findall(r"Exit codes: (.*?)\. Examples", help)
+    assert {int(number) for number in re.findall(r"\b(\d+) [a-zA-Z]", told)} == set(ExitCode)
+
+
+@pytest.fixture(scope="module")
+def project(cli: Cli) -> Path:
+    """A directory in which the examples make sense."""
+    folder = cli.home / "project"
+    (folder / "src").mkdir(parents=True)
+    for name in ("app.py", "before.py", "after.py", "src/util.py"):
+        (folder / name).write_text(f"def {Path(name).stem}(a, b):\n    return a + b\n")
+    for command in ("init -q", "add app.py"):
+        subprocess.run(("git", *command.split()), cwd=folder, check=True)
+    (folder / "app.py").write_text("def app(a, b, c):\n    return a + b + c\n")
+    answers = Path(__file__).parent.parent / "bench" / "data" / "answers.jsonl"
+    (folder / "answers.jsonl").symlink_to(answers)
+    program = cli.home / "bin" / "localspec"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {" ".join(cli.command)} "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{cli.environment['PATH']}"
+    cli.environment |= {"PATH": path, "HOME": str(cli.home), "SHELL": "/bin/bash"}
+    # No example says how long an answer may be.
+    config = cli.home / "config" / "config.toml"
+    config.write_text(config.read_text() + "[options]\nmax_tokens = 4\n")
+    return folder
+
+
+RUN = [
+    line
+    for command, lines in EXAMPLES.items()
+    if command not in NOT_RUN
+    for line in lines
+    if not {line, " ".join(line.split()[1:3])} & {*NOT_RUN, *EXAMPLES["bench"]} and ENDLESS not in line
+]
+
+
+@pytest.mark.parametrize("line", dict.fromkeys(RUN))
+def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
+    done = subprocess.run(
+        ("bash", "-c", f"set -o pipefail; {line}"),
+        cwd=project,
+        env=cli.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=8 * DEADLINE_S,
+    )
+    assert done.returncode == (ExitCode.USAGE if line == QUESTION else ExitCode.OK), done.stderr
+
+
+def test_what_is_not_run_has_a_reason() -> None:
+    assert set(NOT_RUN) <= {*EXAMPLES, *(line for lines in EXAMPLES.values() for line in lines)}
+    assert len(RUN) > 20

@@ -1,0 +1,72 @@
+"""The log as a person reads it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import Cli
+from tests.waiting import DEADLINE_S
+
+COMMANDS = pytest.mark.parametrize("group", ["daemon", "service"])
+
+
+@pytest.fixture
+def log(cli: Cli) -> Path:
+    """A log that was cut twice: lines 1 to 9, three in each file."""
+    path = cli.home / "state" / "daemon.log"
+    path.parent.mkdir(exist_ok=True)
+    for file, first in (("daemon.log.2", 1), ("daemon.log.1", 4), ("daemon.log", 7)):
+        path.with_name(file).write_text("".join(f"line {n}\n" for n in range(first, first + 3)))
+    return path
+
+
+@COMMANDS
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 9, 50])
+def test_the_last_lines_come_from_older_files_too(cli: Cli, log: Path, group: str, count: int) -> None:
+    lines = cli(group, "logs", "-n", str(count)).stdout.splitlines()
+    assert lines == [f"line {n}" for n in range(1, 10)][max(9 - count, 0) :]
+
+
+@COMMANDS
+def test_as_an_object(cli: Cli, log: Path, group: str) -> None:
+    assert cli.json(group, "logs", "-n", "2") == {"file": str(log), "lines": ["line 8", "line 9"]}
+
+
+def test_what_is_no_text_is_shown_as_well_as_can_be(cli: Cli, log: Path) -> None:
+    log.write_bytes(b"caf\xe9\n")
+    assert cli("daemon", "logs", "-n", "1").stdout == "caf\ufffd\n"
+
+
+def test_without_a_log_it_says_when_there_will_be_one(cli: Cli, log: Path) -> None:
+    for path in log.parent.glob("daemon.log*"):
+        path.unlink()
+    done = cli("service", "logs")
+    assert (done.returncode, done.stdout) == (0, "") and "There is no log yet" in done.stderr
+
+
+def test_following_shows_what_comes_also_after_the_log_was_cut(cli: Cli, log: Path) -> None:
+    process = cli.begin("daemon", "logs", "--follow", "-n", "1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ine 9\n"
+    with open(log, "a") as writer:
+        writer.write("line 10\nline ")
+        writer.flush()
+        assert process.stdout.readline() == b"line 10\n"
+        writer.write("11\n")
+        writer.flush()
+        assert process.stdout.readline() == b"line 11\n"
+        log.write_text("")
+        writer.write("a\n")
+    assert process.stdout.readline() == b"a\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+
+
+def test_an_object_has_an_end(cli: Cli) -> None:
+    done = cli("daemon", "logs", "--follow", "--json")
+    assert done.returncode == 2 and "--follow" in json.loads(done.stdout)["error"]["message"]

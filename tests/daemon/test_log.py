@@ -1,0 +1,109 @@
+"""The log as a file: everything goes there, and it stays small."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from localspec import home as places
+from localspec.daemon import log
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
+from tests.waiting import run
+
+WITH_LOG = (*ECHO_DAEMON, "--log")
+LINE = b"0123456789abcde\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(log, "MAX_BYTES", 4 * len(LINE))
+    return tmp_path / "daemon.log"
+
+
+def older(file: Path) -> tuple[Path, ...]:
+    return tuple(file.with_name(f"{file.name}.{number}") for number in (1, 2, 3))
+
+
+def test_a_short_log_is_left_alone(file: Path) -> None:
+    log.cut(file, older(file))
+    assert list(file.parent.iterdir()) == []
+    file.write_bytes(4 * LINE)
+    log.cut(file, older(file))
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_so_many_older_ones_are_kept_and_no_more(file: Path) -> None:
+    for number in range(5):
+        file.write_bytes(5 * f"{number}123456789abcde\n".encode())
+        log.cut(file, older(file))
+        assert file.read_bytes() == b""
+    assert [path.read_bytes()[:1] for path in older(file)] == [b"4", b"3", b"2"]
+    assert len(list(file.parent.iterdir())) == 4
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in older(file))
+
+
+def test_of_one_that_grew_at_a_stroke_the_end_is_kept(file: Path) -> None:
+    file.write_bytes(b"beginning\n" + 100 * LINE)
+    log.cut(file, older(file))
+    assert older(file)[0].read_bytes() == 4 * LINE
+
+
+def test_who_has_it_open_goes_on_in_it(file: Path) -> None:
+    with open(file, "ab", buffering=0) as writer:
+        writer.write(5 * LINE)
+        log.cut(file, older(file))
+        writer.write(LINE)
+    assert file.read_bytes() == LINE
+
+
+def test_it_stays_small_where_nothing_can_be_kept(file: Path) -> None:
+    file.write_bytes(5 * LINE)
+    older(file)[0].mkdir()
+    (older(file)[0] / "something").touch()
+    older(file)[1].mkdir()
+    log.cut(file, older(file))
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc to look into")
+def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
+    daemon = start(command=WITH_LOG)
+    path = daemon.home / "state" / "daemon.log"
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+            await client.call(1, "generate", prompt="hello")
+            (worker,) = daemon.workers()
+            for pid in (daemon.process.pid, worker.pid):
+                assert os.path.samefile(f"/proc/{pid}/fd/2", path)
+                assert os.path.samefile(f"/proc/{pid}/fd/1", path)
+
+    run(test())
+    assert "listens on" in path.read_text() and daemon.log() == ""
+
+
+def test_a_daemon_cuts_what_others_left(start: StartDaemon, home: Path) -> None:
+    path = home / "state" / "daemon.log"
+    path.parent.mkdir()
+    path.write_bytes(b"x" * (log.MAX_BYTES + 1))
+    path.chmod(0o644)
+    start(command=WITH_LOG)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (home / "state" / "daemon.log.1").stat().st_size == log.MAX_BYTES
+    assert path.stat().st_size < 1000
+
+
+def test_a_log_that_cannot_be_written_is_told(home: Path) -> None:
+    (home / "state" / "daemon.log").mkdir(parents=True)
+    with pytest.raises(AssertionError, match="cannot be used"):
+        DaemonProcess(home, command=WITH_LOG)
+
+
+def test_the_older_ones_stand_beside_it() -> None:
+    names = [path.name for path in places.older_logs()]
+    assert names == ["daemon.log.1", "daemon.log.2", "daemon.log.3"]
+    assert {path.parent for path in places.older_logs()} == {places.log_path().parent}

@@ -1,0 +1,103 @@
+"""The agent's life with a stand-in for launchctl, which runs real daemons."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localspec.service.launchd import Launchd
+from localspec.service.service import MANAGERS
+from tests.cli.harness import Cli
+from tests.waiting import until_sync
+
+LAUNCHCTL = Path(__file__).with_name("launchctl.py")
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """A command that takes this machine for a Mac."""
+    monkeypatch.setitem(MANAGERS, sys.platform, Launchd)
+    cli = Cli(Path(tempfile.mkdtemp(prefix="ls")).resolve())
+    program = cli.home / "launchctl"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {LAUNCHCTL} "$@"\n')
+    program.chmod(0o755)
+    cli.environment |= {"HOME": str(cli.home), "PATH": f"{cli.home}:{cli.environment['PATH']}"}
+    yield cli
+    cli("service", "uninstall")
+    cli("daemon", "stop")
+    shutil.rmtree(cli.home)
+
+
+def status(cli: Cli) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cli("service", "status", "--json").stdout)
+    return found
+
+
+def listens(cli: Cli) -> dict[str, Any]:
+    """The service's facts once its daemon can be found."""
+    until_sync(lambda: status(cli)["daemon_pid"] is not None, "the daemon listens")
+    return status(cli)
+
+
+def test_an_agent_is_loaded_and_is_the_daemon(mac: Cli) -> None:
+    facts = mac.json("service", "install")
+    agents = mac.home / "Library" / "LaunchAgents"
+    assert facts["file"] == str(agents / "localspec.daemon.plist") and facts["manager"] == "launchd"
+    found = listens(mac)
+    assert found["pid"] == found["daemon_pid"] == mac.status()["pid"] and found["state"] == "running"
+    again = mac.json("service", "install")
+    assert not again["changed"] and again["pid"] == found["pid"]
+
+
+def test_a_stopped_one_is_started_by_the_agent(mac: Cli) -> None:
+    mac.json("service", "install")
+    first = listens(mac)["pid"]
+    mac("daemon", "stop")
+    until_sync(lambda: not psutil.pid_exists(first), "it has ended")
+    assert mac("service", "status").returncode == 69
+    assert mac("daemon", "start").returncode == 0
+    second = status(mac)
+    assert second["pid"] == second["daemon_pid"] != first
+
+
+def test_another_environment_is_another_agent(mac: Cli) -> None:
+    mac.json("service", "install")
+    first = listens(mac)["pid"]
+    mac.environment["HF_HOME"] = str(mac.home / "hub")
+    assert not status(mac)["current"]
+    assert mac.json("service", "install")["changed"]
+    second = listens(mac)
+    assert second["current"] and second["pid"] != first
+    assert psutil.Process(second["pid"]).environ()["HF_HOME"] == str(mac.home / "hub")
+
+
+def test_it_is_unloaded_and_removed(mac: Cli) -> None:
+    facts = mac.json("service", "install")
+    listens(mac)
+    assert mac.json("service", "uninstall")["removed"]
+    assert not Path(facts["file"]).exists() and status(mac)["state"] == "not loaded"
+
+
+def test_a_file_that_cannot_be_written_is_told(mac: Cli) -> None:
+    (mac.home / "Library").touch()
+    done = mac("service", "install", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (
+        done.returncode == 69
+        and "LaunchAgents" in error["message"]
+        and "cannot be written" in error["message"]
+    )
+
+
+def test_a_manager_that_refuses_is_told_in_its_own_words(mac: Cli) -> None:
+    (mac.home / "launchctl").write_text('#!/bin/sh\n[ "$1" = enable ] || exit 0\necho "Not so" >&2\nexit 3\n')
+    error = json.loads(mac("service", "install", "--json").stdout)["error"]
+    assert error["message"].endswith("fails: Not so") and "launchctl enable" in error["message"]
