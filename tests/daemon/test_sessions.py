@@ -278,7 +278,7 @@ def test_of_a_private_session_nothing_is_on_disk_ever(home: Path) -> None:
 # --- crashes and full disks ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_whenever_the_daemon_is_killed_every_question_is_kept(start: StartDaemon, seed: int) -> None:
     """And of the answers what was stored, about each second: a beginning of them."""
     chance = random.Random(seed)
@@ -298,7 +298,7 @@ def test_whenever_the_daemon_is_killed_every_question_is_kept(start: StartDaemon
                     message = (await ids(client, session))[2 * place]
                     await client.ask("x", "chat/edit", session=session, message=message, content=asked[-1])
                 else:
-                    asked.append("flood 100000 3")
+                    asked.append("flood 20000 3")
                     deltas = chance.randrange(1, 40)
                     await client.ask("x", "chat/send", session=session, content=asked[-1])
                 for _ in range(deltas):
@@ -314,7 +314,7 @@ def test_whenever_the_daemon_is_killed_every_question_is_kept(start: StartDaemon
         assert [text for role, text, _ in found if role == "user"] == asked
         assert [role for role, *_ in found] == ["user", "assistant"] * len(asked)
         for (_, question, _), (_, answer, status) in zip(found[::2], found[1::2], strict=True):
-            whole = "x" * 300_000 if question.startswith("flood") else question + " "
+            whole = "x" * 60_000 if question.startswith("flood") else question + " "
             assert whole.startswith(answer)
             assert status in (("complete", "failed") if restarted else ("complete", "failed", "streaming"))
             assert status != "complete" or answer == whole
