@@ -368,6 +368,7 @@ def test_held_back_files_are_not_trained_on() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_corpus_is_the_same_every_time(small_corpus: corpus.Corpus) -> None:
     assert corpus.build_corpus(presets.SMOKE) == small_corpus
 

@@ -66,6 +66,7 @@ def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBacken
     made.free()
 
 
+@pytest.mark.slow
 def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> None:
     """A forward of four tokens is sometimes equal by chance: a probe that tried it twice said it is exact."""
     measured(k_quant)

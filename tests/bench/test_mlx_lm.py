@@ -34,7 +34,7 @@ def asked(options: Options) -> tuple[Question, tuple[int, ...]]:
         )
 
 
-@pytest.mark.parametrize("draft", [None, DRAFT])
+@pytest.mark.parametrize("draft", [pytest.param(None, marks=pytest.mark.slow), DRAFT])
 def test_it_says_what_we_say(draft: Path | None) -> None:
     question, ours = asked(Options(max_tokens=24, temperature=0.0))
     with closing(MlxLm(TARGET, CONFIG, draft=draft, k=4)) as reference:

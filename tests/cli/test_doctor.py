@@ -102,6 +102,7 @@ def test_a_directory_that_cannot_be_written(cli: Cli) -> None:
     assert f"{cli.home}/data" in line and "Set LOCALSPEC_HOME" in line
 
 
+@pytest.mark.slow
 def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -145,6 +146,7 @@ def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     assert found["model"]["level"] == "problem" and "Mend mlx" in found["model"]["remedy"]
 
 
+@pytest.mark.slow
 def test_a_backend_that_crashes(cli: Cli, tmp_path: Path) -> None:
     spoil(cli, tmp_path, "llama_cpp", KILL)
     found = examined(cli, code=1)

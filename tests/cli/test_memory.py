@@ -140,7 +140,9 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     assert done.stdout == f"There is nothing to forget: nothing was learned.{other}"
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("n", 1), ("", 1)])
+@pytest.mark.parametrize(
+    ("answer", "left"), [("y", 0), pytest.param("n", 1, marks=pytest.mark.slow), ("", 1)]
+)
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     (cli.home / "data" / "history.sqlite").touch()
