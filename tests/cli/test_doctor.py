@@ -85,6 +85,7 @@ def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cache", "data", "runtime", "state"]
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     cli.environment["LOCALSPEC_HOME"] = "/dev/null"
     found = examined(cli, code=1)

@@ -66,10 +66,10 @@ def test_a_known_completion_is_answered_without_the_worker(daemon: DaemonProcess
     run(test())
 
 
-def test_what_comes_after_a_completion_is_looked_ahead(start: StartDaemon) -> None:
+def test_what_comes_after_a_completion_is_looked_ahead(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "after.py")
             assert text(await editor.complete("one")) == "one"
             accepted = await editor.complete("oneone")
             assert (accepted["source"], text(accepted)) == ("cache", "oneone")
@@ -77,10 +77,10 @@ def test_what_comes_after_a_completion_is_looked_ahead(start: StartDaemon) -> No
     run(test())
 
 
-def test_looking_ahead_is_done_in_the_background_and_asking_is_not(start: StartDaemon) -> None:
+def test_looking_ahead_is_done_in_the_background_and_asking_is_not(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "background.py")
             assert text(await editor.complete("x\npriority")) == "completion"
             assert text(await editor.complete("x\nthen priority")) == "\npriority"
             ahead = await editor.complete("x\nthen priority\npriority")
@@ -133,10 +133,10 @@ def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDae
     run(test())
 
 
-def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemon) -> None:
+def test_a_known_answer_ends_what_was_looked_ahead_for_another(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "known.py")
             for _ in range(2):
                 assert text(await editor.complete("one")) == "one"
                 assert (await editor.complete("oneone"))["source"] == "cache"
@@ -148,12 +148,11 @@ def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemo
     run(test())
 
 
-def test_a_client_that_goes_takes_along_what_was_looked_ahead(start: StartDaemon) -> None:
+def test_a_client_that_goes_takes_along_what_was_looked_ahead(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        daemon = start()
         async with raw(daemon) as watcher:
             async with raw(daemon) as client:
-                assert text(await Editor(client).complete("then stall")) == "\nstall"
+                assert text(await Editor(client, "gone.py").complete("then stall")) == "\nstall"
             await Editor(watcher).idle()
 
     run(test())
@@ -173,13 +172,13 @@ def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(daemon: DaemonProcess)
     run(test())
 
 
-def test_a_warm_prompt_gives_way_to_a_completion(start: StartDaemon) -> None:
+def test_a_warm_prompt_gives_way_to_a_completion(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "warm.py")
             warmed = await editor.call("completion/warm", prefix="x", suffix="")
             assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
-            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="a.py")
+            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="warm.py")
             assert text(await editor.complete("now")) == "now"
             assert "result" in await client.response(1)
 

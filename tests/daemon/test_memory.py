@@ -194,6 +194,8 @@ def test_a_real_daemon_learns_by_source_and_workspace(home: Path) -> None:
             await client.call(2, "chat/send", session=session, content=f"Explain this: {TEXT}")
             for elsewhere in ({"workspace": "/unseen", "remember": False}, {"workspace": ""}):
                 await client.call(3, "generate", prompt=TEXT, options=options | elsewhere)
+            memory = home / "data" / "memory"
+            await until(lambda: len(list(memory.rglob("*.ngm"))) == 2, "both tables are there")
             while len(found := await tables(client)) < 2 or not all(table["sources"] for table in found):
                 pass
             assert {table["workspace"]: set(table["sources"]) for table in found} == {

@@ -77,7 +77,7 @@ def test_what_cannot_be_set_changes_nothing(daemon: DaemonProcess) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("how", ["session/open", "session/configure"])
+@pytest.mark.parametrize("how", ["session/open", pytest.param("session/configure", marks=pytest.mark.slow)])
 def test_a_draft_stays_with_the_model_it_was_paired_with(start: StartDaemon, home: Path, how: str) -> None:
     """Named without a model, it went with the configured one; that may be another one later."""
 
@@ -361,6 +361,7 @@ def test_a_full_disk_takes_no_answer_from_who_reads_it(home: Path, monkeypatch: 
 # --- a real model ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_real_answer_is_the_same_lost_resumed_copied_or_given_anew(home: Path) -> None:
     question = "What does textwrap.dedent do?"
 
