@@ -60,6 +60,7 @@ def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     assert status.rstrip().endswith(", idle")
 
 
+@pytest.mark.slow
 def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
     process = cli.begin(*LONG, "--stream-json")
     busy = cli("models", "unload", "--json")

@@ -243,6 +243,7 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(real: DaemonP
     run(test())
 
 
+@pytest.mark.slow
 def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
     repo = home / "repo"
     (repo / ".git").mkdir(parents=True)
@@ -308,10 +309,15 @@ def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
         file.write_bytes(small())
         async with raw(start()) as client:
             await client.call(1, "models/load", model=str(file))
-            editor = Editor(client, "/a.py", options={"model": f"{tmp_path}/./one.gguf"})
+            model = {"model": f"{tmp_path}/./one.gguf"}
+            editor = Editor(client, "/a.py", options=model)
+            taught = home / "cache" / "taught"
+            (private,) = (await editor.complete("two three", options={**model, "remember": False}))["items"]
+            await editor.call("completion/feedback", item=private["id"], event="accepted")
+            await client.call(3, "generate", prompt="hello", options=model)
+            assert not taught.exists(), "the worker, which does one thing after another, was not told"
             (item,) = (await editor.complete("x = 1\none two"))["items"]
             await editor.call("completion/feedback", item=item["id"], event="accepted")
-            taught = home / "cache" / "taught"
             await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
             assert taught.read_text() == "x = 1\none twoone two"
             assert len((await client.call(2, "daemon/status"))["result"]["models"]) == 1

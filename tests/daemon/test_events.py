@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, raw, texts
@@ -158,6 +159,7 @@ def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_rounds_of_a_real_model_add_up(home: Path) -> None:
     """Token by token they are what is streamed, and in number what the statistics say."""
 

@@ -15,7 +15,6 @@ from tests.waiting import run
 
 QUICK = (
     "worker gets SIGKILL",
-    "worker sends a damaged frame",
     "daemon is killed",
     "client vanishes",
 )

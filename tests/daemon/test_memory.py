@@ -119,6 +119,7 @@ def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home: Path) -> None:
     async def test() -> None:
         daemon = start()
