@@ -239,6 +239,7 @@ def test_what_happens_to_a_session_is_told(daemon: DaemonProcess) -> None:
 # --- private sessions ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_of_a_private_session_nothing_is_on_disk_ever(home: Path) -> None:
     """On the real daemon and model: no history, no memory, no log, at no time from its opening on."""
     marker = "zanzibarquux"

@@ -46,6 +46,7 @@ def test_toys_say_what_they_say_alone() -> None:
     assert tally.is_varied(), tally
 
 
+@pytest.mark.slow
 def test_the_bundled_model_says_what_it_says_alone(bundled: Loaded) -> None:
     tally = Tally()
 
