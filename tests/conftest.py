@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from hypothesis import settings
 # How long an example takes is the machine's affair.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# The hundreds of processes that are started here would each compile all of localspec.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -335,6 +335,7 @@ def test_chats_and_edits_are_single_exchanges(small_corpus: corpus.Corpus) -> No
         assert answer.startswith("```python\n") and answer.endswith("\n```")
 
 
+@pytest.mark.slow
 def test_conversations_continue_where_the_last_answer_ended(
     small_conversations: list[str],
 ) -> None:
@@ -353,6 +354,7 @@ def test_conversations_continue_where_the_last_answer_ended(
     assert lengths == set(range(1, presets.SMOKE.conversation_turns + 1))
 
 
+@pytest.mark.slow
 def test_conversations_stay_within_their_budget(small_conversations: list[str]) -> None:
     longest = max(count_words(text) for text in small_conversations)
     assert longest <= presets.SMOKE.conversation_tokens
@@ -368,6 +370,7 @@ def test_held_back_files_are_not_trained_on() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_corpus_is_the_same_every_time(small_corpus: corpus.Corpus) -> None:
     assert corpus.build_corpus(presets.SMOKE) == small_corpus
 

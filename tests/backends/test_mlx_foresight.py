@@ -50,7 +50,10 @@ def test_what_was_begun_is_taken_up_and_nothing_is_computed_twice(name: str, tmp
     backend.free()
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3", "qwen3.5", "mamba2"])
+@pytest.mark.parametrize(
+    "name",
+    ["qwen3", "qwen3.5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma3", "mamba2"))],
+)
 def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: str, tmp_path: Path) -> None:
     """Other tokens, several, a rollback, a neighbour, a fork: the rows are those of a fresh start."""
     backend, reference = (MlxBackend(write_model(name, tmp_path / n), CONFIG, measured=False) for n in "ab")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,19 @@ def silent(what: str, fraction: float) -> None:
     assert 0 <= fraction <= 1
 
 
-@pytest.fixture
-def stand() -> Iterator[Stand]:
+@contextmanager
+def standing() -> Iterator[Stand]:
     target, draft = ToyBackend(small_markov(3, sharpness=3.0)), ToyBackend(small_markov(3, order=1))
     made = Stand(target, {"draft": draft}, EngineConfig())
     yield made
     for backend in (target, draft):  # nothing is left open
         assert len({backend.open() for _ in range(8)}) == 8
+
+
+@pytest.fixture
+def stand() -> Iterator[Stand]:
+    with standing() as made:
+        yield made
 
 
 def case(name: str, *prompts: str, workload: str = "edit-short", temperature: float = 0.0) -> Case:
@@ -78,8 +85,14 @@ def plan_of(stand: Stand, *, runs: int = 2, contestants: list[Contestant] = ALL)
     return Plan(record(stand, CASES), lambda workload, repeat: contestants, runs, Clock(None), {})
 
 
-def test_everybody_answers_every_turn_in_every_repeat(stand: Stand) -> None:
-    runs = runs_of(stand, plan_of(stand))
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    """Everybody's, twice."""
+    with standing() as stand:
+        return runs_of(stand, plan_of(stand))
+
+
+def test_everybody_answers_every_turn_in_every_repeat(runs: list[Run]) -> None:
     assert len(runs) == 3 * len(ALL) * 2
     assert {(r.case, r.turn, r.contestant, r.repeat) for r in runs} == {
         (name, turn, c.name, repeat)
@@ -89,15 +102,13 @@ def test_everybody_answers_every_turn_in_every_repeat(stand: Stand) -> None:
     }
 
 
-def test_contestants_take_turns_and_another_one_begins_each_time(stand: Stand) -> None:
-    runs = runs_of(stand, plan_of(stand))
+def test_contestants_take_turns_and_another_one_begins_each_time(runs: list[Run]) -> None:
     order = [r.contestant for r in runs if (r.case, r.turn) == ("one", 0)]
     names = [c.name for c in ALL]
     assert order == names + names[1:] + names[:1]
 
 
-def test_greedy_texts_are_all_the_same(stand: Stand) -> None:
-    runs = runs_of(stand, plan_of(stand))
+def test_greedy_texts_are_all_the_same(runs: list[Run]) -> None:
     assert all(figure.diverged == 0 for figure in figures_of(document(runs, contestants=ALL)))
     assert any(r.accepted for r in runs)
     assert all(r.exact for r in runs)

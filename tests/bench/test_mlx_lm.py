@@ -34,7 +34,7 @@ def asked(options: Options) -> tuple[Question, tuple[int, ...]]:
         )
 
 
-@pytest.mark.parametrize("draft", [None, DRAFT])
+@pytest.mark.parametrize("draft", [pytest.param(None, marks=pytest.mark.slow), DRAFT])
 def test_it_says_what_we_say(draft: Path | None) -> None:
     question, ours = asked(Options(max_tokens=24, temperature=0.0))
     with closing(MlxLm(TARGET, CONFIG, draft=draft, k=4)) as reference:
@@ -44,6 +44,7 @@ def test_it_says_what_we_say(draft: Path | None) -> None:
             assert (answer.drafted >= answer.accepted > 0) == (draft is not None)
 
 
+@pytest.mark.slow
 def test_samples_follow_the_seed() -> None:
     question, _ = asked(Options(max_tokens=24, temperature=0.9, seed=3))
     with closing(MlxLm(TARGET, CONFIG)) as reference:

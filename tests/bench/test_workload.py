@@ -142,7 +142,7 @@ def test_prompts_and_answers_fit_the_bundled_context(engine: Engine) -> None:
             assert len(encoder.encode(request_of(turn).prompt, most).tokens) + most <= CONTEXT, case.name
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", ["edit-short", pytest.param("edit-long", marks=pytest.mark.slow)])
 def test_the_bundled_target_can_do_the_edits(engine: Engine, name: str) -> None:
     """One case each: its answers end by themselves, are long enough to measure and can be edited on."""
     previous: str | None = None

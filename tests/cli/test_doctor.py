@@ -93,6 +93,7 @@ def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cache", "data", "runtime", "state"]
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     cli.environment["LOCALSPEC_HOME"] = "/dev/null"
     found = examined(cli, code=1)
@@ -110,6 +111,7 @@ def test_a_directory_that_cannot_be_written(cli: Cli) -> None:
     assert f"{cli.home}/data" in line and "Set LOCALSPEC_HOME" in line
 
 
+@pytest.mark.slow
 def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -153,6 +155,7 @@ def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     assert found["model"]["level"] == "problem" and "Mend mlx" in found["model"]["remedy"]
 
 
+@pytest.mark.slow
 def test_a_backend_that_crashes(cli: Cli, tmp_path: Path) -> None:
     spoil(cli, tmp_path, "llama_cpp", KILL)
     found = examined(cli, code=1)

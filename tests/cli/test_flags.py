@@ -137,7 +137,10 @@ def configured(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
     cli("daemon", "stop")
 
 
-@pytest.mark.parametrize("where", [(), ("--no-daemon",)], ids=["daemon", "alone"])
+@pytest.mark.parametrize(
+    "where",
+    [pytest.param((), id="daemon", marks=pytest.mark.slow), pytest.param(("--no-daemon",), id="alone")],
+)
 def test_the_configured_draft_is_not_tried_on_another_model(configured: Cli, where: tuple[str, ...]) -> None:
     result = configured.json(*SHORT, *where, "x")
     assert (result["model"], result["draft"]) == ("my-stdlib-6m", "my-stdlib-1m")

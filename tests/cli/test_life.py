@@ -29,7 +29,7 @@ def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
     assert idle(cli)
 
 
-@pytest.mark.parametrize("where", [(), ("--no-daemon",)])
+@pytest.mark.parametrize("where", [pytest.param((), marks=pytest.mark.slow), ("--no-daemon",)])
 def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
     process = cli.begin(*LONG, "--stats", *where)
     process.send_signal(signal.SIGINT)

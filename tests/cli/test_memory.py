@@ -89,6 +89,7 @@ def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: P
     assert cli.json("memory", "export", str(tmp_path / "out"))["ngrams"] == after["entries"]
 
 
+@pytest.mark.slow
 def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: Path, tmp_path: Path) -> None:
     hook = tmp_path / "hook"
     hook.mkdir()
@@ -140,7 +141,9 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     assert done.stdout == f"There is nothing to forget: nothing was learned.{other}"
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("n", 1), ("", 1)])
+@pytest.mark.parametrize(
+    ("answer", "left"), [("y", 0), pytest.param("n", 1, marks=pytest.mark.slow), ("", 1)]
+)
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     (cli.home / "data" / "history.sqlite").touch()
@@ -234,7 +237,8 @@ def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
     assert [counted(n, "table") for n in (0, 1, 2)] == ["0 tables", "1 table", "2 tables"]
 
 
-def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path, steps: int) -> None:
     source = tmp_path / "[x]b.txt"  # brackets would be markup
     source.write_text("one two three four five six seven eight nine ten\n" * 5)
     odd = "[red]out"
@@ -242,7 +246,7 @@ def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
         (("prime", str(source)), "learning [x]b.txt 0%"),
         (("export", str(tmp_path / odd)), "exporting [red]out 0%"),
         (("import", str(tmp_path / odd)), "importing [red]out 100%"),
-    ):
+    )[:steps]:
         command, *rest = (*cli.command, "memory", *arguments)
         environment = {**cli.environment, "TERM": "xterm"}
         terminal = pexpect.spawn(command, rest, env=environment, timeout=DEADLINE_S, dimensions=(24, 200))

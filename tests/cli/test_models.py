@@ -7,6 +7,7 @@ import re
 
 import pexpect
 import psutil
+import pytest
 
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import LONG, Cli
@@ -36,6 +37,7 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     assert "model: none loaded" in cli("daemon", "status").stdout
 
 
+@pytest.mark.slow
 def test_the_draft_that_auto_chose_may_be_named(cli: Cli) -> None:
     model = ("models", "load", "--backend", "llama_cpp")
     chosen = cli.json(*model, "-m", "bundled")
@@ -58,6 +60,7 @@ def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     assert status.rstrip().endswith(", idle")
 
 
+@pytest.mark.slow
 def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
     process = cli.begin(*LONG, "--stream-json")
     busy = cli("models", "unload", "--json")

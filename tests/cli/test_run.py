@@ -253,7 +253,12 @@ def test_a_usage_error_as_json(cli: Cli, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--version",), ("models", "list"), ("run", "--max-tokens", "2", "hi")]
+    "arguments",
+    [
+        ("--version",),
+        pytest.param(("models", "list"), marks=pytest.mark.slow),
+        ("run", "--max-tokens", "2", "hi"),
+    ],
 )
 def test_a_full_disk_behind_stdout_is_a_sentence(cli: Cli, arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:

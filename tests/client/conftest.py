@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -14,16 +15,30 @@ from tests.daemon.harness import write_config
 from tests.waiting import DEADLINE_S
 
 
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """This process's own home; a daemon that a test leaves running, in it or below it, is stopped."""
+@contextmanager
+def own_home() -> Iterator[Path]:
+    """This process's own home; a daemon that is left running, in it or below it, is stopped."""
     path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    monkeypatch.setenv("LOCALSPEC_HOME", str(path))
-    write_config(path)
-    yield path
-    if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
-        psutil.Process(found.pid).terminate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALSPEC_HOME", str(path))
+        write_config(path)
+        yield path
+        if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
+            psutil.Process(found.pid).terminate()
     for lock in path.rglob("daemon.lock"):
         with FileLock(lock, timeout=DEADLINE_S):
             pass  # a daemon holds it to its very end
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with own_home() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """A home, and so a daemon, for all tests of a module that need no fresh one."""
+    with own_home() as path:
+        yield path

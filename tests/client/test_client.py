@@ -50,7 +50,7 @@ async def begun(stream: Stream[Result]) -> Stream[Result]:
     raise AssertionError("it ended without a text")
 
 
-def test_streams_text_and_gives_the_result(home: Path) -> None:
+def test_streams_text_and_gives_the_result(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             stream = client.generate("one two three")
@@ -82,7 +82,7 @@ def test_events_tell_of_loading_queueing_prefill_and_text(home: Path) -> None:
     run(test())
 
 
-def test_streams_side_by_side(home: Path) -> None:
+def test_streams_side_by_side(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             stalled = await begun(client.generate("stall"))
@@ -116,7 +116,7 @@ def test_chats(home: Path) -> None:
     run(test())
 
 
-def test_completions(home: Path) -> None:
+def test_completions(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             done = await client.complete("def f", "\n", path="a.py", max_ms=9000).result()
@@ -165,7 +165,7 @@ def test_models_are_loaded_and_unloaded(home: Path) -> None:
     run(test())
 
 
-def test_errors_are_typed(home: Path) -> None:
+def test_errors_are_typed(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             with pytest.raises(OutOfMemory, match="no memory"):
@@ -190,7 +190,7 @@ def test_errors_are_typed(home: Path) -> None:
     run(test())
 
 
-def test_over_tcp_with_the_token(home: Path) -> None:
+def test_over_tcp_with_the_token(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as local:
             url = (await local.status()).url
@@ -235,7 +235,7 @@ def test_shutdown_ends_the_daemon(home: Path) -> None:
     run(test())
 
 
-def test_closing_ends_the_requests(home: Path) -> None:
+def test_closing_ends_the_requests(shared: Path) -> None:
     async def test() -> None:
         async with await echo() as watcher:
             async with await echo() as client:
@@ -331,7 +331,7 @@ def test_sessions_are_searched_set_copied_and_ended(home: Path) -> None:
     run(test())
 
 
-def test_a_stream_is_resumed_by_a_new_connection(home: Path) -> None:
+def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
     async def test() -> None:
         client = await echo()
         session = (await client.open_session()).session

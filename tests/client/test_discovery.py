@@ -100,7 +100,10 @@ def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"pid": 1}', "[]", "\xff"])
+@pytest.mark.parametrize(
+    "content",
+    ["", '{"pid": 1}', *(pytest.param(content, marks=pytest.mark.slow) for content in ("{", "[]", "\xff"))],
+)
 def test_a_damaged_announcement_is_no_obstacle(home: Path, content: str) -> None:
     async def test() -> None:
         (home / "runtime").mkdir()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, raw
 from tests.daemon.test_history import open_session
 from tests.daemon.test_store import anywhere
@@ -62,6 +64,7 @@ def test_a_chat_goes_on_after_a_restart_and_after_a_kill_without_being_read_agai
     live(home, second)
 
 
+@pytest.mark.slow
 def test_a_deleted_chat_leaves_no_cache_and_nothing_in_the_memory(home: Path) -> None:
     async def talk(client: Raw) -> None:
         session = await open_session(client)

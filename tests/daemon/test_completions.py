@@ -67,10 +67,10 @@ def test_a_known_completion_is_answered_without_the_worker(daemon: DaemonProcess
     run(test())
 
 
-def test_what_comes_after_a_completion_is_looked_ahead(start: StartDaemon) -> None:
+def test_what_comes_after_a_completion_is_looked_ahead(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "after.py")
             assert text(await editor.complete("one")) == "one"
             accepted = await editor.complete("oneone")
             assert (accepted["source"], text(accepted)) == ("cache", "oneone")
@@ -78,10 +78,10 @@ def test_what_comes_after_a_completion_is_looked_ahead(start: StartDaemon) -> No
     run(test())
 
 
-def test_looking_ahead_is_done_in_the_background_and_asking_is_not(start: StartDaemon) -> None:
+def test_looking_ahead_is_done_in_the_background_and_asking_is_not(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "background.py")
             assert text(await editor.complete("x\npriority")) == "completion"
             assert text(await editor.complete("x\nthen priority")) == "\npriority"
             ahead = await editor.complete("x\nthen priority\npriority")
@@ -134,10 +134,10 @@ def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDae
     run(test())
 
 
-def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemon) -> None:
+def test_a_known_answer_ends_what_was_looked_ahead_for_another(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "known.py")
             for _ in range(2):
                 assert text(await editor.complete("one")) == "one"
                 assert (await editor.complete("oneone"))["source"] == "cache"
@@ -149,12 +149,11 @@ def test_a_known_answer_ends_what_was_looked_ahead_for_another(start: StartDaemo
     run(test())
 
 
-def test_a_client_that_goes_takes_along_what_was_looked_ahead(start: StartDaemon) -> None:
+def test_a_client_that_goes_takes_along_what_was_looked_ahead(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        daemon = start()
         async with raw(daemon) as watcher:
             async with raw(daemon) as client:
-                assert text(await Editor(client).complete("then stall")) == "\nstall"
+                assert text(await Editor(client, "gone.py").complete("then stall")) == "\nstall"
             await Editor(watcher).idle()
 
     run(test())
@@ -174,13 +173,13 @@ def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(daemon: DaemonProcess)
     run(test())
 
 
-def test_a_warm_prompt_gives_way_to_a_completion(start: StartDaemon) -> None:
+def test_a_warm_prompt_gives_way_to_a_completion(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
+        async with raw(daemon) as client:
+            editor = Editor(client, "warm.py")
             warmed = await editor.call("completion/warm", prefix="x", suffix="")
             assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
-            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="a.py")
+            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="warm.py")
             assert text(await editor.complete("now")) == "now"
             assert "result" in await client.response(1)
 
@@ -252,6 +251,7 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(
     run(test())
 
 
+@pytest.mark.slow
 def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
     repo = home / "repo"
     (repo / ".git").mkdir(parents=True)
@@ -317,10 +317,15 @@ def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
         file.write_bytes(small())
         async with raw(start()) as client:
             await client.call(1, "models/load", model=str(file))
-            editor = Editor(client, "/a.py", options={"model": f"{tmp_path}/./one.gguf"})
+            model = {"model": f"{tmp_path}/./one.gguf"}
+            editor = Editor(client, "/a.py", options=model)
+            taught = home / "cache" / "taught"
+            (private,) = (await editor.complete("two three", options={**model, "remember": False}))["items"]
+            await editor.call("completion/feedback", item=private["id"], event="accepted")
+            await client.call(3, "generate", prompt="hello", options=model)
+            assert not taught.exists(), "the worker, which does one thing after another, was not told"
             (item,) = (await editor.complete("x = 1\none two"))["items"]
             await editor.call("completion/feedback", item=item["id"], event="accepted")
-            taught = home / "cache" / "taught"
             await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
             assert taught.read_text() == "x = 1\none twoone two"
             assert len((await client.call(2, "daemon/status"))["result"]["models"]) == 1

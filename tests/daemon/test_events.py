@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, raw, texts
@@ -146,25 +147,27 @@ def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
         async with raw(daemon) as sleeper, raw(daemon) as reader:
             await subscribe(sleeper, "round")
             sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 20000 10")
+            await sleeper.ask(1, "generate", prompt="flood 8000 10")
             await reader.ask(1, "generate", prompt="one")  # the echo answers by turns
             while (await status(reader))["running"]:
                 pass
             sleeper.socket.transport.resume_reading()
             await sleeper.response(1)
-            assert texts(sleeper.seen, 1) == "x" * 200_000
-            assert 0 < len(events(sleeper.seen, "round")) < 20_000
+            assert texts(sleeper.seen, 1) == "x" * 80_000
+            assert 0 < len(events(sleeper.seen, "round")) < 8000
 
     run(test())
 
 
+@pytest.mark.slow
 def test_the_rounds_of_a_real_model_add_up(home: Path) -> None:
     """Token by token they are what is streamed, and in number what the statistics say."""
 
     async def test() -> None:
         async with raw(daemon) as client:
             await subscribe(client, "round", "model")
-            options = {"temperature": 0, "max_tokens": 48}
+            # Named: whether it pays to draft is this machine's affair.
+            options = {"temperature": 0, "max_tokens": 48, "proposer": "prompt-lookup", "k": 4}
             result = (
                 await client.call(1, "generate", prompt=json.dumps("a b c " * 9), raw=True, options=options)
             )["result"]

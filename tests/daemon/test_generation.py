@@ -43,9 +43,8 @@ def test_a_prompt_goes_through_the_template_unless_raw(daemon: DaemonProcess) ->
     run(test())
 
 
-def test_options_are_merged_over_the_configuration(start: StartDaemon) -> None:
+def test_options_are_merged_over_the_configuration(daemon: DaemonProcess) -> None:
     async def test() -> None:
-        daemon = start()
         async with raw(daemon) as client:
             wanted = {"seed": 7, "max_tokens": 9, "draft": "none"}
             result = (await client.call(1, "generate", prompt="options", options=wanted))["result"]
@@ -72,12 +71,12 @@ def test_cancel_is_a_result_and_the_only_one(daemon: DaemonProcess) -> None:
     run(test())
 
 
-def test_a_request_can_be_cancelled_before_its_model_is_loaded(start: StartDaemon, home: Path) -> None:
+def test_a_request_can_be_cancelled_before_its_model_is_loaded(daemon: DaemonProcess, tmp_path: Path) -> None:
     async def test() -> None:
-        gate = home / "gate"
+        gate = tmp_path / "gate"
         os.mkfifo(gate)
         options = {"model": f"gate:{gate}"}
-        async with raw(start()) as client:
+        async with raw(daemon) as client:
             await client.ask(1, "generate", prompt="hello", options=options)
             await client.ask(2, "generate", prompt="hello", options=options)
             await client.notice("model/progress")
@@ -90,11 +89,11 @@ def test_a_request_can_be_cancelled_before_its_model_is_loaded(start: StartDaemo
     run(test())
 
 
-def test_the_deadline_counts_the_load(start: StartDaemon, home: Path) -> None:
+def test_the_deadline_counts_the_load(daemon: DaemonProcess, tmp_path: Path) -> None:
     async def test() -> None:
-        gate = home / "gate"
+        gate = tmp_path / "gate"
         os.mkfifo(gate)
-        async with raw(start()) as client:
+        async with raw(daemon) as client:
             slow = {"model": f"gate:{gate}"}
             params = {"prefix": "x", "suffix": "", "max_ms": 50, "options": slow}
             result = (await client.call(1, "completion/inline", **params))["result"]

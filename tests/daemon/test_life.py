@@ -265,7 +265,9 @@ def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartD
     assert second.token == token
 
 
-@pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
+@pytest.mark.parametrize(
+    "damage", ["chmod 644", *(pytest.param(damage, marks=pytest.mark.slow) for damage in ("short", "empty"))]
+)
 def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
     first = start()
     path, token = Path(first.found.token_file), first.token

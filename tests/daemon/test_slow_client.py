@@ -56,17 +56,17 @@ def test_deltas_are_merged_for_a_slow_client_and_nothing_is_lost(start: StartDae
         daemon = start(send_buffer=64 * MIB)
         async with raw(daemon) as sleeper, raw(daemon) as reader:
             sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 20000 10")
-            await sleeper.ask(2, "generate", prompt="flood 20000 10")
+            await sleeper.ask(1, "generate", prompt="flood 8000 10")
+            await sleeper.ask(2, "generate", prompt="flood 8000 10")
             # Both answers wait in the daemon while their client sleeps.
             await idle(reader)
             sleeper.socket.transport.resume_reading()
             while len([f for f in sleeper.seen if "id" in f]) < 2:
                 await sleeper.next()
             for id in (1, 2):
-                assert texts(sleeper.seen, id) == "x" * 200_000
+                assert texts(sleeper.seen, id) == "x" * 80_000
             deltas = [f for f in sleeper.seen if f.get("method") == "stream/delta"]
-            assert len(deltas) < 20_000
+            assert len(deltas) < 8000
 
     run(test())
 
@@ -78,7 +78,7 @@ def test_a_client_that_does_not_read_and_then_breaks_the_protocol_leaves_nothing
         daemon = start(send_buffer=16 * MIB, slow_client_s=600)
         async with raw(daemon) as sleeper, raw(daemon) as reader:
             sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 100 50000")
+            await sleeper.ask(1, "generate", prompt="flood 100 20000")
             await idle(reader)
             await sleeper.say(b"no text")
             async with asyncio.timeout(DEADLINE_S):

@@ -72,7 +72,14 @@ class Replay:
             assert found == expected and type(found) is type(expected), f"{where}: {found!r}"
 
 
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # The memory's methods start a command each; tests/daemon/test_memory.py calls them, too.
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem == "memory" else [])
+        for path in TRANSCRIPTS
+    ],
+)
 def test_replays(start: StartDaemon, path: Path) -> None:
     async def test() -> None:
         async with raw(start(), initialize=False) as client:

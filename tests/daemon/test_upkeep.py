@@ -35,7 +35,7 @@ async def loaded(client: Raw) -> set[str]:
 # Hanging.
 
 
-@pytest.mark.parametrize("prompt", ["hang", "spin"])
+@pytest.mark.parametrize("prompt", [pytest.param("hang", marks=pytest.mark.slow), "spin"])
 def test_a_worker_that_hangs_costs_its_own_requests_only(start: StartDaemon, prompt: str) -> None:
     async def test() -> None:
         daemon = start(**HANG)

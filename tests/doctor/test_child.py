@@ -29,6 +29,7 @@ def test_what_works_is_told() -> None:
     assert found.usable and found.versions.startswith("llama-cpp-python ") and found.device
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("mlx_lm") is None, reason="mlx-lm is not installed")
 def test_mlx_works() -> None:
     found = probed("mlx")

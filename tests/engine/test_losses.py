@@ -77,8 +77,14 @@ def decode(ties: float, proposer: str, slope: float) -> tuple[float, str, int]:
     return target.spent, result.text, result.stats.redone
 
 
-@pytest.mark.parametrize("slope", [0.12, 0.5])
-@pytest.mark.parametrize("ties", [0.0, 0.05, 0.2, 1.0])
+PRICED = [(ties, slope) for ties in (0.0, 0.05, 0.2, 1.0) for slope in (0.12, 0.5)]
+QUICK = [(0.0, 0.12), (0.2, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("ties", "slope"),
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in PRICED],
+)
 def test_near_ties_that_are_decided_again_are_paid_for(ties: float, slope: float) -> None:
     """Each costs narrow forwards; a draft that is right but doubtful saves nothing, and that is learnt."""
     plain, text, _ = decode(ties, "none", slope)

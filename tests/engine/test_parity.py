@@ -104,7 +104,7 @@ def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int)
     assert len(texts) == 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 50),
     texts=st.lists(prompts, min_size=2, max_size=5),
@@ -184,7 +184,7 @@ def test_strict_mode_covers_seeded_samples(
     assert answer(spec) == answer(plain)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 50), texts=st.lists(prompts, min_size=2, max_size=4), again=st.booleans())
 def test_strict_mode_is_exact_in_batches_and_over_taken_prefixes(
     seed: int, texts: list[str], again: bool

@@ -20,6 +20,7 @@ from tests.hostile import family
 from tests.toys import answer, coarse, run_all, share_always, small_markov
 
 KINDS = ("always-wrong", "right-then-wrong", "over-long", "past-the-end", "end-at-once", "random", "oracle")
+QUICK = ("always-wrong", "past-the-end")
 GAPS = ("abcab", "feda", "aabbccdd")
 
 
@@ -76,9 +77,18 @@ def differing(seeds: int, noise: float) -> tuple[int, int]:
 
 
 class TestOneText:
-    @pytest.mark.parametrize("noise", [0.0, 0.02])
-    @pytest.mark.parametrize("k", [1, 3, 8])
-    def test_whoever_drafts_and_whoever_else_runs(self, noise: float, k: int) -> None:
+    @pytest.mark.parametrize(
+        ("k", "noise"),
+        [
+            (3, 0.02),
+            (8, 0.0),
+            *(
+                pytest.param(*case, marks=pytest.mark.slow)
+                for case in ((1, 0.0), (1, 0.02), (3, 0.0), (8, 0.02))
+            ),
+        ],
+    )
+    def test_whoever_drafts_and_whoever_else_runs(self, k: int, noise: float) -> None:
         ended = accepted = 0
         for seed in range(8):
             rule = fuzzy(seed)
@@ -94,7 +104,9 @@ class TestOneText:
                     accepted += sequence.stats.accepted
         assert ended > 20 and accepted > 20
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize(
+        "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+    )
     def test_under_hostile_drafts(self, kind: str) -> None:
         accepted = 0
         for seed in range(6):

@@ -52,21 +52,26 @@ def copy(folder: Path, module: str, text: str) -> Path:
     return folder
 
 
+ONE_OF_EACH = [
+    ("engine/round.py", "def late():\n    import localspec.worker", "Layers"),
+    ("speculation/x.py", "import localspec.backends.toy", "Speculation sees"),
+    ("engine/x.py", "import asyncio", "The engine and everything under it"),
+    ("daemon/x.py", "import numpy", "Daemon and client stay light"),
+]
+OTHERS = [
+    ("engine/round.py", "import localspec.daemon", "Layers"),
+    ("protocol.py", "import localspec.models", "Layers"),
+    ("models/x.py", "import localspec.backends", "Layers"),
+    ("daemon/x.py", "import localspec.client", "Layers"),
+    ("models/x.py", "from websockets import connect", "The engine and everything under it"),
+    ("client/x.py", "import jinja2.sandbox", "Daemon and client stay light"),
+    ("daemon/x.py", "import localspec.engine", "Daemon and client stay light"),
+]
+
+
 @pytest.mark.parametrize(
     ("module", "text", "broken"),
-    [
-        ("engine/round.py", "import localspec.daemon", "Layers"),
-        ("protocol.py", "import localspec.models", "Layers"),
-        ("models/x.py", "import localspec.backends", "Layers"),
-        ("daemon/x.py", "import localspec.client", "Layers"),
-        ("engine/round.py", "def late():\n    import localspec.worker", "Layers"),
-        ("speculation/x.py", "import localspec.backends.toy", "Speculation sees"),
-        ("engine/x.py", "import asyncio", "The engine and everything under it"),
-        ("models/x.py", "from websockets import connect", "The engine and everything under it"),
-        ("daemon/x.py", "import numpy", "Daemon and client stay light"),
-        ("client/x.py", "import jinja2.sandbox", "Daemon and client stay light"),
-        ("daemon/x.py", "import localspec.engine", "Daemon and client stay light"),
-    ],
+    [*ONE_OF_EACH, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
 )
 def test_an_import_too_many_is_noticed(tmp_path: Path, module: str, text: str, broken: str) -> None:
     linted = lint(copy(tmp_path, module, text))

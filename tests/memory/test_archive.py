@@ -101,7 +101,14 @@ def export_to(path: Path, files: TableFiles) -> Path:
     return path
 
 
-@pytest.mark.parametrize("count", [25_000, 60_000, 100_000])
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(25_000, marks=pytest.mark.slow),
+        60_000,
+        pytest.param(100_000, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_lost_on_the_way_to_a_table_of_the_same_size(tmp_path: Path, count: int) -> None:
     """However full it is: each n-gram has the place it had."""
     before = fill(tmp_path / "a", count=count)

@@ -157,21 +157,15 @@ def test_every_gguf_file_is_listed_at_any_depth(shelf: Path) -> None:
     assert set(listed(shelf)) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
+def test_a_broken_file_is_listed_with_its_problem_and_size(shelf: Path) -> None:
+    models = listed(shelf)
+    for name, problem in (
         ("empty", "it is empty"),
         ("cut", "it is truncated"),
         ("folder", "is a directory"),
         ("dangling", "there is no file"),
-    ],
-)
-def test_a_broken_file_is_listed_with_its_problem(shelf: Path, name: str, problem: str) -> None:
-    assert problem in (listed(shelf)[name].problem or "")
-
-
-def test_a_broken_file_is_listed_with_its_size(shelf: Path) -> None:
-    models = listed(shelf)
+    ):
+        assert problem in (models[name].problem or ""), name
     assert models["cut"].size == len(ggufs.small()) - 1
     assert models["dangling"].size == models["folder"].size == 0
 
@@ -189,9 +183,9 @@ def test_a_file_name_that_is_no_text_is_listed_readably(shelf: Path) -> None:
     assert "b\ufffd.gguf" in (models["b\ufffd"].problem or "")
 
 
-@pytest.mark.parametrize("folder", ["/nowhere/at/all", "~no-such-user/models", "a\0b", "n" * 5000, "\ud800"])
-def test_a_directory_that_is_not_there_adds_nothing(folder: str) -> None:
-    assert [model.id for model in list_models((folder,))] == BUNDLED_PAIR
+def test_a_directory_that_is_not_there_adds_nothing() -> None:
+    folders = ("/nowhere/at/all", "~no-such-user/models", "a\0b", "n" * 5000, "\ud800")
+    assert [model.id for model in list_models(folders)] == BUNDLED_PAIR
 
 
 def test_a_file_in_place_of_a_directory_adds_nothing(shelf: Path) -> None:

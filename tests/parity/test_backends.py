@@ -123,6 +123,7 @@ def check(pair: Both, number: int) -> None:
     assert said.clear > 10 * said.near and said.equal_texts > 0.8 * said.texts
 
 
+@pytest.mark.slow
 def test_greedy_text_is_the_same_on_both(both: Both) -> None:
     check(both, 8)
 

@@ -46,6 +46,7 @@ def test_toys_say_what_they_say_alone() -> None:
     assert tally.is_varied(), tally
 
 
+@pytest.mark.slow
 def test_the_bundled_model_says_what_it_says_alone(bundled: Loaded) -> None:
     tally = Tally()
 
@@ -64,6 +65,12 @@ def probed(backend: ToyBackend) -> ToyBackend:
     assert found is not None
     set_rounding(backend, found)
     return backend
+
+
+def seeds(quick: int, all: int) -> pytest.MarkDecorator:
+    """The first few of many seeds; the others are slow."""
+    others = pytest.param(range(quick, all), marks=pytest.mark.slow)
+    return pytest.mark.parametrize("seeds", [range(quick), others], ids=["first", "others"])
 
 
 def differing(model: ToyModel, *asks: Asked, history: tuple[Asked, ...] = (), chunk: int = 4) -> int:
@@ -107,8 +114,9 @@ class Padded(ToyBackend):
         return super()._append(span, wide=self._computed > self._exact_width)
 
 
-def test_rounds_that_are_filled_up_are_as_wide_as_that() -> None:
-    for seed in range(6):
+@seeds(2, 6)
+def test_rounds_that_are_filled_up_are_as_wide_as_that(seeds: range) -> None:
+    for seed in seeds:
         texts = []
         for n in (1, 2):
             backend = Padded(small_markov(seed, sharpness=0.5), max_sequences=4)
@@ -145,7 +153,8 @@ def test_what_a_hasty_request_took_over_is_not_exact() -> None:
     assert differing(NOISY, again, history=(first, hasty)) == 0
 
 
-def test_cells_of_an_answer_are_not_those_of_a_prompt() -> None:
+@seeds(2, 5)
+def test_cells_of_an_answer_are_not_those_of_a_prompt(seeds: range) -> None:
     """With bounds and flags as they are measured on this very backend."""
 
     class Measured(Toys):
@@ -155,7 +164,7 @@ def test_cells_of_an_answer_are_not_those_of_a_prompt() -> None:
             return probed(backend)
 
     ask = Asked("abcabc", "none", None, GREEDY)
-    for seed in range(5):
+    for seed in seeds:
         play(Measured(replace(NOISY, seed=seed, n_ctx=160)), Case((ask,), history=(ask,)), Tally())
 
 
@@ -166,8 +175,9 @@ class Shifting(ToyBackend):
         return np.full(self.vocabulary.size, 0.2 * flags[-1])
 
 
-def test_a_common_shift_changes_no_penalised_choice() -> None:
-    for seed in range(20):
+@seeds(6, 20)
+def test_a_common_shift_changes_no_penalised_choice(seeds: range) -> None:
+    for seed in seeds:
         texts = set()
         for proposer in ("none", "draft"):
             base = small_markov(seed, sharpness=0.3)

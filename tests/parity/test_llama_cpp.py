@@ -16,7 +16,12 @@ from tests.toys import answer, run_all
 
 PROMPTS = prompts(24)
 """tests/slow has hundreds"""
-SPECULATING = [("prompt-lookup", 2), ("prompt-lookup", 7), ("draft", 5), ("auto", 4)]
+SPECULATING = [
+    pytest.param("prompt-lookup", 2, marks=pytest.mark.slow),
+    ("prompt-lookup", 7),
+    ("draft", 5),
+    ("auto", 4),
+]
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,9 @@ class TestRejectionSampling:
         [
             pytest.param([0.4, 0.3, 0.3], [0.7, 0.2, 0.1], DRAWS, marks=pytest.mark.slow),
             ([0.4, 0.3, 0.3], [0.7, 0.2, 0.1], DRAWS // 6),
-            ([0.1, 0.9], [0.9, 0.1], DRAWS // 6),
+            pytest.param([0.1, 0.9], [0.9, 0.1], DRAWS // 6, marks=pytest.mark.slow),
             ([0.25, 0.25, 0.25, 0.25], [0.97, 0.01, 0.01, 0.01], DRAWS // 6),
-            ([0.5, 0.5], [0.5, 0.5], DRAWS // 6),
+            pytest.param([0.5, 0.5], [0.5, 0.5], DRAWS // 6, marks=pytest.mark.slow),
         ],
     )
     def test_the_first_token_is_distributed_as_the_target(
