@@ -82,8 +82,8 @@ models.command(
     name="pull",
     help="Download a model from the Hugging Face hub, into its cache.",
     help_epilogue=f"""Without a quantisation, one of about four bits is chosen, or a smaller one where \
-memory is short. Broken off, the same command goes on where it was. HF_TOKEN, HF_ENDPOINT, HF_HOME and HF_HUB_CACHE \
-mean what they mean to the hub's own programs.
+memory is short. Broken off, the same command goes on where it was. HF_TOKEN, HF_ENDPOINT, HF_HOME and \
+HF_HUB_CACHE mean what they mean to the hub's own programs.
 
 {epilogue("models pull")}""",
 )
