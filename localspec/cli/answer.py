@@ -39,7 +39,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     as it comes."""
     from localspec.engine.choice import choose
     from localspec.engine.events import Degradation, Prefilling
-    from localspec.engine.load import load_engine, speed_of
+    from localspec.engine.load import load_engine, room_for, speed_of
     from localspec.engine.stream import Stream
     from localspec.protocol.results import Chunk
 
@@ -50,6 +50,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
         config.model_dirs,
         backend=options.backend or "auto",
         speed=speed_of,
+        room=room_for(config.engine),
     )
     with (
         warnings_as_notes(),

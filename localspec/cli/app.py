@@ -56,6 +56,15 @@ for _name, _help in (
     ("unload", "Unload a model, or all; one at work is left alone."),
 ):
     models.command(f"localspec.cli.models:{_name.replace('list', 'list_')}", name=_name, help=_help)
+models.command(
+    "localspec.cli.pair:pair",
+    name="pair",
+    help="Which draft model goes with a model, and why not the others.",
+    help_epilogue="""Examples:
+  localspec models pair
+  localspec models pair ~/models/qwen2.5-coder-7b-q4_k_m.gguf --n-ctx 16384
+  localspec models pair bundled --json""",
+)
 app.command(models)
 app.command(
     "localspec.cli.doctor:doctor",

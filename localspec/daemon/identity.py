@@ -8,43 +8,54 @@ from typing import NamedTuple
 from localspec.config import Config
 from localspec.daemon.worker import Key
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import (
-    BACKENDS,
-    BUNDLED_DRAFT,
-    BUNDLED_TARGET,
-    bundled_model,
-    find_model,
-    format_of,
-    place_of,
-)
-from localspec.models.fit import Needs, needs_of
+from localspec.models.candidates import Room, auto_draft
+from localspec.models.catalogue import BACKENDS, find_model, format_of, place_of
+from localspec.models.fit import Needs, size_of
 
 NOT_PATHS = ("auto", "none")
 
 
-class Identity(NamedTuple):
-    """A key with paths for names, alike for all names of the same models; and what they need."""
+class Weighed(NamedTuple):
+    """A key with paths for names, the draft that ``auto`` chooses among them, or ``none``; what these models
+    need, and what they can do with, as a draft that nobody asked for may be left out."""
 
     key: Key
-    needs: Needs
+    needs: Needs = Needs()
+    least: Needs = Needs()
 
 
-def identify(key: Key, config: Config) -> Identity:
-    """Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong."""
+def identify(key: Key, config: Config) -> Key:
+    """The key with paths for names, alike for all names of the same models; ``auto`` stays ``auto``.
+
+    Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong.
+    """
     try:
         paths = _targets(key, config.model_dirs)
         target = paths[0]
         if len(paths) > 1:  # which of the two it will be is measured, by the worker
-            named = Key(place_of(target), key.draft, key.backend)
-            return Identity(named, needs_of(target, _draft_beside(target, key.draft), config.engine))
-        draft, place = _draft_beside(target, key.draft), key.draft
+            return Key(place_of(target), key.draft, key.backend)
+        place = key.draft
         if key.draft not in NOT_PATHS:
-            draft = find_model(key.draft, config.model_dirs, format=format_of(target))
-            place = place_of(draft)
-        named = Key(place_of(target), place, BACKENDS[format_of(target)])
-        return Identity(named, needs_of(target, draft, config.engine))
+            place = place_of(find_model(key.draft, config.model_dirs, format=format_of(target)))
+        return Key(place_of(target), place, BACKENDS[format_of(target)])
     except LocalspecError:
-        return Identity(key, Needs())
+        return key
+
+
+def weigh(key: Key, config: Config) -> Weighed:
+    """What a worker for ``key`` is going to hold, and to need; looks at every model on this disk where the
+    draft is left to choose. Nothing is known of what cannot be resolved."""
+    try:
+        target = _targets(key, config.model_dirs)[0]
+        draft = _draft(target, key.draft, config)
+        size = size_of(target, config.engine)
+        least = size.needs(None, config.engine)
+        needs = least if draft is None else size.needs(size_of(draft, config.engine), config.engine)
+        place = "none" if draft is None else place_of(draft)
+        named = identify(key, config)._replace(draft=place)
+        return Weighed(named, needs, least if key.draft == "auto" else needs)
+    except LocalspecError:
+        return Weighed(key)
 
 
 def paths_of(model: str, model_dirs: tuple[str, ...]) -> set[str]:
@@ -61,8 +72,10 @@ def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _draft_beside(target: Path, draft: str) -> Path | None:
-    """The draft that ``auto`` will choose, as far as that is known before a model is loaded."""
-    format = format_of(target)
-    bundled = draft == "auto" and place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format))
-    return bundled_model(BUNDLED_DRAFT, format) if bundled else None
+def _draft(target: Path, draft: str, config: Config) -> Path | None:
+    """Raises :class:`ModelError`. Whether there is memory for what ``auto`` chooses, the worker will see."""
+    if draft == "none":
+        return None
+    if draft == "auto":
+        return auto_draft(target, config.model_dirs, Room(config.engine))[0]
+    return find_model(draft, config.model_dirs, format=format_of(target))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.bounded import opened
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -55,7 +56,8 @@ TENSOR_TYPES = {
 LEAST = ("", 8, 1)
 
 # The arrays that are kept, and what they hold.
-KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
+TOKENS = "tokenizer.ggml.tokens"
+KEPT_ARRAYS = {TOKENS: str, "tokenizer.ggml.token_type": int}
 ALIGNMENT = "general.alignment"
 
 
@@ -126,6 +128,15 @@ def read_header(path: Path) -> GgufHeader:
         raise ModelInvalid(f"{path} cannot be read: {error}") from None
 
 
+def count_tokens(path: Path) -> int:
+    """How many tokens a file tells of, without reading them: in microseconds. 0: of none.
+
+    For files that :func:`read_header` has found sound; raises as it does.
+    """
+    with opened(path) as (file, _):
+        return _Reader(file, path).n_tokens()
+
+
 class _Reader:
     """Reads, and does not map: a mapped file that somebody shortens kills the process."""
 
@@ -136,7 +147,8 @@ class _Reader:
     def bad(self, what: str) -> ModelInvalid:
         return ModelInvalid(f"{self.path} is not a usable GGUF file: {what}")
 
-    def header(self) -> GgufHeader:
+    def counts(self) -> tuple[int, int]:
+        """How many tensors and values there are: what a file begins with."""
         if self.size == 0:
             raise self.bad("it is empty")
         if self.take(min(self.size, len(MAGIC))) != MAGIC:
@@ -147,6 +159,10 @@ class _Reader:
         n_tensors, n_values = self.scalar("Q"), self.scalar("Q")
         if max(n_tensors, n_values) > MAX_ENTRIES:
             raise self.bad(f"it claims {n_tensors} tensors and {n_values} values")
+        return n_tensors, n_values
+
+    def header(self) -> GgufHeader:
+        n_tensors, n_values = self.counts()
         metadata: dict[str, Any] = {}
         for _ in range(n_values):
             key, kind = self.string(MAX_KEY), self.scalar("I")
@@ -159,6 +175,17 @@ class _Reader:
         self.check_vocabulary(metadata)
         self.check_data(tensors, metadata.get(ALIGNMENT, 32))
         return GgufHeader(metadata, tensors, self.size)
+
+    def n_tokens(self) -> int:
+        """Read up to the vocabulary."""
+        _, n_values = self.counts()
+        for _ in range(n_values):
+            key, kind = self.string(MAX_KEY), self.scalar("I")
+            if key == TOKENS:
+                self.scalar("I")
+                return int(self.scalar("Q"))
+            self.value(kind, keep=False)
+        return 0
 
     def take(self, n: int) -> bytes:
         """The next ``n`` bytes."""
