@@ -56,8 +56,7 @@ TENSOR_TYPES = {
 LEAST = ("", 8, 1)
 
 # The arrays that are kept, and what they hold.
-TOKENS = "tokenizer.ggml.tokens"
-KEPT_ARRAYS = {TOKENS: str, "tokenizer.ggml.token_type": int}
+KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
 ALIGNMENT = "general.alignment"
 
 
@@ -147,8 +146,7 @@ class _Reader:
     def bad(self, what: str) -> ModelInvalid:
         return ModelInvalid(f"{self.path} is not a usable GGUF file: {what}")
 
-    def counts(self) -> tuple[int, int]:
-        """How many tensors and values there are: what a file begins with."""
+    def header(self) -> GgufHeader:
         if self.size == 0:
             raise self.bad("it is empty")
         if self.take(min(self.size, len(MAGIC))) != MAGIC:
@@ -159,10 +157,6 @@ class _Reader:
         n_tensors, n_values = self.scalar("Q"), self.scalar("Q")
         if max(n_tensors, n_values) > MAX_ENTRIES:
             raise self.bad(f"it claims {n_tensors} tensors and {n_values} values")
-        return n_tensors, n_values
-
-    def header(self) -> GgufHeader:
-        n_tensors, n_values = self.counts()
         metadata: dict[str, Any] = {}
         for _ in range(n_values):
             key, kind = self.string(MAX_KEY), self.scalar("I")
@@ -178,11 +172,13 @@ class _Reader:
 
     def n_tokens(self) -> int:
         """Read up to the vocabulary."""
-        _, n_values = self.counts()
-        for _ in range(n_values):
+        if self.take(len(MAGIC)) != MAGIC:
+            raise self.bad("it does not start with the letters GGUF")
+        self.scalar("I"), self.scalar("Q")  # the version, and how many tensors there are
+        for _ in range(self.scalar("Q")):
             key, kind = self.string(MAX_KEY), self.scalar("I")
-            if key == TOKENS:
-                self.scalar("I")
+            if key == "tokenizer.ggml.tokens":
+                self.scalar("I")  # what the array holds
                 return int(self.scalar("Q"))
             self.value(kind, keep=False)
         return 0

@@ -14,6 +14,7 @@ from localspec.models.candidates import Candidate, Room, auto_draft, chosen, jud
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import MB, needs_of
 from localspec.models.tried import Tried
+from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
 
@@ -255,3 +256,13 @@ def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> Non
     target = model(tmp_path, "target", 10_000)
     (tmp_path / "link.gguf").symlink_to(target)
     assert judge(target) == []
+
+
+def test_directories_are_paired_with_directories(tmp_path: Path) -> None:
+    target = Path(shutil.copytree(directories.TARGET, tmp_path / "target"))
+    assert auto_draft(target, (str(tmp_path),), Room(CONFIG)) == (
+        directories.DRAFT,
+        "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller",
+    )
+    found = {each.model.path: each for each in judged(target, (), Room(CONFIG))}
+    assert found[str(DRAFT)].reason == "it is a GGUF file, the target an MLX directory"
