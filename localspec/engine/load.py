@@ -17,15 +17,24 @@ from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
 from localspec.engine.saved import Saved
-from localspec.errors import INSTALL_MLX, BackendUnavailable, EngineError, InvalidOptions, LocalspecError
+from localspec.errors import (
+    INSTALL_MLX,
+    BackendUnavailable,
+    EngineError,
+    InvalidOptions,
+    LocalspecError,
+    ModelError,
+    ModelInvalid,
+)
 from localspec.memory.memory import Memory
 from localspec.models.candidates import WITHOUT, Room
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
-from localspec.models.fit import free_memory, needs_of
+from localspec.models.fit import MB, free_memory, needs_of
 from localspec.models.pairing import FITS, check_pair
 from localspec.models.processor import machine_name
 from localspec.models.record import learnt_dir
+from localspec.models.tried import note_failure
 from localspec.models.vocabulary import read_tokens
 from localspec.protocol.options import parse_options, readable
 
@@ -86,7 +95,7 @@ def load_engine(
     :class:`OutOfMemory`; then nothing is left open.
     """
     config = config or EngineConfig()
-    _check_fit(choice, config, free)
+    choice = _fitted(choice, config, free)
     reason = f"{choice.backend_reason}; {choice.draft_reason}"
     if choice.asked and choice.draft is not None:
         # Before anything is loaded: what cannot be a pair need not be waited for.
@@ -100,10 +109,11 @@ def load_engine(
     try:
         try:
             draft = _open_draft(choice, target, config, part("draft"))
-        except LocalspecError as error:
+        except Exception as error:
+            # Whatever a model raises that nobody asked for: it costs the draft.
             if choice.asked:
                 raise
-            reason = f"{choice.backend_reason}; {WITHOUT}: {error.message}"
+            reason = f"{choice.backend_reason}; {WITHOUT}: {_told(error, choice)}"
         learning = Learning(
             target,
             draft,
@@ -141,15 +151,35 @@ def _open_draft(
     draft = open_backend(choice.draft, sized, progress, measured=False)
     if draft.capabilities.obstacle and not choice.asked:
         draft.free()
-        raise EngineError(f"of {model_name(choice.draft)}, {draft.capabilities.obstacle}")
+        raise ModelInvalid(f"of {model_name(choice.draft)}, {draft.capabilities.obstacle}")
     return draft
 
 
-def _check_fit(choice: Choice, config: EngineConfig, free: int | None) -> None:
-    """Raises :class:`ModelTooLarge` before anything is loaded."""
+def _told(error: Exception, choice: Choice) -> str:
+    """Why the draft that was chosen is left out; where that is the model's fault another is chosen next."""
+    why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+    log.warning("%s was chosen as the draft model, and is left out: %s", choice.draft, why)
+    if isinstance(error, ModelError) and choice.draft is not None:
+        note_failure(choice.target, choice.draft, why)
+    return why
+
+
+def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
+    """Without a draft that was chosen where there is no memory for it; raises :class:`ModelTooLarge`, before
+    anything is loaded, where there is none for what was asked for."""
     room = room_for(config, free).free(choice.target)
-    if room is not None:
-        needs_of(choice.target, choice.draft, config).check(model_name(choice.target), room)
+    if room is None:
+        return choice
+    needs = needs_of(choice.target, choice.draft, config)
+    if choice.draft is not None and not choice.asked and needs.total > room:
+        alone = needs_of(choice.target, None, config)
+        if alone.total <= room:
+            short = (
+                f"{needs.total // MB} MB are needed with {model_name(choice.draft)}, {room // MB} MB are free"
+            )
+            return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
+    needs.check(model_name(choice.target), room)
+    return choice
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:

@@ -202,6 +202,8 @@ class _Pairing:
 
     def _drawback(self, ratio: float, needs: int, tried: Tried) -> str:
         """Why it would not help; empty where nothing is known against it."""
+        if tried.failed:
+            return f"it could not be loaded: {tried.failed}"
         if tried.loses:
             return f"it does not pay here: {_right(tried)}"
         if ratio < LEAST and not tried.wins:

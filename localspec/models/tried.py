@@ -18,11 +18,13 @@ ENOUGH = 64
 
 class Tried(NamedTuple):
     """``accepted`` of ``drafted`` tokens were right; ``gain`` is how many times as fast as plain decoding the
-    best drafts are expected to be, 1 where none pays; None: what steps cost is not known."""
+    best drafts are expected to be, 1 where none pays; None: what steps cost is not known. ``failed`` says why
+    the draft could not be loaded when it was last chosen."""
 
     drafted: int = 0
     accepted: int = 0
     gain: float | None = None
+    failed: str = ""
 
     @property
     def known(self) -> bool:
@@ -55,12 +57,20 @@ class TriedRecord:
             raise ValueError("more tokens right than drafted")
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
             raise ValueError("no gain")
-        self.tried = Tried(drafted, accepted, gain)
+        self.tried = Tried(drafted, accepted, gain, str(state.get("failed", "")))
 
 
 def name_of_pair(target: Path, draft: Path) -> str:
     """What a pair's record is called: other files in their places are another pair."""
     return "pair of " + " and ".join(f"{os.fsencode(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
+
+
+def note_failure(target: Path, draft: Path, why: str) -> None:
+    """Let it be known that this draft cannot be loaded, so that the next choice is another."""
+    record = TriedRecord()
+    record.tried = known_of(target, draft)._replace(failed=why)
+    with contextlib.suppress(LocalspecError, OSError):
+        Record(learnt_dir(), name_of_pair(target, draft), record).write()
 
 
 def known_of(target: Path, draft: Path) -> Tried:

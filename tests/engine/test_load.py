@@ -19,11 +19,13 @@ from localspec.errors import (
     InvalidOptions,
     ModelInvalid,
     ModelNotFound,
+    ModelTooLarge,
     TokenizerMismatch,
 )
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import needs_of
 from localspec.models.tried import known_of
+from tests.backends.test_llama_recurrent import write_mamba
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 NOBODY = "lookup and memory draft: no model on this disk is smaller and has this vocabulary (3 looked at)"
@@ -155,8 +157,39 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
         assert engine.draft is None
         assert engine.reason.startswith(f"{GGUF}; lookup and memory draft: llama.cpp cannot load {broken}")
         assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+    # The next time another is chosen.
+    assert known_of(chosen.target, broken).failed.startswith("llama.cpp cannot load")
+    assert choose(str(chosen.target), "auto", (str(tmp_path),)).draft == DRAFT
     with pytest.raises(ModelInvalid, match="cannot load"):
         load_engine(chosen._replace(asked=True), config=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "told"),
+    [
+        ("mamba", "stdlib-1m", "lookup and memory draft: llama.cpp cannot roll back a recurrent model"),
+        ("stdlib-6m", "mamba", "lookup and memory draft: of mamba, llama.cpp cannot roll back a recurrent"),
+    ],
+)
+def test_what_cannot_go_back_has_no_draft_and_is_none(
+    tmp_path: Path, target: str, draft: str, told: str
+) -> None:
+    write_mamba(tmp_path / "mamba.gguf")
+    paths = {"mamba": tmp_path / "mamba.gguf", "stdlib-1m": DRAFT, "stdlib-6m": TARGET}
+    choice = Choice(paths[target], paths[draft], GGUF, "it drafts", asked=False)
+    with load_engine(choice, config=SMALL) as engine:
+        assert engine.draft is None and told in engine.reason
+        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+
+
+def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:
+    choice = choose("bundled", "auto", backend="llama_cpp")
+    alone, both = (needs_of(TARGET, draft, SMALL).total for draft in (None, DRAFT))
+    with load_engine(choice, config=SMALL, free=both - 1) as engine:
+        assert engine.draft is None and "MB are free" in engine.reason
+    for asked, free in ((True, both - 1), (False, alone - 1)):
+        with pytest.raises(ModelTooLarge):
+            load_engine(choice._replace(asked=asked), config=SMALL, free=free)
 
 
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:

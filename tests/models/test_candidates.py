@@ -13,7 +13,7 @@ from localspec.errors import ModelError
 from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import MB, needs_of
-from localspec.models.tried import Tried
+from localspec.models.tried import Tried, note_failure
 from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
@@ -216,6 +216,15 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     assert draft(target) == ("half", told)
     note(target, most, Tried(200, 190, 1.4))
     assert [each.model.id for each in judge(target)] == ["most", "half", "likely"]
+
+
+def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    first = model(tmp_path, "first", 900)
+    model(tmp_path, "second", 200)
+    note_failure(target, first, "a tensor is missing")
+    assert draft(target)[0] == "second"
+    assert judge(target)[0].reason == "it could not be loaded: a tensor is missing"
 
 
 def test_too_little_was_seen_to_go_by(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from localspec import home
 from localspec.models.record import Record, learnt_dir
-from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair
+from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair, note_failure
 from tests.models.ggufs import DRAFT, TARGET
 
 
@@ -60,6 +60,12 @@ def test_another_file_in_its_place_is_another_pair(tmp_path: Path) -> None:
     assert known_of(TARGET, path) == Tried()
 
 
+def test_a_failure_is_noted_beside_what_was_seen_before() -> None:
+    note(TARGET, DRAFT, Tried(100, 80, 1.5))
+    note_failure(TARGET, DRAFT, "a tensor is missing")
+    assert known_of(TARGET, DRAFT) == Tried(100, 80, 1.5, "a tensor is missing")
+
+
 @pytest.mark.parametrize(
     "state",
     [
@@ -83,4 +89,5 @@ def test_a_record_with_nonsense_is_refused(state: dict[str, object]) -> None:
 def test_where_nothing_can_be_kept_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "file"))
+    note_failure(TARGET, DRAFT, "a tensor is missing")
     assert known_of(TARGET, DRAFT) == Tried()
