@@ -14,6 +14,8 @@ from localspec.models.record import Record, learnt_dir
 
 ENOUGH = 64
 """drafted tokens from which on a pair is known"""
+HOPELESS = 0.02
+"""share of drafted tokens under which it pays nowhere, however long the drafts were"""
 
 
 class Tried(NamedTuple):
@@ -27,19 +29,15 @@ class Tried(NamedTuple):
     failed: str = ""
 
     @property
-    def known(self) -> bool:
-        """Whether enough was seen to go by."""
-        return self.drafted >= ENOUGH and self.gain is not None
-
-    @property
     def loses(self) -> bool:
         """Whether this draft is known to be of no use."""
-        return self.known and self.gain == 1.0
+        hopeless = self.accepted < HOPELESS * self.drafted
+        return self.drafted >= ENOUGH and (hopeless or self.gain == 1.0)
 
     @property
     def wins(self) -> bool:
         """Whether this draft is known to be of use."""
-        return self.known and not self.loses
+        return self.drafted >= ENOUGH and self.gain is not None and not self.loses
 
 
 class TriedRecord:

@@ -275,7 +275,7 @@ def test_what_a_draft_is_worth_follows_from_costs_and_from_how_often_it_was_righ
     pair = KnownPair(measured(costs), measured({1: step_s}), shown(right=right))
     pair.count(400, 400 if right else 0)
     pair.state()
-    assert pair.tried.known and pair.tried.wins == pays and pair.tried.loses != pays
+    assert pair.tried.wins == pays and pair.tried.loses != pays
     assert pair.tried.gain is not None and (pair.tried.gain > 1.5) == pays
 
 

@@ -25,7 +25,7 @@ def note(target: Path, draft: Path, tried: Tried) -> None:
 
 
 def test_of_a_new_pair_nothing_is_known() -> None:
-    assert known_of(TARGET, DRAFT) == Tried() and not Tried().known
+    assert known_of(TARGET, DRAFT) == Tried()
 
 
 def test_what_was_seen_is_known_the_next_time() -> None:
@@ -38,24 +38,27 @@ def test_what_was_seen_is_known_the_next_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tried", "known", "loses", "wins"),
+    ("tried", "loses", "wins"),
     [
-        (Tried(), False, False, False),
-        (Tried(ENOUGH - 1, 0, 1.0), False, False, False),
-        (Tried(ENOUGH, 0, None), False, False, False),
-        (Tried(ENOUGH, 0, 1.0), True, True, False),
-        (Tried(ENOUGH, 60, 1.01), True, False, True),
+        (Tried(), False, False),
+        (Tried(ENOUGH - 1, 0, 1.0), False, False),
+        (Tried(ENOUGH - 1, 60, 1.5), False, False),
+        (Tried(ENOUGH, 60, None), False, False),
+        (Tried(ENOUGH, 60, 1.0), True, False),
+        (Tried(ENOUGH, 60, 1.01), False, True),
+        (Tried(1000, 19, None), True, False),
+        (Tried(1000, 20, None), False, False),
     ],
 )
-def test_when_a_pair_is_known_to_win_or_to_lose(tried: Tried, known: bool, loses: bool, wins: bool) -> None:
-    assert (tried.known, tried.loses, tried.wins) == (known, loses, wins)
+def test_when_a_pair_is_known_to_win_or_to_lose(tried: Tried, loses: bool, wins: bool) -> None:
+    assert (tried.loses, tried.wins) == (loses, wins)
 
 
 def test_another_file_in_its_place_is_another_pair(tmp_path: Path) -> None:
     path = tmp_path / "draft.gguf"
     path.write_bytes(b"one")
     note(TARGET, path, Tried(100, 80, 1.5))
-    assert known_of(TARGET, path).known
+    assert known_of(TARGET, path).wins
     path.write_bytes(b"another")
     assert known_of(TARGET, path) == Tried()
 
