@@ -12,7 +12,7 @@ import psutil
 
 from localspec._version import __version__
 from localspec.bench.results import Machine
-from localspec.engine.processor import processor_name
+from localspec.models.processor import processor_name
 
 KIB = 1024
 PACKAGES = ("llama-cpp-python", "mlx", "mlx-lm", "numpy")

@@ -21,11 +21,12 @@ from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.idle import WIDEST, measure_costs
 from localspec.engine.learning import Learning
-from localspec.engine.load import open_backend, tokens_of
+from localspec.engine.load import open_backend
 from localspec.memory.memory import Memory
 from localspec.models.catalogue import describe, model_name
 from localspec.models.directory import read_directory
 from localspec.models.pairing import check_pair
+from localspec.models.vocabulary import read_tokens
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 from localspec.speculation.costs import CostCurve
@@ -195,6 +196,9 @@ class Stand:
 
 def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, tell: Tell) -> Stand:
     """Load the models; raises what loading raises, and then nothing is left open."""
+    texts = read_tokens(target)
+    for draft in drafts.values():
+        check_pair(texts, read_tokens(draft))
     opened: list[Backend] = []
     try:
         for number, (role, path) in enumerate({TARGET: target, **drafts}.items()):
@@ -203,9 +207,6 @@ def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, t
         tell("measuring the target's rounding", 0.9)
         # To the end, however long it takes: the benchmark counts divergences.
         set_rounding(opened[0], measure_rounding(opened[0], within_s=math.inf) or PRESUMED)
-        texts = tokens_of(opened[0].vocabulary)
-        for draft in opened[1:]:
-            check_pair(texts, tokens_of(draft.vocabulary))
     except BaseException:
         for model in opened:
             model.free()

@@ -42,7 +42,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     as it comes."""
     from localspec.engine.choice import choose
     from localspec.engine.events import Degradation, Prefilling
-    from localspec.engine.load import load_engine, speed_of
+    from localspec.engine.load import load_engine, room_for, speed_of
     from localspec.engine.stream import Stream
     from localspec.models.catalogue import BUNDLED
     from localspec.models.sections import Sections
@@ -50,18 +50,20 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
 
     sections = Sections(config)
     options = sections.merged(request.options, getattr(request.prompt, "path", None))
+    engine_config = sections.engine(options.model or BUNDLED)
     choice = choose(
-        options.model or "bundled",
+        options.model or BUNDLED,
         options.draft or "auto",
         config.model_dirs,
         backend=options.backend or "auto",
         speed=speed_of,
+        room=room_for(engine_config),
     )
     with (
         warnings_as_notes(),
         load_engine(
             choice,
-            config=sections.engine(options.model or BUNDLED),
+            config=engine_config,
             progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
             memory=True,
         ) as engine,

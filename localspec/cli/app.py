@@ -96,6 +96,12 @@ it is at work.
 
 {epilogue("models rm")}""",
 )
+models.command(
+    "localspec.cli.pair:pair",
+    name="pair",
+    help="Which draft model goes with a model, and why not the others.",
+    help_epilogue=epilogue("models pair"),
+)
 app.command(models)
 
 config = App(

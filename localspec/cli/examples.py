@@ -44,6 +44,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec models load -m stdlib-6m --keep-alive 3600",
     ),
     "models unload": ("localspec models unload", "localspec models unload stdlib-6m"),
+    "models pair": (
+        "localspec models pair",
+        "localspec models pair stdlib-6m --n-ctx 2048",
+        "localspec models pair bundled --json",
+    ),
     "models pull": (
         "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF",
         "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft",

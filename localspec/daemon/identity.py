@@ -8,46 +8,58 @@ from typing import NamedTuple
 from localspec.config import EngineConfig
 from localspec.daemon.worker import Key
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import (
-    BACKENDS,
-    BUNDLED_DRAFT,
-    BUNDLED_TARGET,
-    bundled_model,
-    find_model,
-    format_of,
-    place_of,
-)
-from localspec.models.fit import Needs, needs_of
+from localspec.models.candidates import Room, auto_draft
+from localspec.models.catalogue import BACKENDS, find_model, format_of, place_of
+from localspec.models.fit import Needs, size_of
 from localspec.models.sections import Sections
 
 NOT_PATHS = ("auto", "none")
 
 
-class Identity(NamedTuple):
-    """A key with paths for names, alike for all names of the same models; their needs and settings."""
+class Weighed(NamedTuple):
+    """A key with paths for names, the draft that ``auto`` chooses among them, or ``none``; what these models
+    need, and what they can do with, as a draft that nobody asked for may be left out; how they are loaded."""
 
     key: Key
-    needs: Needs
     engine: EngineConfig
+    needs: Needs = Needs()
+    least: Needs = Needs()
 
 
-def identify(key: Key, sections: Sections) -> Identity:
-    """Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong."""
-    engine, model_dirs = sections.engine(key.model), sections.config.model_dirs
+def identify(key: Key, sections: Sections) -> Key:
+    """The key with paths for names, alike for all names of the same models; ``auto`` stays ``auto``.
+
+    Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong.
+    """
+    model_dirs = sections.config.model_dirs
     try:
         paths = _targets(key, model_dirs)
         target = paths[0]
         if len(paths) > 1:  # which of the two it will be is measured, by the worker
-            named = Key(place_of(target), key.draft, key.backend)
-            return Identity(named, needs_of(target, _draft_beside(target, key.draft), engine), engine)
-        draft, place = _draft_beside(target, key.draft), key.draft
+            return Key(place_of(target), key.draft, key.backend)
+        place = key.draft
         if key.draft not in NOT_PATHS:
-            draft = find_model(key.draft, model_dirs, format=format_of(target))
-            place = place_of(draft)
-        named = Key(place_of(target), place, BACKENDS[format_of(target)])
-        return Identity(named, needs_of(target, draft, engine), engine)
+            place = place_of(find_model(key.draft, model_dirs, format=format_of(target)))
+        return Key(place_of(target), place, BACKENDS[format_of(target)])
     except LocalspecError:
-        return Identity(key, Needs(), engine)
+        return key
+
+
+def weigh(key: Key, sections: Sections) -> Weighed:
+    """What a worker for ``key`` is going to hold, and to need; looks at every model on this disk where the
+    draft is left to choose. Nothing is known of what cannot be resolved."""
+    engine, model_dirs = sections.engine(key.model), sections.config.model_dirs
+    try:
+        target = _targets(key, model_dirs)[0]
+        draft = _draft(target, key.draft, model_dirs, engine)
+        size = size_of(target, engine)
+        least = size.needs(None, engine)
+        needs = least if draft is None else size.needs(size_of(draft, engine), engine)
+        place = "none" if draft is None else place_of(draft)
+        named = identify(key, sections)._replace(draft=place)
+        return Weighed(named, engine, needs, least if key.draft == "auto" else needs)
+    except LocalspecError:
+        return Weighed(key, engine)
 
 
 def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
@@ -59,8 +71,10 @@ def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _draft_beside(target: Path, draft: str) -> Path | None:
-    """The draft that ``auto`` will choose, as far as that is known before a model is loaded."""
-    format = format_of(target)
-    bundled = draft == "auto" and place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format))
-    return bundled_model(BUNDLED_DRAFT, format) if bundled else None
+def _draft(target: Path, draft: str, model_dirs: tuple[str, ...], engine: EngineConfig) -> Path | None:
+    """Raises :class:`ModelError`. Whether there is memory for what ``auto`` chooses, the worker will see."""
+    if draft == "none":
+        return None
+    if draft == "auto":
+        return auto_draft(target, model_dirs, Room(engine))[0]
+    return find_model(draft, model_dirs, format=format_of(target))

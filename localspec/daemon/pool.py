@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 
 from localspec.config import Config, EngineConfig
 from localspec.daemon.events import Events
-from localspec.daemon.identity import Identity, identify
+from localspec.daemon.identity import Weighed, identify, weigh
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
-from localspec.models.fit import MB, Needs, free_memory
+from localspec.models.fit import MB, free_memory
 from localspec.models.sections import Sections, places_of
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Forget, Load, Loading, Ready
@@ -131,11 +131,18 @@ class Pool:
     async def _identified(self, key: Key) -> WorkerProcess:
         """The worker of the models that ``key`` means, which may have been named otherwise; or a new one."""
         identity = await asyncio.to_thread(identify, key, self.sections)
-        same = [each for each in self._workers if each.usable and each.answers(identity.key)]
-        worker = same[0] if same else self._start(key, identity)
+        worker = self._holding(identity)
+        if worker is None:
+            weighed = await asyncio.to_thread(weigh, key, self.sections)
+            # Who asked in the meantime may have started it; who named the draft, holds what is chosen now.
+            worker = self._holding(identity) or self._holding(weighed.key)
+            worker = worker or self._start(key, identity, weighed)
         if len(worker.names) < MAX_NAMES:
             worker.names.add(key)
         return worker
+
+    def _holding(self, identity: Key) -> WorkerProcess | None:
+        return next((each for each in self._workers if each.usable and each.answers(identity)), None)
 
     async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
@@ -147,21 +154,21 @@ class Pool:
 
     # Starting.
 
-    def _start(self, key: Key, identity: Identity) -> WorkerProcess:
+    def _start(self, key: Key, identity: Key, weighed: Weighed) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        evicted = self._make_room(identity.needs)
+        evicted = self._make_room(weighed)
         worker = WorkerProcess(
             key,
             self._command,
             self._on_end,
-            identity=identity.key,
-            needs=identity.needs,
+            identity=identity,
+            needs=weighed.needs,
             hang_s=self._config.daemon.hang_s,
         )
         self._workers.append(worker)
-        worker.ready.add_done_callback(lambda _: self._on_ready(worker))
-        task = asyncio.create_task(self._load(worker, identity.engine, evicted))
+        worker.ready.add_done_callback(lambda _: self._on_ready(worker, weighed))
+        task = asyncio.create_task(self._load(worker, weighed.engine, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
         if self._looking is None or self._looking.done():
@@ -185,8 +192,8 @@ class Pool:
                 self._leaving.append(worker)
         await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
 
-    def _make_room(self, needs: Needs) -> list[WorkerProcess]:
-        """The least recently used idle workers that must go.
+    def _make_room(self, weighed: Weighed) -> list[WorkerProcess]:
+        """The least recently used idle workers that must go, for a model with its draft, or else without.
 
         None for the sake of a model that does not fit all the same: whether it can be loaded, on a device
         perhaps, the load tells.
@@ -197,7 +204,9 @@ class Pool:
             if not idle:
                 raise EngineBusy(f"{len(self._workers)} models are loaded and all of them are at work")
             evicted.append(idle.pop(0))
-        enough = (n for n in range(len(idle) + 1) if needs.total <= self._free([*evicted, *idle[:n]]))
+        free = [self._free([*evicted, *idle[:n]]) for n in range(len(idle) + 1)]
+        wanted = (needs.total for needs in (weighed.needs, weighed.least))
+        enough = (n for total in wanted for n, left in enumerate(free) if total <= left)
         evicted += idle[: next(enough, 0)]
         for worker in evicted:
             self._workers.remove(worker)
@@ -231,8 +240,10 @@ class Pool:
                     log.info("%s is unloaded: nobody used it", worker.model)
                     await self._dismiss([worker])
 
-    def _on_ready(self, worker: WorkerProcess) -> None:
+    def _on_ready(self, worker: WorkerProcess, weighed: Weighed) -> None:
         if worker.loaded:
+            if worker.ready.result().draft_path is None:
+                worker.needs = weighed.least
             self._events.publish(ModelEvent(worker.model, "loaded"))
 
     def _on_end(self, worker: WorkerProcess) -> None:

@@ -18,7 +18,6 @@ from localspec.doctor import checks
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
 from localspec.engine.choice import choose
-from localspec.engine.processor import processor_name
 from localspec.errors import LocalspecError
 from localspec.models.catalogue import (
     BACKENDS,
@@ -29,6 +28,7 @@ from localspec.models.catalogue import (
     model_files,
     model_name,
 )
+from localspec.models.processor import processor_name
 from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 

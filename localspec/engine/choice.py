@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions
+from localspec.models.candidates import KINDS, Room, auto_draft
 from localspec.models.catalogue import (
     BACKENDS,
-    BUNDLED_DRAFT,
-    BUNDLED_TARGET,
-    Format,
-    bundled_model,
     find_model,
     format_of,
 )
 
-KINDS: dict[Format, str] = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
-
+ANYWHERE = Room()
 Speed = Callable[[Path], float | None]
 """seconds that a plain step of a model takes, if that was measured once"""
 
 
 class Choice(NamedTuple):
-    """Which models to open, why on this backend, and why this draft."""
+    """Which models to open, why on this backend, and why this draft, or none; ``asked`` by somebody, or
+    chosen: what was chosen is left out where it cannot be loaded."""
 
     target: Path
     draft: Path | None
     backend_reason: str
     draft_reason: str
+    asked: bool = True
 
 
 def choose(
@@ -41,11 +39,13 @@ def choose(
     *,
     backend: str = "auto",
     speed: Speed = lambda path: None,
+    room: Room = ANYWHERE,
 ) -> Choice:
     """Resolve names to models; ``draft`` may be ``auto`` or ``none``, ``backend`` may be ``auto``.
 
-    Raises :class:`ModelNotFound`, :class:`BackendUnavailable` for a backend that localspec does not have
-    here, and :class:`InvalidOptions` for one that cannot run this model.
+    ``room`` is what the pair that ``auto`` chooses is to fit in. Raises :class:`ModelNotFound`,
+    :class:`BackendUnavailable` for a backend that localspec does not have here, and
+    :class:`InvalidOptions` for one that cannot run this model.
     """
     target, on = _target(model, model_dirs, backend, speed)
     why = f"on {BACKENDS[format_of(target)]}, {on}"
@@ -54,9 +54,8 @@ def choose(
     if draft != "auto":
         found = find_model(draft, model_dirs, format=format_of(target))
         return Choice(target, found, why, "this draft model was asked for")
-    if target == bundled_model(BUNDLED_TARGET, format_of(target)):
-        return Choice(target, bundled_model(BUNDLED_DRAFT, format_of(target)), why, "the bundled pair")
-    return Choice(target, None, why, "no draft model is known for this target")
+    paired, reason = auto_draft(target, model_dirs, room)
+    return Choice(target, paired, why, reason, asked=False)
 
 
 def _target(model: str, model_dirs: tuple[str, ...], backend: str, speed: Speed) -> tuple[Path, str]:

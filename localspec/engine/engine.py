@@ -281,6 +281,7 @@ class Engine:
     def _conclude(self, sequence: Sequence) -> None:
         """The last events of a request."""
         self._proposers.stop(sequence)
+        self.learning.count(sequence.stats)
         sequence.publish()
         if sequence.remembered and self.learning.memory is not None:
             workspace = sequence.settings.workspace

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import logging
 import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from localspec.backends.base import ANY_WIDTH, Backend
 from localspec.backends.rounding import (
@@ -21,34 +17,22 @@ from localspec.backends.rounding import (
     measure_rounding,
     set_rounding,
 )
-from localspec.engine.processor import machine_name
 from localspec.engine.saved import Saved
-from localspec.home import write_private
 from localspec.memory.memory import Memory
+from localspec.models.record import Learnt, Record
+from localspec.models.tried import Tried, TriedRecord, name_of_pair
+from localspec.protocol.results import Stats
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.survival import Calibration
+from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.length import best_length
+from localspec.speculation.survival import BUCKETS, Calibration
 
-log = logging.getLogger(__name__)
-
-FORMAT = 5
-SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""what reading a record that somebody else wrote may raise"""
 DRAFT_S = 0.002
 """what a draft model's step is taken to cost before one was seen: little, so that it is tried"""
-
-
 SPEED_CONTEXT = 512
 """tokens of context behind the steps by which models are compared"""
-
-
-class Learnt(Protocol):
-    """What can be written down and read again."""
-
-    def state(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+NOBODY = -1
+"""a request that has shown nothing of its own"""
 
 
 class KnownRounding:
@@ -98,7 +82,7 @@ class KnownSpeed:
 def known_speed(directory: Path, model: Path) -> float | None:
     """What an engine with that model once measured, in seconds."""
     speed = KnownSpeed()
-    _Record(directory, _speed_of(model), speed).read()
+    Record(directory, _speed_of(model), speed).read()
     return speed.seconds
 
 
@@ -106,12 +90,39 @@ def _speed_of(model: Path) -> str:
     return f"speed of {os.fsencode(model)!r}"
 
 
+class KnownPair(TriedRecord):
+    """How the draft model fares with this target: what later decides whether it is paired again."""
+
+    def __init__(self, costs: CostCurve, draft_costs: CostCurve, calibration: Calibration) -> None:
+        super().__init__()
+        self._costs, self._draft_costs, self._calibration = costs, draft_costs, calibration
+
+    def count(self, drafted: int, accepted: int) -> None:
+        """A request has ended."""
+        before = self.tried
+        self.tried = Tried(before.drafted + drafted, before.accepted + accepted, before.gain)
+
+    def state(self) -> dict[str, Any]:
+        if self._costs.knows(2, SPEED_CONTEXT) and self._draft_costs.knows(1, SPEED_CONTEXT):
+            self.tried = self.tried._replace(gain=self._gain())
+        return super().state() | {"failed": ""}  # it is loaded
+
+    def _gain(self) -> float:
+        """Of drafts of the best length, as the controller weighs them; 1 where the best is none."""
+        step_s = self._draft_costs.seconds(1, SPEED_CONTEXT)
+        line = self._costs.line(SPEED_CONTEXT)
+        seconds = [line[k + 1] + k * step_s for k in range(BUCKETS + 1)]
+        survival = self._calibration.by_position(DraftModel.name).curve(NOBODY, range(BUCKETS))
+        k, rate = best_length(survival, seconds)
+        return rate * seconds[0] if k else 1.0
+
+
 class Learning:
     """The learnt of one pair of models.
 
     ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. ``path`` is the target's. A file that cannot be read or written costs what
-    was learnt, nothing else.
+    they end with the engine. ``paths`` are the target's and the draft's. A file that cannot be read or
+    written costs what was learnt, nothing else.
     """
 
     def __init__(
@@ -120,7 +131,7 @@ class Learning:
         draft: Backend | None,
         *,
         directory: Path | None = None,
-        path: Path | None = None,
+        paths: tuple[Path, Path | None] | None = None,
         memory: Memory | None = None,
         chats: Saved | None = None,
     ) -> None:
@@ -129,7 +140,8 @@ class Learning:
         self.draft_costs = CostCurve(draft.description, unknown_s=DRAFT_S) if draft is not None else None
         self.calibration = Calibration()
         self.rounding = KnownRounding()
-        self._records: list[_Record] = []
+        self.pair: KnownPair | None = None
+        self._records: list[Record] = []
         if directory is not None:
             pair = f"{target.description} + {draft.description if draft else 'none'}"
             self._keep(directory, f"cost of {target.description}", self.costs)
@@ -139,8 +151,8 @@ class Learning:
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)
-            if path is not None:
-                self._keep(directory, _speed_of(path), KnownSpeed(self.costs))
+            if paths is not None:
+                self._know(directory, *paths)
 
     @property
     def keeps(self) -> bool:
@@ -148,9 +160,22 @@ class Learning:
         return bool(self._records)
 
     def _keep(self, directory: Path, what: str, learnt: Learnt) -> None:
-        record = _Record(directory, what, learnt)
+        record = Record(directory, what, learnt)
         self._records.append(record)
         record.read()
+
+    def _know(self, directory: Path, target: Path, draft: Path | None) -> None:
+        """What is known of the models by their paths, before they are loaded."""
+        self._keep(directory, _speed_of(target), KnownSpeed(self.costs))
+        if draft is not None and self.draft_costs is not None:
+            self.pair = KnownPair(self.costs, self.draft_costs, self.calibration)
+            self._keep(directory, name_of_pair(target, draft), self.pair)
+
+    def count(self, stats: Stats) -> None:
+        """A request has ended: how its drafts fared is kept for the next pairing."""
+        share = stats.proposers.get(DraftModel.name)
+        if share is not None and self.pair is not None:
+            self.pair.count(share.drafted, share.accepted)
 
     def know_rounding(self, target: Backend) -> None:
         """Let the target say how it rounds: as it was found once, or as a short probe finds it now."""
@@ -169,33 +194,3 @@ class Learning:
         self.save()
         if self.memory is not None:
             self.memory.close()
-
-
-class _Record:
-    """A small file of JSON that holds what was learnt."""
-
-    def __init__(self, directory: Path, what: str, learnt: Learnt) -> None:
-        self._learnt = learnt
-        self._key = f"{what} on {machine_name()}"
-        name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
-        self._path = directory / f"{name}.json"
-        self._written = ""
-
-    def read(self) -> None:
-        try:
-            content = self._path.read_text(encoding="utf-8")
-            document = json.loads(content)
-            if document["format"] == FORMAT and document["of"] == self._key:
-                self._learnt.restore(document["learnt"])
-        except FileNotFoundError:
-            return
-        except SPOILT as error:
-            log.warning("%s cannot be used: %s", self._path, error)
-
-    def write(self) -> None:
-        learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self._learnt.state()})
-        if learnt == self._written:
-            return
-        self._written = learnt
-        with contextlib.suppress(OSError):
-            write_private(self._path, learnt)

@@ -16,14 +16,26 @@ from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
-from localspec.engine.processor import machine_name
 from localspec.engine.saved import Saved
-from localspec.errors import INSTALL_MLX, BackendUnavailable, InvalidOptions, LocalspecError
+from localspec.errors import (
+    INSTALL_MLX,
+    BackendUnavailable,
+    EngineError,
+    InvalidOptions,
+    LocalspecError,
+    ModelError,
+    ModelInvalid,
+)
 from localspec.memory.memory import Memory
+from localspec.models.candidates import WITHOUT, Room
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
-from localspec.models.fit import free_memory, needs_of
-from localspec.models.pairing import Tokens, check_pair
+from localspec.models.fit import MB, free_memory, needs_of
+from localspec.models.pairing import FITS, check_pair
+from localspec.models.processor import machine_name
+from localspec.models.record import learnt_dir
+from localspec.models.tried import note_failure
+from localspec.models.vocabulary import read_tokens
 from localspec.protocol.options import parse_options, readable
 
 log = logging.getLogger(__name__)
@@ -33,9 +45,6 @@ T = TypeVar("T")
 Progressed = Callable[[float], None] | None
 Progress = Callable[[str, float], None]
 """(what is loading, fraction 0 to 1)"""
-
-FITS = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
-"""what :func:`check_pair` finds, for people"""
 
 
 def open_backend(
@@ -72,12 +81,6 @@ def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool)
     return MlxBackend(path, config, progress=progress, measured=measured)
 
 
-def tokens_of(vocabulary: Vocabulary) -> Tokens:
-    """What a vocabulary is compared by."""
-    texts = tuple(vocabulary.text_of(token) for token in range(vocabulary.size))
-    return Tokens(texts, vocabulary.bos, vocabulary.eos)
-
-
 def load_engine(
     choice: Choice,
     *,
@@ -92,7 +95,11 @@ def load_engine(
     :class:`OutOfMemory`; then nothing is left open.
     """
     config = config or EngineConfig()
-    _check_fit(choice, config, free)
+    choice = _fitted(choice, config, free)
+    reason = f"{choice.backend_reason}; {choice.draft_reason}"
+    if choice.asked and choice.draft is not None:
+        # Before anything is loaded: what cannot be a pair need not be waited for.
+        reason += f"; {FITS[check_pair(read_tokens(choice.target), read_tokens(choice.draft))]}"
 
     def part(stage: str) -> Callable[[float], None]:
         return lambda fraction: progress(stage, fraction) if progress else None
@@ -100,19 +107,18 @@ def load_engine(
     target = open_backend(choice.target, config, part("target"), measured=False)
     draft: Backend | None = None
     try:
-        reason = f"{choice.backend_reason}; {choice.draft_reason}"
-        if choice.draft is not None:
-            # As many sequences as the target has, so that every request can have its own draft.
-            parallel = target.capabilities.max_sequences
-            sized = msgspec.structs.replace(config, parallel=parallel)
-            draft = open_backend(choice.draft, sized, part("draft"), measured=False)
-            fit = check_pair(tokens_of(target.vocabulary), tokens_of(draft.vocabulary))
-            reason = f"{reason}; {FITS[fit]}"
+        try:
+            draft = _open_draft(choice, target, config, part("draft"))
+        except Exception as error:
+            # Whatever a model raises that nobody asked for: it costs the draft.
+            if choice.asked:
+                raise
+            reason = f"{choice.backend_reason}; {WITHOUT}: {_told(error, choice)}"
         learning = Learning(
             target,
             draft,
             directory=_unless_broken(learnt_dir),
-            path=choice.target,
+            paths=(choice.target, choice.draft if draft is not None else None),
             memory=_unless_broken(lambda: open_memory(choice.target, target.vocabulary))
             if memory and config.memory
             else None,
@@ -131,12 +137,59 @@ def load_engine(
         raise
 
 
-def _check_fit(choice: Choice, config: EngineConfig, free: int | None) -> None:
-    """Raises :class:`ModelTooLarge` before anything is loaded; a device's memory is its driver's to tell."""
-    if _on_device(choice.target, config):
-        return
+def _open_draft(
+    choice: Choice, target: Backend, config: EngineConfig, progress: Callable[[float], None]
+) -> Backend | None:
+    """The draft model, if there is one. Raises what loading raises, and :class:`EngineError` for one that
+    nobody asked for and that would be of no use."""
+    if choice.draft is None:
+        return None
+    if target.capabilities.obstacle and not choice.asked:
+        raise EngineError(target.capabilities.obstacle)
+    # As many sequences as the target has, so that every request can have its own draft.
+    sized = msgspec.structs.replace(config, parallel=target.capabilities.max_sequences)
+    draft = open_backend(choice.draft, sized, progress, measured=False)
+    if draft.capabilities.obstacle and not choice.asked:
+        draft.free()
+        raise ModelInvalid(f"of {model_name(choice.draft)}, {draft.capabilities.obstacle}")
+    return draft
+
+
+def _told(error: Exception, choice: Choice) -> str:
+    """Why the draft that was chosen is left out; where that is the model's fault another is chosen next."""
+    why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+    log.warning("%s was chosen as the draft model, and is left out: %s", choice.draft, why)
+    if isinstance(error, ModelError) and choice.draft is not None:
+        note_failure(choice.target, choice.draft, why)
+    return why
+
+
+def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
+    """Without a draft that was chosen where there is no memory for it; raises :class:`ModelTooLarge`, before
+    anything is loaded, where there is none for what was asked for."""
+    room = room_for(config, free).free(choice.target)
+    if room is None:
+        return choice
     needs = needs_of(choice.target, choice.draft, config)
-    needs.check(model_name(choice.target), free_memory() if free is None else free)
+    if choice.draft is not None and not choice.asked and needs.total > room:
+        alone = needs_of(choice.target, None, config)
+        if alone.total <= room:
+            short = (
+                f"{needs.total // MB} MB are needed with {model_name(choice.draft)}, {room // MB} MB are free"
+            )
+            return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
+    needs.check(model_name(choice.target), room)
+    return choice
+
+
+def room_for(config: EngineConfig, free: int | None = None) -> Room:
+    """What a pair is to fit in: ``free`` bytes, or what is free when that is asked; a device's memory is its
+    driver's to tell."""
+
+    def left(target: Path) -> int | None:
+        return None if _on_device(target, config) else free_memory() if free is None else free
+
+    return Room(config, left)
 
 
 def _on_device(model: Path, config: EngineConfig) -> bool:
@@ -190,11 +243,6 @@ def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
     return saved if config.chat_cache_mb else None
 
 
-def learnt_dir() -> Path:
-    """Where what is learnt about models and this machine is kept."""
-    return home.private_dir(home.cache_dir() / "learnt")
-
-
 def speed_of(model: Path) -> float | None:
     """Seconds that a plain step of a model took on this machine, if one was measured."""
     directory = _unless_broken(learnt_dir)
@@ -223,7 +271,7 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    choice = choose(str(target), str(draft), backend=backend, speed=speed_of)
+    choice = choose(str(target), str(draft), backend=backend, speed=speed_of, room=room_for(config))
     engine = load_engine(choice, config=config, memory=memory)
     engine.options = options
     return engine

@@ -53,12 +53,24 @@ class Needs(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits."""
+    """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits; whether its
+    weights are mapped."""
 
     weights: int
     cell: float
     row: int
     context: int | None
+    mapped: bool
+
+    def needs(self, draft: Size | None, config: EngineConfig) -> Needs:
+        """The least that this target needs beside a draft."""
+        n_cells = context_size(self.context, config) * max(1, config.parallel)
+        weights, beside = self.weights, 0
+        if draft is not None:
+            weights += draft.weights
+            beside = draft.weights + int(draft.cell * n_cells)
+        mapped = weights if self.mapped else 0
+        return Needs(self.weights, int(self.cell * n_cells), beside, PROCESS + ROWS * self.row, mapped)
 
 
 def needs_of(target: Path, draft: Path | None, config: EngineConfig) -> Needs:
@@ -66,15 +78,7 @@ def needs_of(target: Path, draft: Path | None, config: EngineConfig) -> Needs:
 
     Raises :class:`ModelError`.
     """
-    size = _size(target, config)
-    n_cells = context_size(size.context, config) * max(1, config.parallel)
-    weights, beside = size.weights, 0
-    if draft is not None:
-        small = _size(draft, config)
-        weights += small.weights
-        beside = small.weights + int(small.cell * n_cells)
-    mapped = weights if format_of(target) == "gguf" else 0
-    return Needs(size.weights, int(size.cell * n_cells), beside, PROCESS + ROWS * size.row, mapped)
+    return size_of(target, config).needs(None if draft is None else size_of(draft, config), config)
 
 
 def context_size(trained: int | None, config: EngineConfig) -> int:
@@ -82,7 +86,8 @@ def context_size(trained: int | None, config: EngineConfig) -> int:
     return config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
 
 
-def _size(path: Path, config: EngineConfig) -> Size:
+def size_of(path: Path, config: EngineConfig) -> Size:
+    """Read from the headers; raises :class:`ModelError`."""
     if format_of(path) == "mlx":
         return _size_of_directory(read_directory(path), config)
     return _size_of_file(read_header(path), config)
@@ -100,7 +105,7 @@ def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
     width = number("attention.key_length") or number("embedding_length") // max(1, heads)
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * number("block_count")
     vocabulary = header.metadata.get("tokenizer.ggml.tokens") or ()
-    return Size(header.file_size, cell, 4 * len(vocabulary), number("context_length") or None)
+    return Size(header.file_size, cell, 4 * len(vocabulary), number("context_length") or None, mapped=True)
 
 
 def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
@@ -109,7 +114,7 @@ def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
     width = number_of(found, "head_dim") or (hidden or 0) // (heads or 1)
     of_cells = number_of(found, "num_key_value_heads") or 0
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * _layers_with_all_cells(found)
-    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context)
+    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context, mapped=False)
 
 
 def _layers_with_all_cells(config: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.bounded import opened
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -126,6 +127,15 @@ def read_header(path: Path) -> GgufHeader:
         raise ModelInvalid(f"{path} cannot be read: {error}") from None
 
 
+def count_tokens(path: Path) -> int:
+    """How many tokens a file tells of, without reading them: in microseconds. 0: of none.
+
+    For files that :func:`read_header` has found sound; raises as it does.
+    """
+    with opened(path) as (file, _):
+        return _Reader(file, path).n_tokens()
+
+
 class _Reader:
     """Reads, and does not map: a mapped file that somebody shortens kills the process."""
 
@@ -159,6 +169,19 @@ class _Reader:
         self.check_vocabulary(metadata)
         self.check_data(tensors, metadata.get(ALIGNMENT, 32))
         return GgufHeader(metadata, tensors, self.size)
+
+    def n_tokens(self) -> int:
+        """Read up to the vocabulary."""
+        if self.take(len(MAGIC)) != MAGIC:
+            raise self.bad("it does not start with the letters GGUF")
+        self.scalar("I"), self.scalar("Q")  # the version, and how many tensors there are
+        for _ in range(self.scalar("Q")):
+            key, kind = self.string(MAX_KEY), self.scalar("I")
+            if key == "tokenizer.ggml.tokens":
+                self.scalar("I")  # what the array holds
+                return int(self.scalar("Q"))
+            self.value(kind, keep=False)
+        return 0
 
     def take(self, n: int) -> bytes:
         """The next ``n`` bytes."""

@@ -1,44 +1,68 @@
 """May this draft model speculate for that target? Exact, compatible, or refused with the reason.
 
-The rule for vocabularies that differ is llama.cpp's (common/speculative.cpp): the same BOS and EOS,
-a size difference of at most 128, equal text for every id from 5 on.
+The rule for vocabularies that differ is llama.cpp's (common/speculative.cpp): the same kind, the same BOS
+and EOS, a size difference of at most 128, equal text for every id from 5 on.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from localspec.errors import TokenizerMismatch
 
+Fit = Literal["exact", "compatible"]
+
+FITS: dict[Fit, str] = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
+"""for people"""
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
 
 
 class Tokens(NamedTuple):
-    """What two vocabularies are compared by: the texts of all tokens in order, BOS if it is added, EOS."""
+    """What two vocabularies are compared by: the bytes of all real tokens by id, how many rows of logits
+    there are, the tokenizer's kind, BOS if it is added, EOS."""
 
-    texts: tuple[bytes, ...]
+    texts: Mapping[int, bytes]
+    size: int
+    kind: str = ""
     bos: int | None = None
     eos: int | None = None
 
 
-def check_pair(target: Tokens, draft: Tokens) -> str:
-    """``"exact"`` or ``"compatible"``; raises :class:`TokenizerMismatch` naming the first difference."""
+def check_pair(target: Tokens, draft: Tokens) -> Fit:
+    """Raises :class:`TokenizerMismatch` naming the first difference."""
     if target.texts == draft.texts:
         return "exact"
-    sizes = len(target.texts), len(draft.texts)
-    if abs(sizes[0] - sizes[1]) > MAX_SIZE_DIFFERENCE:
-        raise TokenizerMismatch(
-            f"the draft model's vocabulary has {sizes[1]} tokens, the target's {sizes[0]}"
-        )
-    for name in ("bos", "eos"):
+    differs = _first_difference(target, draft)
+    try:
+        check_sizes(target.size, draft.size)
+    except TokenizerMismatch as error:
+        raise TokenizerMismatch(f"{error.message}{differs and f'; its {differs}'}") from None
+    for name in ("kind", "bos", "eos"):
         theirs, ours = getattr(draft, name), getattr(target, name)
         if theirs != ours:
-            raise TokenizerMismatch(f"the draft model's {name.upper()} is {theirs}, the target's is {ours}")
-    for token in range(FIRST_COMPARED, min(sizes)):
-        if target.texts[token] != draft.texts[token]:
-            raise TokenizerMismatch(
-                f"the draft model's token {token} is {draft.texts[token]!r}, "
-                f"the target's is {target.texts[token]!r}"
-            )
+            label = "kind of tokenizer" if name == "kind" else name.upper()
+            raise TokenizerMismatch(f"the draft model's {label} is {theirs}, the target's is {ours}")
+    if differs:
+        raise TokenizerMismatch(f"the draft model's {differs}")
     return "compatible"
+
+
+def check_sizes(target: int, draft: int) -> None:
+    """Raises :class:`TokenizerMismatch` where the numbers of tokens alone rule a pair out."""
+    if abs(target - draft) > MAX_SIZE_DIFFERENCE:
+        raise TokenizerMismatch(f"the draft model's vocabulary has {draft} tokens, the target's {target}")
+
+
+def _first_difference(target: Tokens, draft: Tokens) -> str:
+    """``token 7 is b'a', the target's is b'b'``; empty where all that are compared are equal."""
+    ours, theirs = target.texts.get, draft.texts.get
+    for token in range(FIRST_COMPARED, min(target.size, draft.size)):
+        if ours(token) != theirs(token):
+            return f"token {token} is {_shown(theirs(token))}, the target's is {_shown(ours(token))}"
+    return ""
+
+
+def _shown(text: bytes | None) -> str:
+    return "unused" if text is None else repr(text)

@@ -9,7 +9,7 @@ from localspec.engine.choice import Choice, choose
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import load_engine, speed_of
+from localspec.engine.load import load_engine, room_for, speed_of
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError, OutOfMemory
 from localspec.models.catalogue import place_of, weights_size
@@ -82,7 +82,8 @@ def serve(channel: Channel) -> None:
 
 
 def _choose(load: Load) -> Choice:
-    return choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of)
+    room = room_for(load.engine, load.free)
+    return choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of, room=room)
 
 
 def _load(channel: Channel, load: Load, choice: Choice) -> Engine:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.identity import identify
+from localspec.daemon.identity import Weighed, identify, weigh
 from localspec.daemon.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import Needs
 from localspec.models.sections import Sections, places_of
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
@@ -23,7 +23,7 @@ MLX = str(bundled_model("stdlib-6m", "mlx").resolve())
 
 
 def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
-    return identify(Key(model, draft, backend), Sections(Config(model_dirs=dirs))).key
+    return identify(Key(model, draft, backend), Sections(Config(model_dirs=dirs)))
 
 
 def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
@@ -60,19 +60,36 @@ def test_a_named_draft_is_resolved_beside_its_target() -> None:
 
 def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
     for wrong in (Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(MLX, "auto", "x")):
-        assert identify(wrong, Sections(Config())) == (wrong, Needs(), Config().engine)
+        sections = Sections(Config())
+        assert identify(wrong, sections) == wrong
+        assert weigh(wrong, sections) == Weighed(wrong, Config().engine)
     assert key(str(TARGET), backend="mlx") == Key(str(TARGET), "auto", "mlx")
     with pytest.raises(ModelNotFound):
         places_of("nothing", ())
 
 
-def test_the_bundled_draft_is_reckoned_with() -> None:
-    paired, plain = (
-        identify(Key("bundled", draft, "llama_cpp"), Sections(Config())).needs for draft in ("auto", "none")
+def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None:
+    auto, named, plain = (
+        weigh(Key("bundled", draft, "llama_cpp"), Sections(Config()))
+        for draft in ("auto", "stdlib-1m", "none")
     )
-    assert paired.draft > plain.draft == 0
-    assert paired.total - plain.total == paired.draft
+    assert auto.needs == named.needs == named.least and auto.needs.draft > plain.needs.draft == 0
+    assert auto.needs.total - plain.needs.total == auto.needs.draft
+    assert auto.least == plain.least == plain.needs
+    assert auto.key == named.key == Key(str(TARGET), str(DRAFT), "llama_cpp")
+    assert plain.key == Key(str(TARGET), "none", "llama_cpp")
     assert places_of("bundled", ()) == {str(TARGET), MLX}
+
+
+def test_any_target_is_weighed_with_what_would_be_paired_with_it(tmp_path: Path) -> None:
+    shutil.copy(TARGET, tmp_path / "target.gguf")
+    shutil.copy(DRAFT, tmp_path / "draft.gguf")
+    sections = Sections(Config(model_dirs=(str(tmp_path),)))
+    found = weigh(Key("target", "auto", "auto"), sections)
+    assert found.key.model == str(tmp_path / "target.gguf") and found.key.draft != "none"
+    assert found.needs.total > found.least.total
+    alone = weigh(Key("draft", "auto", "auto"), sections)
+    assert alone.key.draft == "none" and alone.needs == alone.least
 
 
 async def pids(client: Raw, *options: dict[str, str]) -> set[int]:

@@ -12,9 +12,14 @@ from localspec.backends.rounding import PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
-from localspec.engine.learning import FORMAT, Learning
-from localspec.engine.processor import processor_name
+from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
+from localspec.models.processor import processor_name
+from localspec.models.record import FORMAT
+from localspec.models.tried import Tried
+from localspec.protocol.results import ProposerStats, Stats
+from localspec.speculation.costs import CostCurve
+from localspec.speculation.survival import Calibration
 from tests.toys import request, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
@@ -231,3 +236,77 @@ def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
     assert processor_name(tmp_path / "cpuinfo") == "Some CPU"
     assert processor_name(tmp_path / "none")
     assert processor_name(tmp_path)  # what cannot be read
+
+
+def measured(widths: dict[int, float]) -> CostCurve:
+    costs = CostCurve()
+    for width, seconds in widths.items():
+        for _ in range(3):
+            costs.observe(width, 512, seconds)
+    return costs
+
+
+def shown(*, right: bool) -> Calibration:
+    """Many requests whose drafts were all right, or all wrong."""
+    calibration = Calibration()
+    ahead = calibration.by_position("draft")
+    for number in range(100):
+        for position in range(4):
+            ahead.learn(number, position, right=right)
+        ahead.stop(number)
+    return calibration
+
+
+CHEAP, DEAR = {1: 0.010, 2: 0.0105, 4: 0.011, 8: 0.012}, {1: 0.010, 2: 0.024, 4: 0.040, 8: 0.080}
+
+
+@pytest.mark.parametrize(
+    ("costs", "step_s", "right", "pays"),
+    [
+        (CHEAP, 0.001, True, True),
+        (CHEAP, 0.001, False, False),
+        (DEAR, 0.001, True, False),
+        (CHEAP, 0.030, True, False),
+    ],
+)
+def test_what_a_draft_is_worth_follows_from_costs_and_from_how_often_it_was_right(
+    costs: dict[int, float], step_s: float, right: bool, pays: bool
+) -> None:
+    pair = KnownPair(measured(costs), measured({1: step_s}), shown(right=right))
+    pair.count(400, 400 if right else 0)
+    pair.state()
+    assert pair.tried.wins == pays and pair.tried.loses != pays
+    assert pair.tried.gain is not None and (pair.tried.gain > 1.5) == pays
+
+
+def test_without_measured_costs_nothing_is_said_of_a_drafts_worth() -> None:
+    known, unknown = measured(CHEAP), CostCurve()
+    for costs, draft_costs in ((unknown, known), (known, unknown), (measured({1: 0.01}), known)):
+        pair = KnownPair(costs, draft_costs, shown(right=False))
+        pair.count(400, 0)
+        pair.state()
+        assert pair.tried == Tried(400, 0, None)
+
+
+def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None:
+    paths = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    for path in paths:
+        path.touch()
+    stats = Stats(proposers={"draft": ProposerStats(10, 4), "memory": ProposerStats(9, 9)})
+    for times in (1, 2):
+        target, draft = ToyBackend(markov()), ToyBackend(markov())
+        learning = Learning(target, draft, directory=tmp_path, paths=paths)
+        learning.count(stats)
+        learning.count(Stats())
+        learning.close()
+        assert learning.pair is not None
+        assert learning.pair.tried[:2] == (10 * times, 4 * times)
+
+
+def test_without_a_draft_there_is_nothing_to_count(tmp_path: Path) -> None:
+    learning = Learning(
+        ToyBackend(markov()), None, directory=tmp_path, paths=(tmp_path / "target.gguf", None)
+    )
+    learning.count(Stats(proposers={"draft": ProposerStats(10, 4)}))
+    learning.close()
+    assert learning.pair is None

@@ -13,11 +13,22 @@ import pytest
 import localspec
 from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose
-from localspec.engine.load import load, load_engine, speed_of
-from localspec.errors import BackendUnavailable, InvalidOptions, ModelNotFound, TokenizerMismatch
+from localspec.engine.load import load, load_engine, room_for, speed_of
+from localspec.errors import (
+    BackendUnavailable,
+    InvalidOptions,
+    ModelInvalid,
+    ModelNotFound,
+    ModelTooLarge,
+    TokenizerMismatch,
+)
 from localspec.models.catalogue import bundled_model
+from localspec.models.fit import needs_of
+from localspec.models.tried import known_of
+from tests.backends.test_llama_recurrent import write_mamba
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
+NOBODY = "lookup and memory draft: no model on this disk is smaller and has this vocabulary (3 looked at)"
 GGUF, ASKED = "on llama_cpp, as asked", "this draft model was asked for"
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
 
@@ -31,10 +42,10 @@ def other_vocabulary(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("model", "draft", "choice"),
     [
-        ("bundled", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair")),
-        ("stdlib-6m", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair")),
+        ("bundled", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
+        ("stdlib-6m", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
         ("bundled", "none", Choice(TARGET, None, GGUF, "no draft model was wanted")),
-        ("stdlib-1m", "auto", Choice(DRAFT, None, GGUF, "no draft model is known for this target")),
+        ("stdlib-1m", "auto", Choice(DRAFT, None, GGUF, NOBODY, asked=False)),
         ("stdlib-1m", "stdlib-6m", Choice(DRAFT, TARGET, GGUF, "this draft model was asked for")),
     ],
 )
@@ -43,9 +54,9 @@ def test_which_files_are_opened(model: str, draft: str, choice: Choice) -> None:
 
 
 def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
-    target, draft, *reasons = choose("bundled", "auto", backend="mlx")
+    target, draft, *reasons, asked = choose("bundled", "auto", backend="mlx")
     assert (target, draft) == (bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx"))
-    assert reasons == ["on mlx, as asked", "the bundled pair"]
+    assert reasons == ["on mlx, as asked", "the bundled pair"] and not asked
     assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == draft
 
 
@@ -130,3 +141,91 @@ def test_progress_names_the_stage() -> None:
         progress=lambda stage, f: told.append((stage, f)),
     ).close()
     assert [stage for stage, fraction in told if fraction == 1.0] == ["target", "draft"]
+
+
+def in_disguise(path: Path) -> Path:
+    """The bundled draft without one of its tensors: sound to all who read its header, but for llama.cpp."""
+    path.write_bytes(DRAFT.read_bytes().replace(b"output_norm.weight", b"output_nurm.weight"))
+    return path
+
+
+def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "target.gguf").write_bytes(TARGET.read_bytes())
+    broken = in_disguise(tmp_path / "a-draft.gguf")
+    chosen = Choice(tmp_path / "target.gguf", broken, GGUF, "a-draft drafts", asked=False)
+    with load_engine(chosen, config=SMALL) as engine:
+        assert engine.draft is None
+        assert engine.reason.startswith(f"{GGUF}; lookup and memory draft: llama.cpp cannot load {broken}")
+        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+    # The next time another is chosen.
+    assert known_of(chosen.target, broken).failed.startswith("llama.cpp cannot load")
+    assert choose(str(chosen.target), "auto", (str(tmp_path),)).draft == DRAFT
+    with pytest.raises(ModelInvalid, match="cannot load"):
+        load_engine(chosen._replace(asked=True), config=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "told"),
+    [
+        ("mamba", "stdlib-1m", "lookup and memory draft: llama.cpp cannot roll back a recurrent model"),
+        ("stdlib-6m", "mamba", "lookup and memory draft: of mamba, llama.cpp cannot roll back a recurrent"),
+    ],
+)
+def test_what_cannot_go_back_has_no_draft_and_is_none(
+    tmp_path: Path, target: str, draft: str, told: str
+) -> None:
+    write_mamba(tmp_path / "mamba.gguf")
+    paths = {"mamba": tmp_path / "mamba.gguf", "stdlib-1m": DRAFT, "stdlib-6m": TARGET}
+    choice = Choice(paths[target], paths[draft], GGUF, "it drafts", asked=False)
+    with load_engine(choice, config=SMALL) as engine:
+        assert engine.draft is None and told in engine.reason
+        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+
+
+def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:
+    choice = choose("bundled", "auto", backend="llama_cpp")
+    alone, both = (needs_of(TARGET, draft, SMALL).total for draft in (None, DRAFT))
+    with load_engine(choice, config=SMALL, free=both - 1) as engine:
+        assert engine.draft is None and "MB are free" in engine.reason
+    for asked, free in ((True, both - 1), (False, alone - 1)):
+        with pytest.raises(ModelTooLarge):
+            load_engine(choice._replace(asked=asked), config=SMALL, free=free)
+
+
+def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
+    target = tmp_path / "target.gguf"
+    target.write_bytes(TARGET.read_bytes())
+    choice = choose(str(target), "auto", room=room_for(SMALL))
+    with load_engine(choice, config=SMALL) as engine:
+        assert engine.draft is not None and engine.draft.model == "stdlib-1m"
+        assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
+
+
+def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
+    target = tmp_path / "target.gguf"
+    target.write_bytes(TARGET.read_bytes())
+    alone, both = (needs_of(target, draft, SMALL).total for draft in (None, DRAFT))
+    for free, draft in ((both, DRAFT), (both - 1, None), (alone, None)):
+        choice = choose(str(target), "auto", room=room_for(SMALL, free))
+        assert choice.draft == draft
+        load_engine(choice, config=SMALL, free=free).close()
+    assert "it does not fit: both need" in choice.draft_reason
+
+
+def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    told: list[str] = []
+    choice = Choice(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
+    with pytest.raises(TokenizerMismatch, match=r"token \d+ is b' dxf', the target's is b' def'"):
+        load_engine(choice, config=SMALL, progress=lambda stage, fraction: told.append(stage))
+    assert told == []
+
+
+def test_how_a_draft_fared_is_kept_for_the_next_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    with load_engine(choose("bundled", "auto", backend="llama_cpp"), config=SMALL) as engine:
+        result = engine.generate("def f(", max_tokens=40, proposer="draft", k=4, temperature=0.0).finish()
+    share = result.stats.proposers["draft"]
+    tried = known_of(TARGET, DRAFT)
+    assert (tried.drafted, tried.accepted) == (share.drafted, share.accepted) and tried.drafted > 0

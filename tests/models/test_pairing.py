@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import TokenizerMismatch
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.fingerprint import gguf_tokens
-from localspec.models.gguf import read_header
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, FORMATS, Format, bundled_model
 from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
+from localspec.models.vocabulary import read_tokens
 
 WORDS = [b"w%d" % n for n in range(200)]
 
 
+def tokens(words: Sequence[bytes], **more: Any) -> Tokens:
+    return Tokens(dict(enumerate(words)), len(words))._replace(**more)
+
+
 def pair(target: Sequence[bytes], draft: Sequence[bytes]) -> str:
-    return check_pair(Tokens(tuple(target)), Tokens(tuple(draft)))
+    return check_pair(tokens(target), tokens(draft))
 
 
 def changed(at: int) -> list[bytes]:
@@ -29,12 +33,18 @@ def test_equal_vocabularies_are_exact() -> None:
     assert pair(WORDS, tuple(WORDS)) == "exact"
 
 
-def test_the_bundled_pair_is_exact() -> None:
-    target, draft = (
-        [text for _, text in gguf_tokens(read_header(bundled_model(name)))]
-        for name in (BUNDLED_TARGET, BUNDLED_DRAFT)
-    )
-    assert pair(target, draft) == "exact"
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_bundled_pair_is_exact(format: Format) -> None:
+    target, draft = (read_tokens(bundled_model(name, format)) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
+    assert check_pair(target, draft) == "exact"
+
+
+def test_rows_that_no_token_has_do_not_matter_where_all_tokens_are_equal() -> None:
+    assert check_pair(tokens(WORDS), tokens(WORDS, size=500)) == "exact"
+
+
+def test_what_a_text_begins_and_ends_with_does_not_matter_where_all_tokens_are_equal() -> None:
+    assert check_pair(tokens(WORDS, bos=1, eos=2), tokens(WORDS, bos=3, eos=4)) == "exact"
 
 
 @pytest.mark.parametrize("at", range(FIRST_COMPARED))
@@ -54,6 +64,12 @@ def test_the_first_token_that_differs_is_named() -> None:
         pair(WORDS, draft)
 
 
+def test_an_id_that_only_one_of_them_uses_differs() -> None:
+    less = {token: text for token, text in enumerate(WORDS) if token != 100}
+    with pytest.raises(TokenizerMismatch, match="token 100 is unused, the target's is b'w100'"):
+        check_pair(tokens(WORDS), Tokens(less, len(WORDS)))
+
+
 def test_sizes_may_differ_a_little() -> None:
     longer = [*WORDS, *(b"more" for _ in range(MAX_SIZE_DIFFERENCE))]
     assert pair(longer, WORDS) == "compatible"
@@ -62,9 +78,16 @@ def test_sizes_may_differ_a_little() -> None:
 
 def test_sizes_may_not_differ_more() -> None:
     longer = [*WORDS, *(b"more" for _ in range(MAX_SIZE_DIFFERENCE + 1))]
-    with pytest.raises(TokenizerMismatch, match="vocabulary has 200 tokens, the target's 329"):
+    with pytest.raises(TokenizerMismatch, match="vocabulary has 200 tokens, the target's 329$"):
         pair(longer, WORDS)
-    with pytest.raises(TokenizerMismatch, match="vocabulary has 329 tokens, the target's 200"):
+    with pytest.raises(TokenizerMismatch, match="vocabulary has 329 tokens, the target's 200$"):
+        pair(WORDS, longer)
+
+
+def test_where_sizes_differ_the_first_token_that_does_is_named_too() -> None:
+    longer = [*changed(70), *(b"more" for _ in range(MAX_SIZE_DIFFERENCE + 1))]
+    told = "vocabulary has 329 tokens, the target's 200; its token 70 is b'other', the target's is b'w70'"
+    with pytest.raises(TokenizerMismatch, match=told):
         pair(WORDS, longer)
 
 
@@ -85,10 +108,17 @@ def test_the_verdict_is_the_same_both_ways(one: list[bytes], other: list[bytes])
     assert verdict(one, other) == verdict(other, one) == ("exact" if one == other else fits)
 
 
-@pytest.mark.parametrize(("name", "theirs"), [("bos", Tokens((), bos=1)), ("eos", Tokens((), eos=3))])
-def test_bos_and_eos_must_be_the_same_where_the_texts_differ(name: str, theirs: Tokens) -> None:
-    target = Tokens(tuple(WORDS), bos=None, eos=2)
-    draft = Tokens(tuple(changed(2)), bos=theirs.bos, eos=theirs.eos or 2)
-    with pytest.raises(TokenizerMismatch, match=name.upper()):
-        check_pair(target, draft)
-    assert check_pair(target, Tokens(tuple(changed(2)), eos=2)) == "compatible"
+@pytest.mark.parametrize(
+    ("theirs", "told"),
+    [
+        ({"bos": 1}, "BOS is 1, the target's is None"),
+        ({"eos": 3}, "EOS is 3, the target's is 2"),
+        ({"kind": "llama"}, "kind of tokenizer is llama, the target's is gpt2"),
+    ],
+)
+def test_bos_eos_and_kind_must_be_the_same_where_the_texts_differ(theirs: dict[str, Any], told: str) -> None:
+    target = tokens(WORDS, eos=2, kind="gpt2")
+    draft = tokens(changed(2), eos=2, kind="gpt2")
+    assert check_pair(target, draft) == "compatible"
+    with pytest.raises(TokenizerMismatch, match=told):
+        check_pair(target, draft._replace(**theirs))

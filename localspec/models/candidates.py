@@ -1,0 +1,230 @@
+"""Which of the models on this disk could draft for a target, in which order, and why or why not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from localspec.config import EngineConfig
+from localspec.errors import ModelError
+from localspec.models.catalogue import (
+    BUNDLED_DRAFT,
+    BUNDLED_TARGET,
+    bundled_model,
+    describe,
+    format_of,
+    list_models,
+    model_name,
+    place_of,
+)
+from localspec.models.fit import MB, Size, size_of
+from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
+from localspec.models.tried import Tried, known_of
+from localspec.models.vocabulary import read_tokens, vocabulary_size
+from localspec.protocol.messages import ModelDescription
+
+LEAST, LOW, HIGH = 2.0, 5.0, 30.0
+"""times smaller than its target: a draft that is less than the first takes about as long as it saves; those
+between the others are preferred"""
+MIDDLE = math.sqrt(LOW * HIGH)
+MILLION = 1_000_000
+KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
+WITHOUT = "lookup and memory draft"
+"""what is left where no draft model helps"""
+
+
+def no_limit(target: Path) -> int | None:
+    """Of memory nothing is known, or nothing is to be."""
+    return None
+
+
+class Room(NamedTuple):
+    """What a pair is to fit in: how it is loaded, and the bytes that are free for a target; None: any."""
+
+    config: EngineConfig = EngineConfig()
+    free: Callable[[Path], int | None] = no_limit
+
+
+class Candidate(NamedTuple):
+    """A model beside a target: whether it may draft, whether that helps, and the sentence that says why.
+
+    ``ratio`` is how many times smaller it is, ``needs`` the bytes that both take together.
+    """
+
+    model: ModelDescription
+    verdict: Fit | Literal["refused"]
+    ratio: float
+    same_family: bool
+    reason: str
+    helps: bool = False
+    needs: int | None = None
+    tried: Tried = Tried()
+
+
+def auto_draft(target: Path, model_dirs: tuple[str, ...], room: Room) -> tuple[Path | None, str]:
+    """What ``draft = auto`` pairs a target with, and why: the same for all who ask. Never raises for what is
+    wrong with a model: whoever loads it will be told."""
+    try:
+        return chosen(target, judged(target, model_dirs, room))
+    except (ModelError, OSError) as error:
+        return None, f"{WITHOUT}: {error}"
+
+
+def judged(target: Path, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
+    """Every other model, the most promising first; what is not asked for is not looked at.
+
+    Raises :class:`ModelError` for a target that cannot be read.
+    """
+    pairing = _Pairing(target, list_models(model_dirs), room)
+    yield from map(pairing.judge, pairing.others)
+
+
+def chosen(target: Path, candidates: Iterable[Candidate]) -> tuple[Path | None, str]:
+    """The first that helps, and why, or why none does."""
+    format = format_of(target)
+    if place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format)):
+        return bundled_model(BUNDLED_DRAFT, format), "the bundled pair"
+    nearly, others = "", 0
+    for found in candidates:
+        others += 1
+        if found.helps:
+            return Path(found.model.path), f"{found.model.id} drafts: {found.reason}"
+        if found.verdict != "refused" and not nearly:
+            nearly = f"{WITHOUT}: of {found.model.id}, {found.reason}"
+    return None, nearly or f"{WITHOUT}: {_nobody(others)}"
+
+
+def _nobody(others: int) -> str:
+    if not others:
+        return "there is no other model on this disk"
+    return f"no model on this disk is smaller and has this vocabulary ({others} looked at)"
+
+
+class _Pairing:
+    """A target, and the ``others`` by how promising they look before their vocabularies are compared."""
+
+    def __init__(self, target: Path, models: Iterable[ModelDescription], room: Room) -> None:
+        self._path, self._room = target, room
+        self._free = room.free(target)
+        place = place_of(target)
+        known = {place_of(Path(model.path)): model for model in models}
+        self._target = known.pop(place) if place in known else describe(model_name(target), target)
+        if self._target.problem is not None:
+            size_of(target, room.config)  # raises what is wrong with it
+        self._tokens: Tokens | None = None
+        self._size: Size | None = None
+        self._verdicts: dict[str | None, Fit | ModelError] = {self._target.vocab_fp: "exact"}
+        """by the other's ``vocab_fp``"""
+        self._tried = {model.path: self._known(model) for model in known.values()}
+        self.others = sorted(known.values(), key=self._promise)
+
+    def judge(self, model: ModelDescription) -> Candidate:
+        """Everything about one of the others."""
+        ratio, family = self._ratio(model), model.architecture == self._target.architecture
+        refusal = self._refusal(model, ratio)
+        if refusal:
+            return Candidate(model, "refused", ratio, family, refusal)
+        try:
+            verdict = self._verdict(model)
+            needs = self._needs(model)
+        except ModelError as error:
+            return Candidate(model, "refused", ratio, family, error.message)
+        tried = self._tried[model.path]
+        drawback = self._drawback(ratio, needs, tried)
+        reason = drawback or self._merits(model, verdict, ratio, tried)
+        return Candidate(model, verdict, ratio, family, reason, not drawback, needs, tried)
+
+    # Before anything of it is read.
+
+    def _ratio(self, model: ModelDescription) -> float:
+        ours, theirs = self._target, model
+        if ours.parameters and theirs.parameters:
+            return ours.parameters / theirs.parameters
+        return ours.size / max(1, theirs.size)
+
+    def _known(self, model: ModelDescription) -> Tried:
+        same = model.vocab_fp is not None and model.format == self._target.format
+        return known_of(self._path, Path(model.path)) if same and self._ratio(model) > 1.0 else Tried()
+
+    def _promise(self, model: ModelDescription) -> tuple[float | bool | str, ...]:
+        """Sorts: measured to be of use, of the same family, 5 to 30 times smaller, of the same vocabulary."""
+        tried, ratio = self._tried[model.path], max(self._ratio(model), 1e-9)
+        return (
+            -(tried.gain or 0.0) if tried.wins else 0.0,
+            model.architecture != self._target.architecture,
+            max(0.0, math.log(LOW / ratio), math.log(ratio / HIGH)),
+            model.vocab_fp != self._target.vocab_fp,
+            abs(math.log(ratio / MIDDLE)),
+            model.path,
+        )
+
+    def _refusal(self, model: ModelDescription, ratio: float) -> str:
+        if model.problem is not None:
+            return model.problem
+        if model.format != self._target.format:
+            return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
+        if ratio <= 1.0:
+            ours, theirs = (_amount(each) for each in (self._target, model))
+            return f"it is not smaller: {theirs}, the target {ours}"
+        if model.vocab_fp is None or self._target.vocab_fp is None:
+            return "a vocabulary is missing"
+        return ""
+
+    # What its headers tell.
+
+    def _verdict(self, model: ModelDescription) -> Fit:
+        """Raises :class:`ModelError`. Models of one vocabulary share a verdict."""
+        found = self._verdicts.get(model.vocab_fp)
+        if found is None:
+            try:
+                found = self._compared(Path(model.path))
+            except ModelError as error:
+                found = error
+            self._verdicts[model.vocab_fp] = found
+        if isinstance(found, ModelError):
+            raise found
+        return found
+
+    def _compared(self, draft: Path) -> Fit:
+        # Sizes are read in microseconds, texts in tenths of a second.
+        check_sizes(vocabulary_size(self._path), vocabulary_size(draft))
+        self._tokens = self._tokens or read_tokens(self._path)
+        return check_pair(self._tokens, read_tokens(draft))
+
+    def _needs(self, model: ModelDescription) -> int:
+        config = self._room.config
+        self._size = self._size or size_of(self._path, config)
+        return self._size.needs(size_of(Path(model.path), config), config).total
+
+    # The sentence.
+
+    def _drawback(self, ratio: float, needs: int, tried: Tried) -> str:
+        """Why it would not help; empty where nothing is known against it."""
+        if tried.failed:
+            return f"it could not be loaded: {tried.failed}"
+        if tried.loses:
+            return f"it does not pay here: {_right(tried)}"
+        if ratio < LEAST and not tried.wins:
+            return f"it is only {ratio:.1f} times smaller: drafting would take about as long as it saves"
+        if self._free is not None and needs > self._free:
+            return f"it does not fit: both need {needs // MB} MB of memory, {self._free // MB} MB are free"
+        return ""
+
+    def _merits(self, model: ModelDescription, verdict: Fit, ratio: float, tried: Tried) -> str:
+        family = "same family" if model.architecture == self._target.architecture else "another family"
+        told = f"{FITS[verdict]}, {family}, {ratio:.3g} times smaller"
+        if tried.wins:
+            told += f"; {_right(tried)}, {tried.gain:.2f} times as fast"
+        return told
+
+
+def _amount(model: ModelDescription) -> str:
+    if model.parameters:
+        return f"{model.parameters / MILLION:.0f} M parameters"
+    return f"{model.size / MILLION:.0f} MB"
+
+
+def _right(tried: Tried) -> str:
+    return f"{tried.accepted / tried.drafted:.0%} of {tried.drafted} drafted tokens were right"

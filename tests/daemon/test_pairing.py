@@ -1,0 +1,106 @@
+"""What a pair that nobody asked for means for the daemon's memory, and for its processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from localspec.config import Config, DaemonConfig
+from localspec.daemon.events import Events
+from localspec.daemon.identity import weigh
+from localspec.daemon.metrics import Metrics
+from localspec.daemon.pool import Pool
+from localspec.daemon.worker import Key
+from localspec.models.sections import Sections
+from tests.daemon.echo_daemon import WORKER
+from tests.daemon.test_pool import ignore
+from tests.models.test_candidates import model
+from tests.waiting import run
+
+MB = 1 << 20
+PROCESS = 96
+
+
+def weighing(folder: Path, name: str, parameters: int, megabytes: int, **more: object) -> Path:
+    """A model's file of that size, most of which is a hole."""
+    path = model(folder, name, parameters, **more)  # type: ignore[arg-type]
+    os.truncate(path, megabytes * MB)
+    return path
+
+
+class Disk:
+    """A target, the draft that goes with it, and two models that have nothing to do with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dirs = (str(folder),)
+        self.target = weighing(folder, "target", 10_000, 200)
+        self.draft = weighing(folder, "draft", 1_000, 100)
+        self.other = weighing(folder, "other", 500, 100, words=["a", "b"])
+        self.little = weighing(folder, "little", 500, 10, words=["c", "d"])
+
+    def pool(self, megabytes: int) -> Pool:
+        config = Config(model_dirs=self.dirs, daemon=DaemonConfig(memory_mb=megabytes))
+        return Pool(config, Metrics(), Events(), WORKER)
+
+
+async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
+    async with pool.lease(Key(str(path), draft, "auto"), ignore):
+        pass
+
+
+def loaded(pool: Pool) -> set[str]:
+    return {Path(worker.key.model).stem for worker, _ in pool.loaded()}
+
+
+def test_what_is_weighed(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    found = weigh(Key("target", "auto", "auto"), Sections(Config(model_dirs=disk.dirs)))
+    assert found.key == Key(str(disk.target), str(disk.draft), "llama_cpp")
+    assert [needs.total // MB for needs in (found.needs, found.least)] == [PROCESS + 300, PROCESS + 200]
+
+
+def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = Disk(tmp_path)
+        pool = disk.pool(PROCESS + 250)
+        try:
+            await load(pool, disk.other)
+            await load(pool, disk.target)
+            assert loaded(pool) == {"target"}
+        finally:
+            await pool.close()
+
+    run(test())
+
+
+def test_a_draft_that_was_left_out_takes_nobodys_place(tmp_path: Path) -> None:
+    """An echo has none: 20 MB less than a process are left beside the pair, 80 MB more beside the target."""
+
+    async def test() -> None:
+        disk = Disk(tmp_path)
+        pool = disk.pool(2 * PROCESS + 290)
+        try:
+            await load(pool, disk.target)
+            await load(pool, disk.little)
+            assert loaded(pool) == {"target", "little"}
+        finally:
+            await pool.close()
+
+    run(test())
+
+
+def test_without_a_draft_chosen_or_not_wanted_it_is_one_process(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = Disk(tmp_path)
+        pool = disk.pool(2000)
+        try:
+            for draft in ("none", "auto", "none"):
+                await load(pool, disk.little, draft)
+            assert len(pool.loaded()) == 1
+            await load(pool, disk.target, str(disk.draft))
+            await load(pool, disk.target)
+            assert len(pool.loaded()) == 2
+        finally:
+            await pool.close()
+
+    run(test())

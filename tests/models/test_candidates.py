@@ -1,0 +1,277 @@
+"""Who drafts for whom, out of all models on a disk, and why not the others."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localspec.config import EngineConfig
+from localspec.errors import ModelError
+from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged
+from localspec.models.catalogue import bundled_model
+from localspec.models.fit import MB, needs_of
+from localspec.models.tried import Tried, note_failure
+from tests.models import directories
+from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
+from tests.models.test_tried import note
+
+WORDS = [f"w{n}" for n in range(400)]
+CONFIG = EngineConfig(n_ctx=256, parallel=1)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+def model(
+    folder: Path, name: str, parameters: int, *, words: Sequence[str] = WORDS, family: str = "toy"
+) -> Path:
+    """A GGUF file of so many weights."""
+    values = [string("general.architecture", family), uint32(f"{family}.context_length", 64)]
+    return write(
+        folder,
+        gguf([*values, *vocabulary(words)], [tensor("weight", (parameters,))], b"\0" * (4 * parameters)),
+        f"{name}.gguf",
+    )
+
+
+def judge(target: Path, room: Room | None = None) -> list[Candidate]:
+    """The models beside the target, in its directory."""
+    found = judged(target, (str(target.parent),), room or Room(CONFIG))
+    return [each for each in found if Path(each.model.path).is_relative_to(target.parent)]
+
+
+def draft(target: Path, room: Room | None = None) -> tuple[str | None, str]:
+    path, why = auto_draft(target, (str(target.parent),), room or Room(CONFIG))
+    return path.stem if path else None, why
+
+
+def free(n: int) -> Room:
+    return Room(CONFIG, lambda target: n)
+
+
+def test_the_bundled_pair_stays_as_it_is(tmp_path: Path) -> None:
+    shutil.copy(DRAFT, tmp_path / "better.gguf")
+    for format in ("gguf", "mlx"):
+        target, mate = (bundled_model(name, format) for name in ("stdlib-6m", "stdlib-1m"))
+        assert auto_draft(target, (str(tmp_path),), Room(CONFIG)) == (mate, "the bundled pair")
+
+
+def test_a_copy_of_the_bundled_target_is_paired_like_any_other(tmp_path: Path) -> None:
+    shutil.copy(TARGET, tmp_path / "mine.gguf")
+    told = "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller"
+    assert draft(tmp_path / "mine.gguf") == ("stdlib-1m", told)
+
+
+def test_a_smaller_model_of_the_same_vocabulary_drafts(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    model(tmp_path, "small", 1_000)
+    assert draft(target) == ("small", "small drafts: same vocabulary, same family, 10 times smaller")
+    (candidate,) = judge(target)
+    assert candidate.verdict == "exact" and candidate.helps and candidate.same_family
+    assert candidate.needs == needs_of(target, tmp_path / "small.gguf", CONFIG).total
+
+
+def test_quantisations_may_differ(tmp_path: Path) -> None:
+    """Smaller is who has fewer weights, whatever the bytes: half of these are of 16 bits."""
+    target = model(tmp_path, "target", 10_000)
+    values = [string("general.architecture", "toy"), *vocabulary(WORDS)]
+    write(tmp_path, gguf(values, [tensor("weight", (1_000,), 1)], b"\0" * 2_000), "half.gguf")
+    assert draft(target)[0] == "half"
+
+
+def test_a_few_more_tokens_are_compatible_and_cost_the_precedence(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    model(tmp_path, "a-more", 1_000, words=[*WORDS, "more"])
+    model(tmp_path, "b-same", 1_000)
+    assert [(each.model.id, each.verdict) for each in judge(target)] == [
+        ("b-same", "exact"),
+        ("a-more", "compatible"),
+    ]
+    (tmp_path / "b-same.gguf").unlink()
+    assert draft(target) == (
+        "a-more",
+        "a-more drafts: compatible vocabularies, same family, 10 times smaller",
+    )
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"parameters": 1_000}, {"parameters": 1_000, "family": "other"}),
+        ({"parameters": 200}, {"parameters": 1_000, "family": "other"}),
+        ({"parameters": 1_000}, {"parameters": 200}),
+        ({"parameters": 1_000}, {"parameters": 3_000}),
+        ({"parameters": 3_000}, {"parameters": 20}),
+        ({"parameters": 800}, {"parameters": 1_900}),
+    ],
+)
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_the_family_comes_first_then_five_to_thirty_times_smaller(
+    tmp_path: Path, better: dict[str, int], worse: dict[str, int], names: tuple[str, str]
+) -> None:
+    target = model(tmp_path, "target", 10_000)
+    for name, what in zip(names, (better, worse), strict=True):
+        model(tmp_path, name, **what)  # type: ignore[arg-type]
+    assert [each.model.id for each in judge(target)] == list(names)
+    assert draft(target)[0] == names[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words", "verdict", "told"),
+    [
+        (10_000, WORDS, "refused", "it is not smaller: 0 M parameters, the target 0 M parameters"),
+        (20_000, WORDS, "refused", "it is not smaller"),
+        (
+            8_000,
+            WORDS,
+            "exact",
+            "it is only 1.2 times smaller: drafting would take about as long as it saves",
+        ),
+        (1_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),
+        (
+            1_000,
+            [*WORDS[:9], "x", *WORDS[10:]],
+            "refused",
+            "the draft model's token 9 is b'x', the target's is",
+        ),
+        (1_000, [], "refused", "a vocabulary is missing"),
+    ],
+)
+def test_why_a_model_does_not_draft(
+    tmp_path: Path, parameters: int, words: list[str], verdict: str, told: str
+) -> None:
+    target = model(tmp_path, "target", 10_000)
+    model(tmp_path, "other", parameters, words=words)
+    (candidate,) = judge(target)
+    assert candidate.verdict == verdict and not candidate.helps
+    assert candidate.reason.startswith(told)
+    nobody = "lookup and memory draft: no model on this disk is smaller and has this vocabulary (5 looked at)"
+    nearly = f"lookup and memory draft: of other, {candidate.reason}"
+    assert draft(target) == (None, nobody if verdict == "refused" else nearly)
+
+
+def test_another_format_does_not_draft() -> None:
+    found = {each.model.path: each for each in judged(TARGET, (), Room(CONFIG))}
+    mlx = found[str(bundled_model("stdlib-1m", "mlx"))]
+    assert mlx.verdict == "refused" and mlx.reason == "it is an MLX directory, the target a GGUF file"
+
+
+def test_a_broken_file_is_told_and_passed_over(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    whole = model(tmp_path, "whole", 1_000).read_bytes()
+    for name, content in (("cut", whole[:-900]), ("empty", b""), ("other", b"no model at all")):
+        write(tmp_path, content, f"{name}.gguf")
+    assert draft(target)[0] == "whole"
+    reasons = {each.model.id: each.reason for each in judge(target) if not each.helps}
+    assert "truncated" in reasons["cut"] and "empty" in reasons["empty"] and "GGUF" in reasons["other"]
+
+
+def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    for name in ("a", "b"):
+        model(tmp_path, name, 1_000)
+    found = judged(target, (str(tmp_path),), Room(CONFIG))
+    assert next(found).model.id == "a"
+    (tmp_path / "b.gguf").unlink()
+    gone = next(found)
+    assert (gone.verdict, gone.helps) == ("refused", False) and "no file" in gone.reason
+
+
+def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 8 << 20)
+    large, small = model(tmp_path, "large", 1 << 20), model(tmp_path, "small", 1 << 14)
+    needs = {path: needs_of(target, path, CONFIG).total for path in (large, small)}
+    assert draft(target, free(needs[large]))[0] == "large"
+    assert draft(target, free(needs[large] - 1))[0] == "small"
+    name, why = draft(target, free(needs[small] - 1))
+    told = f"both need {needs[large] // MB} MB of memory, {(needs[small] - 1) // MB} MB are free"
+    assert name is None and why == f"lookup and memory draft: of large, it does not fit: {told}"
+    assert draft(target, Room(CONFIG))[0] == "large"
+
+
+def test_a_draft_that_was_of_no_use_is_not_chosen_again(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    first, second = model(tmp_path, "first", 900), model(tmp_path, "second", 200)
+    assert draft(target)[0] == "first"
+    note(target, first, Tried(200, 20, 1.0))
+    assert draft(target)[0] == "second"
+    assert judge(target)[0].reason == "it does not pay here: 10% of 200 drafted tokens were right"
+    note(target, second, Tried(200, 20, 1.0))
+    told = "lookup and memory draft: of first, it does not pay here: 10% of 200 drafted tokens were right"
+    assert draft(target) == (None, told)
+
+
+def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    model(tmp_path, "likely", 900)
+    half, most = model(tmp_path, "half", 4_900), model(tmp_path, "most", 8_000)
+    note(target, half, Tried(200, 150, 1.3))
+    measured = "75% of 200 drafted tokens were right, 1.30 times as fast"
+    told = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
+    assert draft(target) == ("half", told)
+    note(target, most, Tried(200, 190, 1.4))
+    assert [each.model.id for each in judge(target)] == ["most", "half", "likely"]
+
+
+def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    first = model(tmp_path, "first", 900)
+    model(tmp_path, "second", 200)
+    note_failure(target, first, "a tensor is missing")
+    assert draft(target)[0] == "second"
+    assert judge(target)[0].reason == "it could not be loaded: a tensor is missing"
+
+
+def test_too_little_was_seen_to_go_by(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    first = model(tmp_path, "first", 900)
+    note(target, first, Tried(10, 0, 1.0))
+    assert draft(target) == ("first", "first drafts: same vocabulary, same family, 11.1 times smaller")
+
+
+def test_models_of_one_vocabulary_are_compared_once(tmp_path: Path) -> None:
+    """The second is not read: it is gone when it is asked for, and refused for the first one's tokens."""
+    target = model(tmp_path, "target", 10_000)
+    other = [*WORDS[:9], "x", *WORDS[10:]]
+    for name in ("a", "b"):
+        model(tmp_path, name, 1_000, words=other)
+    found = judged(target, (str(tmp_path),), Room(CONFIG))
+    first = next(found)
+    (tmp_path / "b.gguf").unlink()
+    second = next(found)
+    assert [first.model.id, second.model.id] == ["a", "b"] and first.reason == second.reason
+    assert "token 9" in first.reason
+
+
+def test_a_target_that_cannot_be_read_is_paired_with_none(tmp_path: Path) -> None:
+    target = write(tmp_path, b"no model at all", "target.gguf")
+    with pytest.raises(ModelError):
+        judge(target)
+    name, why = draft(target)
+    assert name is None and why.startswith("lookup and memory draft: ") and "GGUF" in why
+
+
+def test_without_another_model_that_is_said(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    assert chosen(target, []) == (None, "lookup and memory draft: there is no other model on this disk")
+
+
+def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    (tmp_path / "link.gguf").symlink_to(target)
+    assert judge(target) == []
+
+
+def test_directories_are_paired_with_directories(tmp_path: Path) -> None:
+    target = Path(shutil.copytree(directories.TARGET, tmp_path / "target"))
+    assert auto_draft(target, (str(tmp_path),), Room(CONFIG)) == (
+        directories.DRAFT,
+        "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller",
+    )
+    found = {each.model.path: each for each in judged(target, (), Room(CONFIG))}
+    assert found[str(DRAFT)].reason == "it is a GGUF file, the target an MLX directory"

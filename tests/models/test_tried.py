@@ -1,0 +1,96 @@
+"""What is known of a pair before it is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localspec import home
+from localspec.models.record import Record, learnt_dir
+from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair, note_failure
+from tests.models.ggufs import DRAFT, TARGET
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+
+
+def note(target: Path, draft: Path, tried: Tried) -> None:
+    """Write down what an engine with these models would."""
+    record = TriedRecord()
+    record.tried = tried
+    Record(learnt_dir(), name_of_pair(target, draft), record).write()
+
+
+def test_of_a_new_pair_nothing_is_known() -> None:
+    assert known_of(TARGET, DRAFT) == Tried()
+
+
+def test_what_was_seen_is_known_the_next_time() -> None:
+    seen = Tried(100, 80, 1.5)
+    note(TARGET, DRAFT, seen)
+    assert known_of(TARGET, DRAFT) == seen
+    assert known_of(DRAFT, TARGET) == Tried()
+    (path,) = (home.cache_dir() / "learnt").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("tried", "loses", "wins"),
+    [
+        (Tried(), False, False),
+        (Tried(ENOUGH - 1, 0, 1.0), False, False),
+        (Tried(ENOUGH - 1, 60, 1.5), False, False),
+        (Tried(ENOUGH, 60, None), False, False),
+        (Tried(ENOUGH, 60, 1.0), True, False),
+        (Tried(ENOUGH, 60, 1.01), False, True),
+        (Tried(1000, 19, None), True, False),
+        (Tried(1000, 20, None), False, False),
+    ],
+)
+def test_when_a_pair_is_known_to_win_or_to_lose(tried: Tried, loses: bool, wins: bool) -> None:
+    assert (tried.loses, tried.wins) == (loses, wins)
+
+
+def test_another_file_in_its_place_is_another_pair(tmp_path: Path) -> None:
+    path = tmp_path / "draft.gguf"
+    path.write_bytes(b"one")
+    note(TARGET, path, Tried(100, 80, 1.5))
+    assert known_of(TARGET, path).wins
+    path.write_bytes(b"another")
+    assert known_of(TARGET, path) == Tried()
+
+
+def test_a_failure_is_noted_beside_what_was_seen_before() -> None:
+    note(TARGET, DRAFT, Tried(100, 80, 1.5))
+    note_failure(TARGET, DRAFT, "a tensor is missing")
+    assert known_of(TARGET, DRAFT) == Tried(100, 80, 1.5, "a tensor is missing")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"drafted": 1, "accepted": 2, "gain": None},
+        {"drafted": -1, "accepted": -1, "gain": None},
+        {"drafted": "9", "accepted": 1, "gain": None},
+        {"drafted": True, "accepted": False, "gain": None},
+        {"drafted": 9, "accepted": 1, "gain": 0.5},
+        {"drafted": 9, "accepted": 1, "gain": float("nan")},
+        {"drafted": 9, "accepted": 1, "gain": []},
+    ],
+)
+def test_a_record_with_nonsense_is_refused(state: dict[str, object]) -> None:
+    record = TriedRecord()
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        record.restore(state)
+    assert record.tried == Tried()
+
+
+def test_where_nothing_can_be_kept_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "file"))
+    note_failure(TARGET, DRAFT, "a tensor is missing")
+    assert known_of(TARGET, DRAFT) == Tried()
