@@ -66,7 +66,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "config get": ("localspec config get n_ctx", "localspec config get temperature -m bundled --json"),
     "config set": (
-        "localspec config set temperature 0.2 -m bundled",
+        "localspec config set n_ctx 8192",
         "localspec config set remember false --workspace ~/src/project",
         """localspec config set model_dirs '["~/models"]'""",
         "localspec config set n_ctx --unset",
