@@ -18,14 +18,24 @@ settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+STORES = (
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "APPDATA", "LOCALAPPDATA"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
+"""what says where other programs keep their models"""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of their own, unless a test makes one for itself."""
     path = tmp_path_factory.mktemp("home")
-    before = os.environ.get("LOCALSPEC_HOME")
+    before = dict(os.environ)
+    for variable in STORES:
+        os.environ.pop(variable, None)
     os.environ["LOCALSPEC_HOME"] = str(path)
+    os.environ["HOME"] = str(path / "user")
+    # Where Ollama runs as a service its models lie in a place that no home changes.
+    os.environ["OLLAMA_MODELS"] = str(path / "user" / ".ollama" / "models")
     yield path
-    if before is None:
-        del os.environ["LOCALSPEC_HOME"]
-    else:
-        os.environ["LOCALSPEC_HOME"] = before
+    os.environ.clear()
+    os.environ.update(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psutil
 from msgspec.structs import replace
@@ -12,25 +13,21 @@ from localspec.daemon.generation import merged
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import WorkerProcess
 from localspec.errors import Gone
-from localspec.models.catalogue import list_models
+from localspec.models.catalogue import place_of, read_disk
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
 
 async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     daemon = exchange.daemon
-    found = await asyncio.to_thread(list_models, daemon.config.model_dirs)
-    loaded = {
-        (name, ready.backend)
-        for worker, ready in daemon.pool.loaded()
-        for name in (worker.key.model, ready.model, ready.path)
-    }
-    return messages.ModelList(tuple(replace(model, loaded=_is_among(loaded, model)) for model in found))
+    disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
+    loaded = {ready.path for _, ready in daemon.pool.loaded()}
+    models = (replace(model, loaded=_place(model) in loaded) for model in disk.models)
+    return messages.ModelList(tuple(models), tuple(disk.stores))
 
 
-def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
-    """Whether a model is loaded, by its name or path, on the backend of its format: an id may have two."""
-    return any((name, model.backend) in loaded for name in (model.id, model.path))
+def _place(model: messages.ModelDescription) -> str:
+    return place_of(Path(model.path))
 
 
 async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
