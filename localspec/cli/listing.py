@@ -22,7 +22,9 @@ TITLES = {
     "jan": "Jan",
 }
 """of the stores whose names are not what people call them"""
-HEADER = ("name", "format", "size", "type", "parameters", "context", "fills gaps")
+HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
+"""what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
+NUMBERS = ("size", "weights", "context")
 
 
 def show_all(found: ModelList) -> None:
@@ -37,9 +39,9 @@ def show_all(found: ModelList) -> None:
 
 
 def _show_lines(found: ModelList) -> None:
-    """One line for each model, its store first: something to grep."""
-    rows: list[tuple[str, ...]] = [("store", *HEADER, "state")]
-    rows += [(model.store or "-", *cells(model), state(model)) for model in found.models]
+    """One line for each model: something to grep."""
+    rows: list[tuple[str, ...]] = [(*HEADER, "store", "state")]
+    rows += [(*cells(model), model.store or "-", state(model)) for model in found.models]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -54,9 +56,10 @@ def _show_tables(found: ModelList) -> None:
     console = Console()
     for store, models in _by_store(found.models):
         usable = [model for model in models if model.problem is None]
-        table = Table(*HEADER, "state", box=None, pad_edge=False, header_style="dim", expand=False)
-        for column, justify in ((2, "right"), (4, "right"), (5, "right")):
-            table.columns[column].justify = justify  # type: ignore[assignment]
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in HEADER:
+            table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=True)
+        table.add_column("state")
         for model in usable:
             table.add_row(*(Text(output.printable(cell)) for cell in (*cells(model), state(model))))
         console.print(Text(_heading(store, found.stores), style="bold"))
@@ -64,7 +67,7 @@ def _show_tables(found: ModelList) -> None:
             console.print(table)
         for model in models:
             if model.problem is not None:
-                reason = Text(output.printable(f"  {model.problem}"), style="red")
+                reason = Text(output.printable(f"  {_home(model.problem)}"), style="red")
                 console.print(Text(output.printable(name_of(model)), style="dim").append_text(reason))
         console.print()
 
@@ -85,9 +88,9 @@ def _title(store: str) -> str:
     return TITLES.get(store, store)
 
 
-def _home(path: str) -> str:
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+def _home(text: str) -> str:
+    """A text with paths in it, those at home written shorter."""
+    return text.replace(f"{Path.home()}/", "~/")
 
 
 def name_of(model: ModelDescription) -> str:
@@ -110,10 +113,10 @@ def cells(model: ModelDescription) -> tuple[str, ...]:
 
 def state(model: ModelDescription) -> str:
     """What else is to be said of a model."""
-    notes = ["the default"] if "bundled" in model.names else []
+    notes = ["bundled"] if "bundled" in model.names else []
     notes += ["loaded"] if model.loaded else []
     notes += [model.problem] if model.problem else []
-    notes += [f"also in {len(model.also)} other place{'s' * (len(model.also) > 1)}"] if model.also else []
+    notes += [f"in {len(model.also) + 1} places"] if model.also else []
     return ", ".join(notes)
 
 

@@ -21,13 +21,19 @@ from localspec.protocol.options import Options
 async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     daemon = exchange.daemon
     disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
-    loaded = {ready.path for _, ready in daemon.pool.loaded()}
-    models = (replace(model, loaded=_place(model) in loaded) for model in disk.models)
+    loaded = {
+        (place, ready.backend)
+        for worker, ready in daemon.pool.loaded()
+        for place in (worker.identity.model, ready.path)
+    }
+    models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
     return messages.ModelList(tuple(models), tuple(disk.stores))
 
 
-def _place(model: messages.ModelDescription) -> str:
-    return place_of(Path(model.path))
+def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
+    """Whether a model is loaded on the backend of its format, by any of its places."""
+    places = (place_of(Path(path)) for path in (model.path, *model.also))
+    return any((place, model.backend) in loaded for place in places)
 
 
 async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from localspec.protocol.messages import ModelDescription
@@ -47,7 +48,7 @@ def typed_names(models: Sequence[ModelDescription], hints: Sequence[str]) -> lis
 
 def parse(model: ModelDescription, hint: str = "") -> Parts:
     """What the names of a model say: the first of file, repository and title that has a size."""
-    texts = [_plain(text) for text in (model.id, hint.rpartition("/")[2], model.title or "") if text]
+    texts = [_plain(text) for text in (model.id, hint, model.title) if text] or [""]
     chosen = next((text for text in texts if SIZE.search(text)), texts[0])
     quantised = QUANTISATION.search(chosen)
     quantisation = quantised[1] if quantised else (model.quantisation or "").lower()
@@ -94,12 +95,14 @@ def _qualified(each: Parts, group: list[Parts]) -> str:
 
 
 def _numbered(names: list[str]) -> list[str]:
-    """The names, a number at the end of those that others have, too."""
-    many, seen = Counter(names), Counter[str]()
+    """The names, a number at the end of those that came before."""
+    taken = set(names)
+    seen: set[str] = set()
     for place, name in enumerate(names):
-        seen[name] += 1
-        if many[name] > 1 and seen[name] > 1:
-            names[place] = f"{name}-{seen[name]}"
+        if name in seen:
+            names[place] = next(each for n in count(2) if (each := f"{name}-{n}") not in taken)
+            taken.add(names[place])
+        seen.add(name)
     return names
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from localspec.errors import ModelError
 from localspec.models.bounded import read_bounded
 from localspec.models.stores.folder import scan_folder
-from localspec.models.stores.found import Found
+from localspec.models.stores.found import Found, entries
 
 MAX_SETTINGS = 1024 * 1024
 MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
@@ -18,6 +18,7 @@ MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
 
 def scan_jan(root: Path) -> Iterator[Found]:
     """Every model of Jan's data directory ``root``; raises :class:`OSError` where it cannot be read."""
+    entries(root)
     for engine in ("llamacpp", "mlx"):
         folder = root / engine / "models"
         if os.path.isdir(folder):
