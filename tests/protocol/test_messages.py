@@ -23,10 +23,13 @@ from localspec.protocol.messages import (
     Initialize,
     MemoryForget,
     MemoryPrime,
+    ModelDescription,
+    ModelList,
     ModelLoad,
     ModelUnload,
     Nothing,
     SpeculationDegraded,
+    StoreDescription,
     params_of,
 )
 from localspec.protocol.options import Options
@@ -268,12 +271,12 @@ def test_methods_and_notifications_are_told_apart_by_name() -> None:
 def test_an_older_daemons_list_of_models_is_read() -> None:
     """What it does not say of a model yet has a default; what it never said of stores is nothing."""
     older = {"id": "toy", "path": "/toy.gguf", "format": "gguf", "backend": "llama_cpp", "size": 1}
-    listed = msgspec.convert({"models": [older]}, messages.ModelList)
+    listed = msgspec.convert({"models": [older]}, ModelList)
     assert listed.stores == () and listed.models[0].names == () and listed.models[0].store is None
 
 
 def test_a_list_of_models_survives_the_wire() -> None:
-    model = messages.ModelDescription(
+    model = ModelDescription(
         id="toy-7b-q4_0",
         path="/toy.gguf",
         format="gguf",
@@ -289,6 +292,6 @@ def test_a_list_of_models_survives_the_wire() -> None:
         problem="it is empty",
         remedy="Fill it.",
     )
-    store = messages.StoreDescription(name="ollama", path="/o", problem="it is closed", remedy="Open it.")
-    listed = messages.ModelList((model,), (store,))
-    assert msgspec.json.decode(msgspec.json.encode(listed), type=messages.ModelList) == listed
+    store = StoreDescription(name="ollama", path="/o", problem="it is closed", remedy="Open it.")
+    listed = ModelList((model,), (store,))
+    assert msgspec.json.decode(msgspec.json.encode(listed), type=ModelList) == listed
