@@ -29,7 +29,7 @@ FIM_PREFIXES = (
     *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
 )
 """what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
-CODESTRALS = "[PREFIX]"
+CODESTRALS = b"[PREFIX]"
 """other models of its makers have it, too, untrained"""
 
 
@@ -151,13 +151,13 @@ def _vocabulary(
         return Vocabulary()
     if fp not in known:
         tokens = read()
-        texts = {text for _, text in tokens}
-        fim = not texts.isdisjoint(_FIM_BYTES)
-        known[fp] = Vocabulary(vocab_fp(tokens) if tokens else None, fim, CODESTRALS.encode() in texts)
+        prefixes = {text for _, text in tokens if text in _PREFIXES}
+        fim = bool(prefixes - {CODESTRALS})
+        known[fp] = Vocabulary(vocab_fp(tokens) if tokens else None, fim, CODESTRALS in prefixes)
     return known[fp]
 
 
-_FIM_BYTES = {each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " "))}
+_PREFIXES = {each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " "))} | {CODESTRALS}
 
 
 def context_of(header: GgufHeader) -> int | None:

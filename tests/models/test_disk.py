@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import localspec
 from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import find_model, model_name, place_of
 from localspec.models.disk import Disk, read_disk
 from localspec.models.stores.store import User
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs
-from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, Home, Toy, Writer, write_home
+from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, SOURCE, Home, Toy, Writer, write_home
 
 STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama", "jan"]
 
@@ -117,6 +118,21 @@ def test_a_split_model_counts_as_a_whole(whole: tuple[Home, Disk]) -> None:
     assert split.size == sum(part.stat().st_size for part in parts)
 
 
+@pytest.mark.slow
+def test_real_vocabularies_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if SOURCE not in os.environ:
+        pytest.skip(f"set {SOURCE} to a source tree of llama.cpp: its models/ggml-vocab-*.gguf are written")
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
+    home = write_home(tmp_path)
+    models = by_id(read_disk((str(home.root / MODEL_DIR),), user=User({}, home.root, "test")))
+    fps = {id: model.vocab_fp for id, model in models.items() if model.format == "gguf" and not model.problem}
+    assert all(fps.values()) and len(set(fps.values())) >= 10
+    assert fps["qwen2.5-coder:14b"] == fps["qwen2.5-14b-instruct-q4_0"] == fps["Qwen3-8B-Q4_0"]
+    assert fps["llama3.1:8b"] == fps["Llama-3.2-3B-Instruct-Q8_0"] != fps["qwen2.5-coder:14b"]
+    fills = {id for id, model in models.items() if model.fim}
+    assert {"starcoder2:3b"} <= fills and "llama3.1:8b" not in fills
+
+
 # --- once each ---------------------------------------------------------------------------------
 
 
@@ -159,7 +175,9 @@ def test_a_model_that_changes_is_read_anew(home: Home) -> None:
     path.write_bytes(small())
     assert by_id(read_disk())["toy"].problem is None
     path.unlink()
+    home.file(FLAT / "other.gguf", small())
     assert "toy" not in by_id(read_disk())
+    assert str(path) not in (home.root.parent / "localspec" / "cache" / "models.json").read_text()
 
 
 def test_a_part_that_comes_later_makes_a_model_whole(home: Home, writer: Writer) -> None:
@@ -308,6 +326,13 @@ def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> 
     assert model_name(find_model("toy:7b")) == "toy:7b"
     assert model_name(snapshot) == "Toy-1B-4bit"
     assert model_name(Path("x/toy-00001-of-00003.gguf")) == "toy"
+
+
+def test_llama_cpp_answers_from_a_blob(home: Home, writer: Writer) -> None:
+    home.ollama("toy", "7b", writer.content(Toy("toy", type="Q8_0")))
+    with localspec.load("toy:7", draft="none") as engine:
+        stream = engine.generate("def f(", max_tokens=3, temperature=0.0)
+        assert "".join(chunk.text for chunk in stream) and stream.result.model == "toy:7b"
 
 
 def test_however_it_is_named_a_model_has_one_place(home: Home, writer: Writer) -> None:

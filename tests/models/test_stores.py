@@ -161,6 +161,16 @@ def test_what_is_nested_too_deep_is_not_searched(home: Home) -> None:
     assert ids(scan_folder, home.root / "m") == ["b"]
 
 
+def test_a_directory_with_very_much_in_it_is_searched_in_part(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        home.file(f"m/{number}/a-{number}.gguf", b"")
+    monkeypatch.setattr("localspec.models.stores.folder.MAX_ENTRIES", 12)
+    assert "holds more than 12 files" in problems(scan_folder, home.root / "m")["m"]
+    assert ids(scan_folder, home.root / "m") == ["a-0", "a-1", "a-2", "a-3"]
+
+
 def test_a_root_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for scan in (scan_folder, scan_hub, scan_ollama):

@@ -26,7 +26,12 @@ def scan_folder(root: Path) -> Iterator[Found]:
     """
     files: dict[Path, Found] = {}
     folders: list[Found] = []
+    left = MAX_ENTRIES
     for folder, names in _walk(root):
+        left -= len(names)
+        if left < 0:
+            folders.append(_too_large(root))
+            break
         if is_model_directory(names):
             folders.append(_directory(folder, names))
         for name in names:
@@ -37,6 +42,15 @@ def scan_folder(root: Path) -> Iterator[Found]:
                 files.setdefault(first_part(path), _file(path))
     yield from (files[path] for path in sorted(files))
     yield from sorted(folders)
+
+
+def _too_large(root: Path) -> Found:
+    return Found(
+        root,
+        root.name,
+        problem=f"{root} holds more than {MAX_ENTRIES} files: not all were searched",
+        remedy="Name directories in model_dirs that hold models and little else.",
+    )
 
 
 def is_model_directory(names: set[str]) -> bool:
@@ -63,9 +77,8 @@ def _directory(path: Path, names: set[str]) -> Found:
 def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
     """``root`` and each directory under it that can be read, with the names in it."""
     seen: set[tuple[int, int]] = set()
-    left = MAX_ENTRIES
     waiting = [(root, 0)]
-    while waiting and left > 0:
+    while waiting:
         folder, depth = waiting.pop()
         try:
             status = folder.stat()
@@ -77,7 +90,6 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
             if folder == root:
                 raise
             continue
-        left -= len(found)
         yield folder, {entry.name for entry in found}
         if depth < MAX_DEPTH:
             waiting += [(folder / entry.name, depth + 1) for entry in reversed(found) if is_folder(entry)]
