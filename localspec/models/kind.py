@@ -56,6 +56,8 @@ def kind_of_directory(model: ModelDirectory) -> str | None:
 
 def _unreadable(model: ModelDirectory) -> str | None:
     """Why mlx-lm reads none of the weights that are there."""
+    if not any(file.name.startswith("model") for file in model.weights):
+        return f"MLX reads model*.safetensors alone, and its weights are in {model.weights[0].name[:64]}"
     settings = model.config.get("quantization_config")
     method = settings.get("quant_method") if isinstance(settings, dict) else None
     if isinstance(method, str) and method not in READ_BY_MLX and "quantization" not in model.config:

@@ -96,6 +96,12 @@ def test_a_directory_that_mlx_may_answer_with_is_offered(tmp_path: Path, config:
     assert describe("x", directory_of(tmp_path, **config)).problem is None
 
 
+def test_weights_that_mlx_does_not_look_for_are_told(tmp_path: Path) -> None:
+    files = {"model.safetensors": None, "consolidated.safetensors": directories.SMALL}
+    path = directories.write(tmp_path, files)
+    assert "MLX reads model*.safetensors alone" in str(describe("x", path).problem)
+
+
 def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
     path = directories.write(tmp_path, {"modules.json": []})
     assert "embeddings" in str(describe("x", path).problem)

@@ -1,7 +1,7 @@
 """The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
 
-huggingface_hub's own ``scan_cache_dir`` takes 0.5 s to import and counts sizes that nobody asked for;
-what is wanted of the layout is this much.
+huggingface_hub's own ``scan_cache_dir`` takes as long to import (0.1 s) as a whole listing may take, and
+measures every file of every repository; what is wanted of the layout is this much.
 """
 
 from __future__ import annotations
