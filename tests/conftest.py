@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,25 +20,27 @@ settings.load_profile("patient")
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-
-STORES = (
+# No test sees the models that the person who runs it has. At once: some modules ask for the home when
+# they are imported. Where Ollama runs as a service its models lie in a place that no home changes.
+USER = tempfile.mkdtemp(prefix="user")
+atexit.register(shutil.rmtree, USER, ignore_errors=True)
+for variable in (
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "APPDATA", "LOCALAPPDATA"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-)
-"""what says where other programs keep their models"""
+):
+    os.environ.pop(variable, None)
+os.environ["HOME"] = USER
+os.environ["OLLAMA_MODELS"] = os.path.join(USER, ".ollama", "models")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of their own, unless a test makes one for itself."""
     path = tmp_path_factory.mktemp("home")
-    before = dict(os.environ)
-    for variable in STORES:
-        os.environ.pop(variable, None)
+    before = os.environ.get("LOCALSPEC_HOME")
     os.environ["LOCALSPEC_HOME"] = str(path)
-    os.environ["HOME"] = str(path / "user")
-    # Where Ollama runs as a service its models lie in a place that no home changes.
-    os.environ["OLLAMA_MODELS"] = str(path / "user" / ".ollama" / "models")
     yield path
-    os.environ.clear()
-    os.environ.update(before)
+    if before is None:
+        del os.environ["LOCALSPEC_HOME"]
+    else:
+        os.environ["LOCALSPEC_HOME"] = before
