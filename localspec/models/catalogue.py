@@ -25,6 +25,7 @@ from localspec.models.description import (
     describe,
     format_of,
     text_of,
+    weights_size,
 )
 from localspec.models.directory import is_directory_model, read_directory
 from localspec.models.disk import called, read_disk
@@ -56,6 +57,7 @@ __all__ = [
     "read_disk",
     "real_tokens",
     "trained_context",
+    "weights_size",
 ]
 
 SHOWN = 8

@@ -165,7 +165,7 @@ def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
         if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
             raise ModelInvalid(f"{path} is not a plain file")
         with path.open("rb") as file:
-            return _Reader(file, path, KEPT_ARRAYS if texts else {}).header()
+            return _Reader(file, path, KEPT_ARRAYS if texts else ()).header()
     except FileNotFoundError:
         raise ModelNotFound(f"there is no file {path}") from None
     except (OSError, ValueError) as error:
@@ -175,7 +175,7 @@ def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
 class _Reader:
     """Reads, and does not map: a mapped file that somebody shortens kills the process."""
 
-    def __init__(self, file: BinaryIO, path: Path, kept: Collection[str]) -> None:
+    def __init__(self, file: BinaryIO, path: Path, kept: Collection[str] = KEPT_ARRAYS) -> None:
         self.file, self.path, self.kept, self.at = file, path, kept, 0
         self.size = os.fstat(file.fileno()).st_size
         self.data = bytearray()

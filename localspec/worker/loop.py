@@ -12,8 +12,7 @@ from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine, speed_of
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError, OutOfMemory
-from localspec.models.catalogue import place_of
-from localspec.models.description import weights_size
+from localspec.models.catalogue import place_of, weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
