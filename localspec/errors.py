@@ -18,6 +18,7 @@
     │   └── ShuttingDown      shutting_down
     ├── ModelError
     │   ├── ModelNotFound     model_not_found
+    │   ├── ModelAmbiguous    model_ambiguous      the beginning of several names
     │   ├── ModelInvalid      model_invalid
     │   ├── ModelTooLarge     model_too_large
     │   ├── TokenizerMismatch tokenizer_mismatch
@@ -155,6 +156,11 @@ class ModelError(LocalspecError):
 class ModelNotFound(ModelError):
     code = "model_not_found"
     default_remedy = "See `localspec models list`, or give the path of a GGUF file or an MLX directory."
+
+
+class ModelAmbiguous(ModelError):
+    code = "model_ambiguous"
+    default_remedy = "Write more of the name: `localspec models list` shows them in full."
 
 
 class ModelInvalid(ModelError):

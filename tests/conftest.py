@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +24,18 @@ sys.dont_write_bytecode = False
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test sees the models that the person who runs it has. At once: some modules ask for the home when
+# they are imported. Where Ollama runs as a service its models lie in a place that no home changes.
+USER = tempfile.mkdtemp(prefix="user")
+atexit.register(shutil.rmtree, USER, ignore_errors=True)
+for variable in (
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "APPDATA", "LOCALAPPDATA"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+):
+    os.environ.pop(variable, None)
+os.environ["HOME"] = USER
+os.environ["OLLAMA_MODELS"] = os.path.join(USER, ".ollama", "models")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,7 @@ from localspec.errors import BackendUnavailable, DaemonUnavailable, ExitCode, Lo
 
 DOCUMENTED = {
     *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
-    *("model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
+    *("model_ambiguous", "model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
     *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
     *(
         "message_not_found",

@@ -67,7 +67,8 @@ app.command(service)
 
 models = App(name="models", help="The models on this disk, and in memory.", help_epilogue=epilogue("models"))
 for _name, _help in (
-    ("list", "Every model that can be named with -m."),
+    ("list", "Every model on this disk, whichever program keeps it."),
+    ("show", "All that is known of one model, and what memory it needs."),
     ("load", "Load a model into the daemon before it is needed."),
     ("unload", "Unload a model, or all; one at work is left alone."),
 ):

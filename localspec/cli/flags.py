@@ -137,6 +137,6 @@ def absolute(name: str) -> str:
 
 
 def _known() -> set[str]:
-    from localspec.models.catalogue import model_files
+    from localspec.models.catalogue import list_models
 
-    return {id for id, _ in model_files(load_config().model_dirs)}
+    return {name for model in list_models(load_config().model_dirs) for name in model.names}

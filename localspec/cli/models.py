@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from localspec.cli import answer, completers, output
+from localspec.cli import answer, completers, listing, output
 from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode
-from localspec.models.catalogue import BUNDLED_TARGET, list_models
-from localspec.protocol.messages import LoadedModel, ModelDescription
+from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
+from localspec.models.catalogue import describe, find_model, model_name, place_of, read_disk
+from localspec.models.names import meant
+from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList
 
 if TYPE_CHECKING:
     from localspec.client import Client
 
-MILLION = 1_000_000
-HEADER = ("id", "format", "size", "type", "parameters", "context", "fills gaps", "state")
-
 
 def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
-    """Every model that can be named with -m: the bundled pair, and those of `model_dirs`.
+    """Every model on this disk, by where it was found: the bundled pair, those of `model_dirs`, and what the
+    Hugging Face cache, llama.cpp, LM Studio, Ollama and Jan keep.
 
     Parameters
     ----------
@@ -31,13 +31,29 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     """
     found = _find()
     if as_json:
-        output.json({"models": found})
+        output.json(found)
     else:
-        rows = [HEADER, *(_cells(model) for model in found)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            output.write("  ".join(cells).rstrip() + "\n")
+        listing.show_all(found)
+    return ExitCode.OK
+
+
+def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+    """All that is known of one model: where it lies, what it is, and what memory it needs.
+
+    Parameters
+    ----------
+    model
+        A name of `localspec models list` or the beginning of one, or a path.
+    as_json
+        Print one JSON object.
+    """
+    config = load_config()
+    found = _one(absolute(model), config.model_dirs)
+    needs = listing.memory_of(found, config.engine)
+    if as_json:
+        output.json({"model": found, "memory": needs})
+    else:
+        listing.show_one(found, needs)
     return ExitCode.OK
 
 
@@ -117,25 +133,25 @@ def unload(
     return ExitCode.OK
 
 
-def _find() -> list[ModelDescription]:
+def _find() -> ModelList:
     """The daemon knows what is loaded; without one the disk is read here."""
+    with output.patiently("reading the models on this disk") as progress:
+        try:
+            return answer.remote(lambda client: client.list_models(), start=False)
+        except DaemonUnavailable:
+            disk = read_disk(load_config().model_dirs, progress=progress)
+            return ModelList(tuple(disk.models), tuple(disk.stores))
+
+
+def _one(name: str, model_dirs: tuple[str, ...]) -> ModelDescription:
+    """The model that a name means, broken or not; raises :class:`ModelError`."""
+    with output.patiently("reading the models on this disk") as progress:
+        models = read_disk(model_dirs, progress=progress).models
     try:
-        return list(answer.remote(lambda client: client.models(), start=False))
-    except DaemonUnavailable:
-        return list_models(load_config().model_dirs)
-
-
-def _cells(model: ModelDescription) -> tuple[str, ...]:
-    notes = ["bundled"] if model.id == BUNDLED_TARGET else []
-    notes += ["loaded"] if model.loaded else []
-    notes += [model.problem] if model.problem else []
-    return (
-        model.id,
-        model.format,
-        f"{model.size / MILLION:.1f} MB",
-        model.quantisation or "-",
-        f"{model.parameters / MILLION:.1f} M" if model.parameters else "-",
-        str(model.context or "-"),
-        "yes" if model.fim else "no",
-        ", ".join(notes),
-    )
+        path = find_model(name, model_dirs)
+    except ModelInvalid:
+        if broken := meant(name, models):
+            return broken[0]
+        raise
+    places = {place_of(Path(place)): model for model in models for place in (model.path, *model.also)}
+    return places.get(place_of(path)) or describe(model_name(path), path)

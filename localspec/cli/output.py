@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -130,6 +130,7 @@ ENDINGS = {
 }
 """what a person is told about an ending that the text does not show"""
 SHOWN_REASONS = 2
+PATIENCE_S = 1.0
 
 
 def stats_lines(result: Result) -> str:
@@ -245,6 +246,35 @@ class Transfer:
         bar.add_task(self.what, total=self.total, completed=self.done)
         bar.start()
         return bar
+
+
+@contextlib.contextmanager
+def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
+    """For what may take long: after a second a terminal shows that it goes on, and how far it is."""
+    import threading
+
+    progress, lock, shown, over = Progress(), threading.Lock(), threading.Event(), threading.Event()
+
+    def show() -> None:
+        with lock:
+            if not over.is_set():
+                shown.set()
+                progress.update(what, 0.0)
+
+    def tell(what: str, fraction: float) -> None:
+        if shown.is_set():
+            progress.update(what, fraction)
+
+    timer = threading.Timer(PATIENCE_S, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield tell
+    finally:
+        with lock:
+            over.set()
+        timer.cancel()
+        progress.stop()
 
 
 class Printer:

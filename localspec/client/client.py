@@ -259,8 +259,12 @@ class Client:
 
     async def models(self) -> tuple[ModelDescription, ...]:
         """The models on this disk."""
+        return (await self.list_models()).models
+
+    async def list_models(self) -> ModelList:
+        """The models on this disk, and the stores that were looked into."""
         listed: ModelList = await self._ask("models/list", ModelList)
-        return listed.models
+        return listed
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for one at work."""

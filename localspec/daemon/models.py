@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psutil
 from msgspec.structs import replace
@@ -12,25 +13,27 @@ from localspec.daemon.generation import merged
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import WorkerProcess
 from localspec.errors import Gone
-from localspec.models.catalogue import list_models
+from localspec.models.catalogue import place_of, read_disk
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
 
 async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     daemon = exchange.daemon
-    found = await asyncio.to_thread(list_models, daemon.config.model_dirs)
+    disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
     loaded = {
-        (name, ready.backend)
+        (place, ready.backend)
         for worker, ready in daemon.pool.loaded()
-        for name in (worker.key.model, ready.model, ready.path)
+        for place in (worker.identity.model, ready.path)
     }
-    return messages.ModelList(tuple(replace(model, loaded=_is_among(loaded, model)) for model in found))
+    models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
+    return messages.ModelList(tuple(models), tuple(disk.stores))
 
 
 def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
-    """Whether a model is loaded, by its name or path, on the backend of its format: an id may have two."""
-    return any((name, model.backend) in loaded for name in (model.id, model.path))
+    """Whether a model is loaded on the backend of its format, by any of its places."""
+    places = (place_of(Path(path)) for path in (model.path, *model.also))
+    return any((place, model.backend) in loaded for place in places)
 
 
 async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:

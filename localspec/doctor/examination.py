@@ -24,7 +24,6 @@ from localspec.models.catalogue import (
     BUNDLED,
     describe,
     format_of,
-    list_models,
     model_files,
     model_name,
 )
@@ -94,7 +93,7 @@ class Examination:
         yield checks.auto(self._usable, backend, choice.backend_reason.partition(", ")[2])
 
     def _bundled(self) -> Iterator[Finding]:
-        yield checks.bundled(list_models())
+        yield checks.bundled([describe(name, path) for name, path in model_files(())])
 
     def _settings(self) -> Iterator[Finding]:
         """What is said in the file and in the environment."""

@@ -1,5 +1,5 @@
-"""Which models there are: the bundled pair, and the GGUF files and model directories of the configured
-directories."""
+"""Which models there are, and which one a name means: the bundled pair, the configured directories, and
+what other programs keep on this disk."""
 
 from __future__ import annotations
 
@@ -7,74 +7,90 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
 
-from localspec.errors import ModelError, ModelInvalid, ModelNotFound
+from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.models.bundled import (
+    BUNDLED,
+    BUNDLED_DRAFT,
+    BUNDLED_TARGET,
+    bundled_dir,
+    bundled_model,
+    bundled_models,
+)
+from localspec.models.description import (
+    BACKENDS,
+    FORMATS,
+    Format,
+    context_of,
+    describe,
+    format_of,
+    text_of,
+    weights_size,
+)
 from localspec.models.directory import is_directory_model, read_directory
-from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
-from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.disk import called, read_disk
+from localspec.models.fingerprint import directory_tokens, gguf_tokens
+from localspec.models.gguf import read_header
+from localspec.models.names import meant
+from localspec.models.split import split_of
+from localspec.models.stores.folder import scan_folder
+from localspec.models.stores.hub import repository_of
+from localspec.models.stores.ollama import tag_of
 from localspec.protocol.messages import ModelDescription
 
-BUNDLED = "bundled"
-BUNDLED_TARGET = "stdlib-6m"
-BUNDLED_DRAFT = "stdlib-1m"
+__all__ = [
+    "BACKENDS",
+    "BUNDLED",
+    "BUNDLED_DRAFT",
+    "BUNDLED_TARGET",
+    "FORMATS",
+    "Format",
+    "bundled_dir",
+    "bundled_model",
+    "describe",
+    "find_model",
+    "format_of",
+    "list_models",
+    "model_files",
+    "model_name",
+    "place_of",
+    "read_disk",
+    "real_tokens",
+    "trained_context",
+    "weights_size",
+]
 
-Format = Literal["gguf", "mlx"]
-
-FORMATS: tuple[Format, ...] = ("gguf", "mlx")
-BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
-
-FIM_PREFIXES = (
-    *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>"),
-    *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
-)
-"""what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
-
-
-def bundled_dir() -> Path:
-    """The bundled pair: ``assets/models`` of a checkout, or the copy inside the installed package."""
-    package = Path(__file__).resolve().parent.parent
-    checkout = package.parent / "assets" / "models"
-    return checkout if checkout.is_dir() else package / "_models"
-
-
-def bundled_model(name: str, format: Format = "gguf") -> Path:
-    """One of the bundled pair: its GGUF file, or its directory for MLX."""
-    folder = bundled_dir() / name
-    return folder if format == "mlx" else folder / f"{name}.gguf"
+SHOWN = 8
+"""matches of an ambiguous name that are told"""
 
 
 def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """(id, path) of every model, the bundled pair first, in each place GGUF files before directories.
+    """(id, path) of the bundled models and of all in the directories, in each place GGUF files first.
 
     An id is the directory's name, or the file's without its ending; models of two formats may share it.
     """
-    for format in FORMATS:
-        for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
-            yield name, bundled_model(name, format)
+    yield from bundled_models()
     for directory in model_dirs:
-        folder = _path(directory)
-        if os.path.isdir(folder):
-            for path in (*_gguf_files(folder), *_model_directories(folder)):
-                yield model_name(path), path
+        try:
+            yield from ((found.id, found.path) for found in scan_folder(_path(directory)))
+        except (OSError, ValueError):
+            continue
 
 
-def _gguf_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.gguf") if not is_directory_model(path))
-
-
-def _model_directories(folder: Path) -> list[Path]:
-    """The directories with a configuration and weights, at any depth."""
-    found = (config.parent for config in folder.rglob("config.json") if is_directory_model(config.parent))
-    return sorted(path for path in found if any(path.glob("*.safetensors")))
+def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
+    """Every model on this disk, described; reading the headers only of those that have changed."""
+    return read_disk(model_dirs).models
 
 
 def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
-    """The file or directory that ``name`` means: ``bundled``, a path, or an id of :func:`model_files`.
+    """The file or directory that ``name`` means: ``bundled``, a path, or a name of :func:`list_models`.
 
-    Of an id that stands for models of both formats, ``format`` chooses, or else it is the GGUF file.
-    Raises :class:`ModelNotFound`, naming the nearest id, and :class:`ModelInvalid` for a directory
-    that is no model's.
+    What has that very name comes before what begins so; the bundled models and the configured
+    directories come before all that is elsewhere. Of a name that stands for models of both formats,
+    ``format`` chooses, or else it is the GGUF file.
+
+    Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
+    :class:`ModelInvalid` for a directory that is no model's.
     """
     if name == BUNDLED:
         return bundled_model(BUNDLED_TARGET, format or "gguf")
@@ -82,18 +98,44 @@ def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | No
     is_directory = os.path.isdir(path)
     if path.suffix == ".gguf" or "/" in name or (os.path.exists(path) and not is_directory):
         return _at(path)
-    found: dict[str, dict[Format, Path]] = {}
-    for known, file in model_files(model_dirs):
-        # The first: nothing in a directory takes a bundled model's place.
-        found.setdefault(known, {}).setdefault(format_of(file), file)
-    if name in found:
-        both = found[name]
-        return both.get(format or "gguf") or next(iter(both.values()))
+    dirs = tuple(model_dirs)
+    found = _of_id(name, dirs, format) or _of_name(name, dirs, format)
+    if found is not None:
+        return found
     if is_directory:  # last: a folder that happens to be here takes no model's place either
         return _at(path)
-    near = difflib.get_close_matches(name, [BUNDLED, *found], n=1)
+    known = (each for model in list_models(dirs) for each in model.names)
+    near = difflib.get_close_matches(name, [BUNDLED, *dict.fromkeys(known)], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ModelNotFound(f"there is no model named {name!r}{hint}")
+
+
+def _of_id(name: str, model_dirs: tuple[str, ...], format: Format | None) -> Path | None:
+    """The bundled or configured model of this id. Nothing takes a bundled model's place."""
+    found: dict[Format, Path] = {}
+    is_bundled = name in (BUNDLED_TARGET, BUNDLED_DRAFT)
+    for id, path in bundled_models() if is_bundled else model_files(model_dirs):
+        if id == name:
+            found.setdefault(format_of(path), path)
+    return (found.get(format or "gguf") or next(iter(found.values()))) if found else None
+
+
+def _of_name(name: str, model_dirs: tuple[str, ...], format: Format | None) -> Path | None:
+    """The model that any store calls so; raises :class:`ModelAmbiguous`."""
+    found = called(name)
+    if len(found) == 1:  # no header needs to be read to know which one that is
+        return found[0]
+    models = meant(name, list_models(model_dirs))
+    names = sorted({model.names[0] for model in models})
+    if len(names) > 1:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise ModelAmbiguous(f"{name!r} may be {', '.join(names[:SHOWN])}{more}")
+    if not models:
+        return None
+    chosen = min(models, key=lambda model: model.format != (format or "gguf"))
+    if chosen.problem is not None:
+        raise ModelInvalid(chosen.problem, chosen.remedy)
+    return Path(chosen.path)
 
 
 def _at(path: Path) -> Path:
@@ -105,91 +147,30 @@ def _at(path: Path) -> Path:
             f"{path} is a directory without a config.json",
             "Give the path of a GGUF file, or of a directory with config.json and *.safetensors.",
         )
-    return path.resolve()
+    return _resolved(path)
 
 
 def _path(name: str) -> Path:
     return Path(os.path.expanduser(name))
 
 
-def _text(name: str | Path) -> str:
-    """A name to show: bytes that are no UTF-8 are replaced, as JSON cannot hold them."""
-    return os.fsencode(name).decode("utf-8", "replace")
+def _resolved(path: Path) -> Path:
+    """Where a path leads in the end. A part of a split model keeps its name: the others are beside it."""
+    return path.resolve() if split_of(path) is None else path.parent.resolve() / path.name
 
 
 def place_of(path: Path) -> str:
     """Where a model lies on the disk, alike for all ways to name it, and as JSON can hold it."""
-    return _text(path.resolve())
+    return text_of(_resolved(path))
 
 
 def model_name(path: Path) -> str:
-    """What a model's file or directory is called."""
-    return path.name if is_directory_model(path) else path.stem
-
-
-def format_of(path: Path) -> Format:
-    """Which format a model's file or directory has."""
-    return "mlx" if is_directory_model(path) else "gguf"
-
-
-def describe(name: str, path: Path) -> ModelDescription:
-    """Read a model's headers; a problem is told in the description, never raised."""
-    format = format_of(path)
-    try:
-        return _describe_directory(name, path) if format == "mlx" else _describe_file(name, path)
-    except ModelError as error:
-        return ModelDescription(
-            id=_text(name),
-            path=_text(path),
-            format=format,
-            backend=BACKENDS[format],
-            size=weights_size(path),
-            problem=_text(error.message),
-        )
-
-
-def weights_size(path: Path) -> int:
-    """The bytes of a model's file, broken or not, or of its directory's weight files."""
-    files = path.glob("*.safetensors") if os.path.isdir(path) else (path,)
-    return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
-
-
-def _describe_file(name: str, path: Path) -> ModelDescription:
-    """Raises :class:`ModelError`."""
-    header = read_header(path)
-    tokens = gguf_tokens(header)
-    return ModelDescription(
-        id=_text(name),
-        path=_text(path),
-        format="gguf",
-        backend=BACKENDS["gguf"],
-        architecture=header.architecture,
-        parameters=header.parameters,
-        quantisation=header.quantisation,
-        size=header.file_size,
-        context=_context(header),
-        vocab_fp=vocab_fp(tokens) if tokens else None,
-        fim=has_fim(header, name),
-    )
-
-
-def _describe_directory(name: str, path: Path) -> ModelDescription:
-    """Raises :class:`ModelError`."""
-    model = read_directory(path)
-    tokens = directory_tokens(path)
-    return ModelDescription(
-        id=_text(name),
-        path=_text(path),
-        format="mlx",
-        backend=BACKENDS["mlx"],
-        architecture=model.architecture,
-        parameters=model.parameters,
-        quantisation=model.quantisation,
-        size=model.size,
-        context=model.context,
-        vocab_fp=vocab_fp(tokens) if tokens else None,
-        fim=fills_gaps(tokens),
-    )
+    """What a model's file or directory is called; by its store, where its own name is a digest."""
+    if is_directory_model(path):
+        repository = repository_of(path) if path.parent.name == "snapshots" else None
+        return path.name if repository is None else repository.rpartition("/")[2]
+    split = split_of(path)
+    return tag_of(path) or (path.stem if split is None else split.stem)
 
 
 def real_tokens(path: Path) -> list[tuple[int, bytes]]:
@@ -201,30 +182,4 @@ def trained_context(path: Path) -> int | None:
     """How many tokens a model was trained for, if it says so; raises :class:`ModelError`."""
     if format_of(path) == "mlx":
         return read_directory(path).context
-    return _context(read_header(path))
-
-
-def _context(header: GgufHeader) -> int | None:
-    context = header.of_architecture("context_length")
-    return context if type(context) is int else None
-
-
-def has_fim(header: GgufHeader, name: str = "") -> bool:
-    """Whether the file names its fill-in-the-middle tokens, by id or by their usual texts; those of Codestral
-    other models have too, untrained."""
-    if "tokenizer.ggml.fim_pre_token_id" in header.metadata:
-        return True
-    tokens = header.metadata.get("tokenizer.ggml.tokens") or ()
-    texts = (*FIM_PREFIXES, *(("[PREFIX]",) if "codestral" in name.lower() else ()))
-    return any(text in tokens for text in texts)
-
-
-def fills_gaps(tokens: Iterable[tuple[int, bytes]]) -> bool:
-    """Whether a vocabulary has a fill-in-the-middle token, by its usual text."""
-    texts = {each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " "))}
-    return any(text in texts for _, text in tokens)
-
-
-def list_models(model_dirs: tuple[str, ...] = ()) -> list[ModelDescription]:
-    """Every model, described; reading headers only."""
-    return [describe(name, path) for name, path in model_files(model_dirs)]
+    return context_of(read_header(path, texts=False))

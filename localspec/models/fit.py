@@ -22,6 +22,8 @@ PROCESS = 96 << 20
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
 ROWS = 256
 """of float32 logits that a forward has room for"""
+EMBEDDING = "token_embd.weight"
+"""the tensor with a row for each token"""
 MB = 1 << 20
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
@@ -90,7 +92,7 @@ def size_of(path: Path, config: EngineConfig) -> Size:
     """Read from the headers; raises :class:`ModelError`."""
     if format_of(path) == "mlx":
         return _size_of_directory(read_directory(path), config)
-    return _size_of_file(read_header(path), config)
+    return _size_of_file(read_header(path, texts=False), config)
 
 
 def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
@@ -104,8 +106,8 @@ def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
         of_cells = number("attention.head_count_kv")  # a list differs by layer: then nothing is known
     width = number("attention.key_length") or number("embedding_length") // max(1, heads)
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * number("block_count")
-    vocabulary = header.metadata.get("tokenizer.ggml.tokens") or ()
-    return Size(header.file_size, cell, 4 * len(vocabulary), number("context_length") or None, mapped=True)
+    vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
+    return Size(header.file_size, cell, 4 * vocabulary, number("context_length") or None, mapped=True)
 
 
 def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:

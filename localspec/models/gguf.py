@@ -6,15 +6,18 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import struct
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bounded import opened
+from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -25,6 +28,8 @@ MAX_ARRAY = 2_000_000
 MAX_KEY = 65_535
 MAX_DIMENSIONS = 4
 MAX_ELEMENTS = 2**63 - 1
+PIECE = 256 * 1024
+"""bytes read at a time"""
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _FORMS = {code: struct.Struct("<" + code) for code in _SCALARS.values()}
@@ -58,6 +63,7 @@ LEAST = ("", 8, 1)
 # The arrays that are kept, and what they hold.
 KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
 ALIGNMENT = "general.alignment"
+TOKENIZER = "tokenizer.ggml."
 
 
 class Tensor(NamedTuple):
@@ -71,11 +77,15 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The metadata (arrays only where kept) and the tensors of a GGUF file."""
+    """The metadata (arrays only where kept) and the tensors of a GGUF file, or of all parts of a split one.
+
+    ``tokenizer_fp`` is 16 hex digits of sha256 over all that it says of its tokenizer; None if nothing.
+    """
 
     metadata: dict[str, Any]
     tensors: tuple[Tensor, ...]
     file_size: int
+    tokenizer_fp: str | None = None
 
     @property
     def architecture(self) -> str:
@@ -107,12 +117,48 @@ class GgufHeader:
         return self.metadata.get(f"{self.architecture}.{key}")
 
 
-def read_header(path: Path) -> GgufHeader:
-    """Read and check a GGUF header.
+def read_header(path: Path, *, texts: bool = True) -> GgufHeader:
+    """Read and check a GGUF header; of the first part of a split model those of all parts, as one.
+
+    Without ``texts`` no array is kept, which saves half of the time.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, is no GGUF, is truncated, or whose counts and offsets do not fit its size.
+    cannot be read, is no GGUF, is truncated, or whose counts and offsets do not fit its size; and for
+    a split model that is incomplete, or named by another part than the first.
     """
+    split = split_of(path)
+    header = _read_file(path, texts=texts)
+    return header if split is None else _joined(header, split)
+
+
+def _joined(first: GgufHeader, split: Split) -> GgufHeader:
+    """One header for all parts, as llama.cpp loads them: by the name of the first."""
+    if split.number != 1:
+        raise ModelInvalid(
+            f"{split.path} is part {split.number} of {split.total} of a model",
+            f"Give its first part, {split.part(1)}.",
+        )
+    claimed = first.metadata.get("split.count", split.total)
+    if claimed != split.total:
+        raise ModelInvalid(
+            f"{split.path} says that it is one of {claimed} parts, its name says {split.total}"
+        )
+    tensors, size = first.tensors, first.file_size
+    for number in range(2, split.total + 1):
+        path = split.part(number)
+        try:
+            part = _read_file(path)
+        except ModelNotFound:
+            raise ModelInvalid(
+                f"part {number} of {split.total} is missing: there is no file {path}",
+                "Download the missing part.",
+            ) from None
+        tensors, size = tensors + part.tensors, size + part.file_size
+    return replace(first, tensors=tensors, file_size=size)
+
+
+def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
+    """One file's header; raises as :func:`read_header` does."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -120,7 +166,7 @@ def read_header(path: Path) -> GgufHeader:
         if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
             raise ModelInvalid(f"{path} is not a plain file")
         with path.open("rb") as file:
-            return _Reader(file, path).header()
+            return _Reader(file, path, KEPT_ARRAYS if texts else ()).header()
     except FileNotFoundError:
         raise ModelNotFound(f"there is no file {path}") from None
     except (OSError, ValueError) as error:
@@ -139,9 +185,11 @@ def count_tokens(path: Path) -> int:
 class _Reader:
     """Reads, and does not map: a mapped file that somebody shortens kills the process."""
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.file, self.path, self.at = file, path, 0
+    def __init__(self, file: BinaryIO, path: Path, kept: Collection[str] = KEPT_ARRAYS) -> None:
+        self.file, self.path, self.kept, self.at = file, path, kept, 0
         self.size = os.fstat(file.fileno()).st_size
+        self.data = bytearray()
+        self.tokenizer = hashlib.sha256()
 
     def bad(self, what: str) -> ModelInvalid:
         return ModelInvalid(f"{self.path} is not a usable GGUF file: {what}")
@@ -159,16 +207,37 @@ class _Reader:
             raise self.bad(f"it claims {n_tensors} tensors and {n_values} values")
         metadata: dict[str, Any] = {}
         for _ in range(n_values):
-            key, kind = self.string(MAX_KEY), self.scalar("I")
-            if key in metadata:
-                raise self.bad(f"it has two values of {key!r}")
-            if key == ALIGNMENT and kind != _UINT32:
-                raise self.bad(f"an alignment of type {kind}")
-            metadata[key] = self.value(kind, keep=key in KEPT_ARRAYS)
+            self.entry(metadata)
         tensors = tuple(self.tensor() for _ in range(n_tensors))
-        self.check_vocabulary(metadata)
+        if self.kept:
+            self.check_vocabulary(metadata)
         self.check_data(tensors, metadata.get(ALIGNMENT, 32))
-        return GgufHeader(metadata, tensors, self.size)
+        said = any(key.startswith(TOKENIZER) for key in metadata)
+        return GgufHeader(metadata, tensors, self.size, self.tokenizer.hexdigest()[:16] if said else None)
+
+    def entry(self, metadata: dict[str, Any]) -> None:
+        """The next key and its value."""
+        start = self.at
+        key, kind = self.string(MAX_KEY), self.scalar("I")
+        if key in metadata:
+            raise self.bad(f"it has two values of {key!r}")
+        if key == ALIGNMENT and kind != _UINT32:
+            raise self.bad(f"an alignment of type {kind}")
+        metadata[key] = self.value(kind, keep=key in self.kept)
+        if key.startswith(TOKENIZER):
+            self.tokenizer.update(self.data[start : self.at])
+
+    def need(self, n: int) -> None:
+        """Have the next ``n`` bytes in memory."""
+        end = self.at + n
+        if end > self.size:
+            raise self.bad("it is truncated inside its header")
+        if end > MAX_HEADER:
+            raise self.bad(f"its header is longer than {MAX_HEADER} bytes")
+        if end > len(self.data):
+            self.data += self.file.read(max(PIECE, end - len(self.data)))
+            if end > len(self.data):
+                raise self.bad("it became shorter while it was read")
 
     def n_tokens(self) -> int:
         """Read up to the vocabulary."""
@@ -185,15 +254,9 @@ class _Reader:
 
     def take(self, n: int) -> bytes:
         """The next ``n`` bytes."""
+        self.need(n)
         self.at += n
-        if self.at > self.size:
-            raise self.bad("it is truncated inside its header")
-        if self.at > MAX_HEADER:
-            raise self.bad(f"its header is longer than {MAX_HEADER} bytes")
-        data = self.file.read(n)
-        if len(data) < n:
-            raise self.bad("it became shorter while it was read")
-        return data
+        return bytes(self.data[self.at - n : self.at])
 
     def scalar(self, code: str) -> Any:
         form = _FORMS[code]
@@ -219,16 +282,30 @@ class _Reader:
         if n > MAX_ARRAY:
             raise self.bad(f"an array of {n} items in its header")
         if kind == _STRING:
-            if keep:
-                return tuple(self.string(MAX_HEADER) for _ in range(n))
-            for _ in range(n):
-                self.take(self.scalar("Q"))
-            return None
+            return self.strings(n, keep=keep)
         if kind not in _SCALARS:
             raise self.bad(f"an array of unknown type {kind}")
         form = struct.Struct(f"<{n}{_SCALARS[kind]}")
         data = self.take(form.size)
         return form.unpack(data) if keep else None
+
+    def strings(self, n: int, *, keep: bool) -> tuple[str, ...] | None:
+        """An array of texts: the loop over a vocabulary, which takes most of a header's time."""
+        texts: list[str] = []
+        data, length_at, at = self.data, _FORMS["Q"].unpack_from, self.at
+        for _ in range(n):
+            if at + 8 > len(data):
+                self.at = at
+                self.need(8)
+            begin = at + 8
+            at = begin + length_at(data, at)[0]
+            if at > len(data):
+                self.at = begin
+                self.need(at - begin)
+            if keep:
+                texts.append(data[begin:at].decode("utf-8", "replace"))
+        self.at = at
+        return tuple(texts) if keep else None
 
     def tensor(self) -> Tensor:
         name = self.string(MAX_KEY)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +15,7 @@ from localspec.models.gguf import MAX_ARRAY
 
 TOKENIZER = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
+TEMPLATES = ("chat_template.jinja", "chat_template.json")
 MAX_TOKENIZER = 256 * 1024 * 1024
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ARRAY)]
@@ -54,6 +56,7 @@ class _Tokenizer(msgspec.Struct):
 
 class _Settings(msgspec.Struct):
     added_tokens_decoder: dict[TokenId, _Added] | None = None
+    chat_template: Any = None
 
 
 def read_tokenizer(path: Path) -> TokenTexts:
@@ -61,13 +64,7 @@ def read_tokenizer(path: Path) -> TokenTexts:
 
     Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or is none.
     """
-    file = path / TOKENIZER
-    try:
-        data = read_bounded(file, MAX_TOKENIZER)
-    except ModelNotFound:
-        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
-        raise ModelInvalid(what, REMEDY) from None
-    tokenizer = decode_json(data, _Tokenizer, file)
+    tokenizer = decode_json(_tokenizer_file(path), _Tokenizer, path / TOKENIZER)
     parts = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
     return TokenTexts(
         own=_own(tokenizer.model),
@@ -75,6 +72,33 @@ def read_tokenizer(path: Path) -> TokenTexts:
         byte_level=any(b'"ByteLevel"' in bytes(part) for part in parts),
         size=number_of(read_config(path), "vocab_size") or MAX_ARRAY,
     )
+
+
+def tokenizer_fp(path: Path) -> str:
+    """16 hex digits of sha256 over all that decides what a model directory's tokens are.
+
+    Raises :class:`ModelInvalid` as :func:`read_tokenizer` does.
+    """
+    digest = hashlib.sha256(_tokenizer_file(path))
+    digest.update(
+        repr((sorted(_settings(path).items()), number_of(read_config(path), "vocab_size"))).encode()
+    )
+    return digest.hexdigest()[:16]
+
+
+def has_template(path: Path) -> bool:
+    """Whether a model directory has a chat template; raises :class:`ModelInvalid`."""
+    if any((path / name).exists() for name in TEMPLATES):
+        return True
+    return bool(_settings_file(path).chat_template)
+
+
+def _tokenizer_file(path: Path) -> bytes:
+    try:
+        return read_bounded(path / TOKENIZER, MAX_TOKENIZER)
+    except ModelNotFound:
+        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
+        raise ModelInvalid(what, REMEDY) from None
 
 
 def _own(model: _Model) -> dict[int, str]:
@@ -85,10 +109,14 @@ def _own(model: _Model) -> dict[int, str]:
 
 def _settings(path: Path) -> dict[int, str]:
     """The added tokens of ``tokenizer_config.json``, which may be more than ``tokenizer.json`` has."""
+    added = _settings_file(path).added_tokens_decoder or {}
+    return {token: text.content for token, text in added.items()}
+
+
+def _settings_file(path: Path) -> _Settings:
     file = path / SETTINGS
     try:
         data = read_bounded(file, MAX_TOKENIZER)
     except ModelNotFound:
-        return {}
-    added = decode_json(data, _Settings, file).added_tokens_decoder or {}
-    return {token: text.content for token, text in added.items()}
+        return _Settings()
+    return decode_json(data, _Settings, file)

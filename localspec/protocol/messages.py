@@ -202,7 +202,10 @@ class Initialized(msgspec.Struct, frozen=True):
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One model on this disk; ``problem`` says why it cannot be loaded."""
+    """One model on this disk; ``problem`` says why it cannot be loaded, ``remedy`` what to do.
+
+    ``names`` can be given for a model, the one to type first; ``also`` are other places of the same content.
+    """
 
     id: str
     path: str
@@ -217,10 +220,32 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     fim: bool = False
     loaded: bool = False
     problem: str | None = None
+    remedy: str | None = None
+    store: str | None = None
+    names: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    parts: int = 1
+    """files of weights"""
+    title: str | None = None
+    """what its file calls it"""
+    template: bool = False
+    """whether it brings a chat template"""
+    tokenizer_fp: str | None = None
+    """of all its file says of the tokenizer: differs between formats, where vocab_fp does not"""
+
+
+class StoreDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where models are looked for; ``problem`` says why it cannot be read in full."""
+
+    name: str
+    path: str
+    problem: str | None = None
+    remedy: str | None = None
 
 
 class ModelList(msgspec.Struct, frozen=True):
     models: tuple[ModelDescription, ...]
+    stores: tuple[StoreDescription, ...] = ()
 
 
 class CompletionItem(msgspec.Struct, frozen=True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
+import pexpect
 import pytest
 
 from localspec.cli.output import stats_lines
 from localspec.protocol.results import ProposerStats, Result, Stats
+from tests.waiting import DEADLINE_S
 
 STATS = Stats(
     rounds=40,
@@ -80,3 +84,38 @@ def test_what_ended_speculation_is_told_even_if_it_began_well() -> None:
 
 def test_a_lossy_answer_says_so() -> None:
     assert lines(lossless=False)[1].endswith("lossy (threshold)")
+
+
+PATIENT = """
+from localspec.cli import output
+output.PATIENCE_S = {patience}
+with output.patiently("reading models") as tell:
+    input()
+    tell("reading toy", 0.5)
+    input()
+print("done")
+"""
+
+
+def patient(patience: float) -> pexpect.spawn:
+    """Something that takes as long as one wants, on a terminal."""
+    arguments = ["-c", PATIENT.format(patience=patience)]
+    return pexpect.spawn(sys.executable, arguments, timeout=DEADLINE_S, encoding="utf-8")
+
+
+def test_what_takes_long_shows_how_far_it_is() -> None:
+    terminal = patient(0.0)
+    terminal.expect_exact("reading models 0%")
+    terminal.sendline()
+    terminal.expect_exact("reading toy 50%")
+    terminal.sendline()
+    terminal.expect_exact("done")
+    terminal.expect(pexpect.EOF)
+
+
+def test_what_takes_a_moment_shows_nothing() -> None:
+    terminal = patient(1000.0)
+    terminal.send("\r\r")
+    terminal.expect_exact("done")
+    assert "reading" not in terminal.before
+    terminal.expect(pexpect.EOF)

@@ -241,7 +241,7 @@ def test_models_list(cli: Cli) -> None:
     assert [model["loaded"] for model in models] == [True, False, False, False]
     assert len({model["vocab_fp"] for model in models}) == 1
     header, *lines = cli("models", "list").stdout.splitlines()
-    assert header.split()[:3] == ["id", "format", "size"]
+    assert header.split()[:3] == ["name", "format", "size"]
     assert [line.split()[:2] for line in lines] == [list(each) for each in found]
     assert ["bundled, loaded" in line for line in lines] == [True, False, False, False]
 

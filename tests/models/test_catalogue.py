@@ -130,10 +130,9 @@ def test_the_bundled_pair_is_listed_first() -> None:
 def test_the_bundled_models_are_the_same_in_both_formats() -> None:
     target, draft, *both = list_models()
     for gguf, mlx in zip((target, draft), both, strict=True):
-        same = msgspec.structs.replace(
-            mlx, path=gguf.path, format="gguf", backend="llama_cpp", size=gguf.size
-        )
-        assert same == gguf
+        own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title")}
+        assert gguf.tokenizer_fp != mlx.tokenizer_fp and gguf.template
+        assert msgspec.structs.replace(mlx, **own, tokenizer_fp=gguf.tokenizer_fp) == gguf
 
 
 def test_a_good_file_is_described(shelf: Path) -> None:
@@ -149,6 +148,9 @@ def test_a_good_file_is_described(shelf: Path) -> None:
         size=len(ggufs.small()),
         context=64,
         vocab_fp=good.vocab_fp,
+        store="model_dirs",
+        names=("good",),
+        tokenizer_fp=good.tokenizer_fp,
     )
 
 
@@ -235,8 +237,11 @@ def test_a_good_directory_is_described(library: Path) -> None:
         size=len(directories.SMALL),
         context=64,
         vocab_fp=good.vocab_fp,
+        store="model_dirs",
+        names=("toy:0.5b", "Toy-0.5B"),
+        tokenizer_fp=good.tokenizer_fp,
     )
-    assert good.vocab_fp
+    assert good.vocab_fp and good.tokenizer_fp
 
 
 def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -> None:
@@ -352,7 +357,9 @@ def test_fill_in_the_middle_is_known_by_its_id(tmp_path: Path) -> None:
     [ggufs.string("toy.context_length", "many"), ggufs.value("toy.context_length", ggufs.BOOL, b"\1")],
 )
 def test_a_context_that_is_no_number_is_unknown(tmp_path: Path, context: bytes) -> None:
-    model = described(tmp_path, ggufs.string("general.architecture", "toy"), context)
+    values = [ggufs.string("general.architecture", "toy"), context, *ggufs.vocabulary(["a"])]
+    content = ggufs.gguf(values, [ggufs.tensor("weight", (4, 2))], data=b"\0" * 32)
+    model = describe("x", ggufs.write(tmp_path, content))
     assert (model.context, model.problem) == (None, None)
 
 

@@ -13,7 +13,7 @@ from localspec.backends.base import FimTokens
 from localspec.backends.typed import TypedNames
 from localspec.errors import InvalidOptions, ModelError, ModelInvalid
 from localspec.models.bounded import read_bounded
-from localspec.models.catalogue import FIM_PREFIXES
+from localspec.models.description import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
 from localspec.models.fingerprint import directory_tokens
 from localspec.protocol.options import Options, parse_options

@@ -1,0 +1,185 @@
+"""Models as a person reads them: a table by stores, or all of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from localspec.cli import output
+from localspec.config import EngineConfig
+from localspec.errors import ModelError
+from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
+
+MEGABYTE = 1_000_000
+GIGABYTE = 1_000_000_000
+TITLES = {
+    "bundled": "Bundled with localspec",
+    "model_dirs": "Your model_dirs",
+    "huggingface": "Hugging Face",
+    "lmstudio": "LM Studio",
+    "ollama": "Ollama",
+    "jan": "Jan",
+}
+"""of the stores whose names are not what people call them"""
+HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
+"""what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
+NUMBERS = ("size", "weights", "context")
+
+
+def show_all(found: ModelList) -> None:
+    """Every model under its store, what cannot be used with the reason; then the stores with problems."""
+    if output.is_terminal():
+        _show_tables(found)
+    else:
+        _show_lines(found)
+    for store in found.stores:
+        if store.problem:
+            output.note(f"{_title(store.name)}: {store.problem}. {store.remedy or ''}".rstrip())
+
+
+def _show_lines(found: ModelList) -> None:
+    """One line for each model: something to grep."""
+    rows: list[tuple[str, ...]] = [(*HEADER, "store", "state")]
+    rows += [(*cells(model), model.store or "-", state(model)) for model in found.models]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        output.write(output.printable("  ".join(padded).rstrip()) + "\n")
+
+
+def _show_tables(found: ModelList) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for store, models in _by_store(found.models):
+        usable = [model for model in models if model.problem is None]
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in HEADER:
+            table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=True)
+        table.add_column("state")
+        for model in usable:
+            table.add_row(*(Text(output.printable(cell)) for cell in (*cells(model), state(model))))
+        console.print(Text(_heading(store, found.stores), style="bold"))
+        if usable:
+            console.print(table)
+        for model in models:
+            if model.problem is not None:
+                reason = Text(output.printable(f"  {_home(model.problem)}"), style="red")
+                console.print(Text(output.printable(name_of(model)), style="dim").append_text(reason))
+        console.print()
+
+
+def _by_store(models: Iterable[ModelDescription]) -> Iterator[tuple[str, list[ModelDescription]]]:
+    stores: dict[str, list[ModelDescription]] = {}
+    for model in models:
+        stores.setdefault(model.store or "-", []).append(model)
+    yield from stores.items()
+
+
+def _heading(store: str, stores: Iterable[StoreDescription]) -> str:
+    places = [_home(each.path) for each in stores if each.name == store]
+    return "  ".join((_title(store), *places))
+
+
+def _title(store: str) -> str:
+    return TITLES.get(store, store)
+
+
+def _home(text: str) -> str:
+    """A text with paths in it, those at home written shorter."""
+    return text.replace(f"{Path.home()}/", "~/")
+
+
+def name_of(model: ModelDescription) -> str:
+    """What to type for a model."""
+    return model.names[0] if model.names else model.id
+
+
+def cells(model: ModelDescription) -> tuple[str, ...]:
+    """A model in the columns of :data:`HEADER`."""
+    return (
+        name_of(model),
+        model.format,
+        size(model.size),
+        model.quantisation or "-",
+        count(model.parameters),
+        str(model.context or "-"),
+        "yes" if model.fim else "no",
+    )
+
+
+def state(model: ModelDescription) -> str:
+    """What else is to be said of a model."""
+    notes = ["bundled"] if "bundled" in model.names else []
+    notes += ["loaded"] if model.loaded else []
+    notes += [model.problem] if model.problem else []
+    notes += [f"in {len(model.also) + 1} places"] if model.also else []
+    return ", ".join(notes)
+
+
+def size(n_bytes: int) -> str:
+    """Bytes as people say them."""
+    if n_bytes >= GIGABYTE:
+        return f"{n_bytes / GIGABYTE:.1f} GB"
+    return f"{n_bytes / MEGABYTE:.1f} MB"
+
+
+def count(parameters: int | None) -> str:
+    """A number of parameters as people say it."""
+    if not parameters:
+        return "-"
+    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
+
+
+def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
+    """Bytes that a model needs without a draft, and that are free; None if it is broken."""
+    from localspec.models.fit import context_size, free_memory, needs_of
+
+    if model.problem is not None:
+        return None
+    try:
+        needs = needs_of(Path(model.path), None, config)
+    except ModelError:  # it changed meanwhile
+        return None
+    n_ctx = context_size(model.context, config)
+    parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total")}
+    return {"n_ctx": n_ctx, **parts, "free": free_memory()}
+
+
+def show_one(model: ModelDescription, memory: dict[str, int] | None) -> None:
+    """All that is known of a model, a fact a line."""
+    facts = list(_facts(model, memory))
+    width = max(len(name) for name, _ in facts)
+    for name, fact in facts:
+        output.write(output.printable(f"{name.ljust(width)}  {fact}") + "\n")
+
+
+def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[tuple[str, Any]]:
+    yield "names", ", ".join(model.names or (model.id,))
+    if model.title:
+        yield "title", model.title
+    yield "store", _title(model.store) if model.store else "none: it was named by its path"
+    yield "path", model.path
+    for place in model.also:
+        yield "also", place
+    yield "format", f"{model.format}, in {output.counted(model.parts, 'file')}, for {model.backend}"
+    yield "size", size(model.size)
+    yield "architecture", model.architecture or "-"
+    yield "parameters", count(model.parameters)
+    yield "quantisation", model.quantisation or "-"
+    yield "context", f"{model.context} tokens" if model.context else "-"
+    yield "chat template", "yes" if model.template else "no"
+    yield "fills gaps", "yes" if model.fim else "no"
+    yield "vocab_fp", model.vocab_fp or "-"
+    yield "tokenizer_fp", model.tokenizer_fp or "-"
+    if memory is not None:
+        fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
+        parts = ", ".join(f"{part} {size(memory[part])}" for part in ("weights", "cells", "overhead"))
+        told = f"{size(memory['total'])} at least with {memory['n_ctx']} tokens of context ({parts})"
+        yield "memory", f"{told}; {size(memory['free'])} are free: it {fits}"
+    if model.problem:
+        yield "problem", model.problem
+        yield "remedy", model.remedy or "-"

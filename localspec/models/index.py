@@ -1,0 +1,112 @@
+"""What was read of each model, kept in the cache directory: a model is read anew when its files change.
+
+Two processes may write it at once: each writes a whole file, and the last one stays. What the other
+found is then read again, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from localspec import home
+from localspec._version import __version__
+from localspec.errors import LocalspecError
+from localspec.models.bounded import read_bounded
+from localspec.models.description import Vocabulary, describe, text_of, weight_files
+from localspec.models.directory import CONFIG, INDEX
+from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
+from localspec.protocol.messages import ModelDescription
+
+MAX_INDEX = 64 * 1024 * 1024
+LAYOUT = f"{__version__}/1"
+"""a file of another layout is thrown away: raise the number when descriptions say more, or otherwise"""
+
+Signature = tuple[tuple[int, int, int, int], ...]
+"""of each file: size, times of the last change of content and of rights (ns), inode"""
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    signature: Signature
+    model: ModelDescription
+
+
+class _Content(msgspec.Struct):
+    layout: str
+    models: dict[str, _Entry]
+    vocabularies: dict[str, Vocabulary]
+
+
+def index_path() -> Path | None:
+    """The file of the index; None where there can be no cache."""
+    with contextlib.suppress(LocalspecError):
+        return home.cache_dir() / "models.json"
+    return None
+
+
+class Index:
+    """Descriptions by path, from the last time they were read."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._content = _Content(LAYOUT, {}, {}) if path is None else _read(path)
+        self._changed = False
+
+    def describe(self, name: str, path: Path) -> ModelDescription:
+        """As :func:`localspec.models.description.describe`, which is called where something has changed."""
+        key, signature = text_of(path), _signature(path)
+        known = self._content.models.get(key)
+        if known is not None and known.signature == signature and known.model.id == text_of(name):
+            return known.model
+        model = describe(name, path, self._content.vocabularies)
+        self._content.models[key] = _Entry(signature, model)
+        self._changed = True
+        return model
+
+    def knows(self, path: Path) -> bool:
+        """Whether there is a description, current or not."""
+        return text_of(path) in self._content.models
+
+    def save(self) -> None:
+        """Write what was read anew; where that is not possible, it will be read again."""
+        if not self._changed or self._path is None:
+            return
+        models = {path: entry for path, entry in self._content.models.items() if os.path.lexists(path)}
+        used = {entry.model.tokenizer_fp for entry in models.values()}
+        vocabularies = {fp: each for fp, each in self._content.vocabularies.items() if fp in used}
+        content = msgspec.json.encode(_Content(LAYOUT, models, vocabularies)).decode()
+        with contextlib.suppress(OSError):
+            home.write_private(self._path, content)
+            self._changed = False
+
+
+def _read(path: Path) -> _Content:
+    with contextlib.suppress(LocalspecError, msgspec.DecodeError, ValueError, RecursionError):
+        content = msgspec.json.decode(read_bounded(path, MAX_INDEX), type=_Content)
+        if content.layout == LAYOUT:
+            return content
+    return _Content(LAYOUT, {}, {})
+
+
+def _signature(path: Path) -> Signature:
+    """What changes when a model does; empty for one that is not there."""
+    return tuple(each for file in _files(path) if (each := _stamp(file)) is not None)
+
+
+def _files(path: Path) -> Iterable[Path]:
+    weights = sorted(weight_files(path))
+    if not os.path.isdir(path):
+        return weights
+    return [*weights, *(path / name for name in (CONFIG, INDEX, TOKENIZER, SETTINGS, *TEMPLATES))]
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino

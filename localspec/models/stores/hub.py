@@ -1,0 +1,66 @@
+"""The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
+
+huggingface_hub's own ``scan_cache_dir`` takes as long to import (0.1 s) as a whole listing may take, and
+measures every file of every repository; what is wanted of the layout is this much.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from localspec.models.stores.folder import scan_folder
+from localspec.models.stores.found import SHA256, Found, entries, is_folder, subfolders, unfinished
+
+PREFIX = "models--"
+
+
+def scan_hub(root: Path) -> Iterator[Found]:
+    """Every model in a hub cache; raises :class:`OSError` where it cannot be read."""
+    for entry in entries(root):
+        if entry.name.startswith(PREFIX) and is_folder(entry):
+            yield from _repository(Path(entry.path))
+
+
+def repository_of(path: Path) -> str | None:
+    """The ``org/name`` that a path in a hub cache belongs to; None for one anywhere else."""
+    folder = next((part for part in reversed(path.parts) if part.startswith(PREFIX)), None)
+    return None if folder is None else folder.removeprefix(PREFIX).replace("--", "/")
+
+
+def _repository(folder: Path) -> Iterator[Found]:
+    name = repository_of(folder) or folder.name
+    for snapshot in _snapshots(folder):
+        try:
+            for found in scan_folder(snapshot):
+                yield _named(found, snapshot, name)
+        except OSError as error:
+            yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
+    # One line for all that is missing: the names of blobs tell nobody anything.
+    blobs = folder / "blobs"
+    if os.access(blobs, os.R_OK | os.X_OK):
+        left = [Path(blob.path) for blob in entries(blobs) if blob.name.endswith(".incomplete")]
+        yield from (unfinished(path, _short(name)) for path in left[:1])
+
+
+def _named(found: Found, snapshot: Path, name: str) -> Found:
+    """A model of a snapshot, whose directory is named by a revision."""
+    id = _short(name) if found.path == snapshot else found.id
+    blob = os.path.basename(os.path.realpath(found.path))
+    if os.path.islink(found.path) and not os.path.exists(found.path):
+        return unfinished(found.path, id)
+    return found._replace(id=id, hint=name, digest=blob if SHA256.fullmatch(blob) else None)
+
+
+def _snapshots(folder: Path) -> list[Path]:
+    """The snapshots, the one that ``main`` is first."""
+    try:
+        main = (folder / "refs" / "main").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        main = ""
+    return sorted(subfolders(folder / "snapshots"), key=lambda path: (path.name != main, path.name))
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -1,0 +1,349 @@
+"""All stores at once: each model once, described as it is now, with its names; what is broken is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import localspec
+from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.models.catalogue import find_model, model_name, place_of
+from localspec.models.disk import Disk, read_disk
+from localspec.models.stores.store import User
+from localspec.protocol.messages import ModelDescription
+from tests.models import directories, ggufs
+from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, SOURCE, Home, Toy, Writer, write_home
+
+STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama", "jan"]
+
+
+@pytest.fixture(scope="module")
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: Writer) -> Home:
+    """An empty home of the user who runs this."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "user" / OLLAMA))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
+    return Home(tmp_path / "user", writer)
+
+
+def small(name: str = "toy") -> bytes:
+    """Bytes of a model that differ by its name."""
+    title = ggufs.string("general.name", name)
+    return ggufs.gguf([title, *ggufs.vocabulary([name])], [ggufs.tensor("w", (8,))], data=b"\0" * 32)
+
+
+def by_id(disk: Disk) -> dict[str, ModelDescription]:
+    return {model.id: model for model in disk.models if model.store != "bundled"}
+
+
+# --- a whole home ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Disk]:
+    home = write_home(tmp_path_factory.mktemp("whole"))
+    return home, read_disk((str(home.root / MODEL_DIR),), user=User({}, home.root, "test"))
+
+
+def test_every_store_is_looked_into(whole: tuple[Home, Disk]) -> None:
+    _, disk = whole
+    counts = Counter(model.store for model in disk.models)
+    assert list(counts) == STORES and len(disk.models) >= 44
+    assert [store.name for store in disk.stores] == STORES[1:]
+    assert all(store.problem is None for store in disk.stores)
+
+
+def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> None:
+    _, disk = whole
+    told = {model.id: model.problem for model in disk.models if model.problem}
+    expected = {
+        "empty": "it is empty",
+        "hostile": "it claims",
+        "lora": "it is an adapter",
+        "magic": "does not start with the letters GGUF",
+        "mmproj-model-f16": "it is the projector",
+        "split-9b": "part 2 of 3 is missing: there is no file",
+        "truncated": "it is truncated",
+        "vocabulary": "holds a vocabulary and no weights",
+        "Torch-1B": "weights for PyTorch alone",
+        "Encoder-110M": "a BertModel, which generates no text",
+        "Half-8B-GGUF": "was not completed",
+        "missing-7b-q4_0": "was not completed",
+        "Quantised-8B": "quantised by bitsandbytes",
+        "half-Q4_0": "was not completed",
+        "broken:7b": "does not hold the JSON",
+        "cloudy:cloud": "Ollama's own servers",
+        "escaping:7b": "is no digest",
+        "missing:7b": "is missing",
+        "nomic-embed-text:latest": "makes embeddings",
+        "gone-7b": "which is not there",
+    }
+    assert set(told) == set(expected)
+    assert all(reason in str(told[id]) for id, reason in expected.items())
+    assert all(model.remedy for model in disk.models if model.problem)
+
+
+def test_every_usable_model_has_a_name_of_its_own(whole: tuple[Home, Disk]) -> None:
+    _, disk = whole
+    usable = [model for model in disk.models if not model.problem and model.store != "bundled"]
+    names = [model.names[0] for model in usable]
+    assert len(set(names)) == len(names) >= 20
+    assert {"qwen2.5:14b", "llama-3.2:3b-q4_0", "llama-3.2:3b-q8_0", "gemma-2:2b", "llama3.1:8b"} <= set(
+        names
+    )
+
+
+def test_a_model_that_is_in_several_places_is_listed_once(whole: tuple[Home, Disk]) -> None:
+    _, disk = whole
+    (model,) = (model for model in disk.models if "my-coder" in model.names)
+    assert len(model.also) == 2 and model.store == "model_dirs"
+    assert {"my-coder", "qwen2.5-coder-7b-instruct-q4_0", "qwen2.5-coder:7b"} <= set(model.names)
+
+
+def test_a_split_model_counts_as_a_whole(whole: tuple[Home, Disk]) -> None:
+    _, disk = whole
+    split = by_id(disk)["qwen2.5-14b-instruct-q4_0"]
+    parts = sorted(Path(split.path).parent.glob("*.gguf"))
+    assert split.parts == 3 and split.path == str(parts[0])
+    assert split.size == sum(part.stat().st_size for part in parts)
+
+
+@pytest.mark.slow
+def test_real_vocabularies_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if SOURCE not in os.environ:
+        pytest.skip(f"set {SOURCE} to a source tree of llama.cpp: its models/ggml-vocab-*.gguf are written")
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
+    home = write_home(tmp_path)
+    models = by_id(read_disk((str(home.root / MODEL_DIR),), user=User({}, home.root, "test")))
+    fps = {id: model.vocab_fp for id, model in models.items() if model.format == "gguf" and not model.problem}
+    assert all(fps.values()) and len(set(fps.values())) >= 10
+    assert fps["qwen2.5-coder:14b"] == fps["qwen2.5-14b-instruct-q4_0"] == fps["Qwen3-8B-Q4_0"]
+    assert fps["llama3.1:8b"] == fps["Llama-3.2-3B-Instruct-Q8_0"] != fps["qwen2.5-coder:14b"]
+    fills = {id for id, model in models.items() if model.fim}
+    assert {"starcoder2:3b"} <= fills and "llama3.1:8b" not in fills
+
+
+# --- once each ---------------------------------------------------------------------------------
+
+
+def test_what_two_stores_call_by_one_digest_is_one_model(home: Home) -> None:
+    home.hub("org/Toy-7B-GGUF", {"toy-7b-q4_0.gguf": small()})
+    home.ollama("toy", "7b", small())
+    home.ollama("toy", "latest", small())
+    model = by_id(read_disk())["toy-7b-q4_0"]
+    assert model.store == "huggingface" and model.names == ("toy:7b", "toy-7b-q4_0", "toy:latest", "toy")
+    assert [Path(path).name[:7] for path in model.also] == ["sha256-"]
+    assert find_model("toy") == find_model("toy:7b") == find_model("toy:latest") == Path(model.path)
+
+
+def test_hard_and_symbolic_links_are_one_model(home: Home) -> None:
+    first = home.file(FLAT / "toy-1b.gguf", small())
+    second = home.root / LM_STUDIO / "me" / "toy" / "other-1b.gguf"
+    second.parent.mkdir(parents=True)
+    second.hardlink_to(first)
+    (second.parent / "third.gguf").symlink_to(first)
+    model = by_id(read_disk())["toy-1b"]
+    assert model.names == ("toy:1b", "toy-1b", "other-1b", "third")
+    assert model.also == (str(second), str(second.parent / "third.gguf"))
+
+
+def test_the_bundled_pair_is_itself_wherever_else_it_is_found(home: Home) -> None:
+    link = home.root / LM_STUDIO / "me" / "toy" / "stdlib-6m.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(ggufs.TARGET)
+    models = read_disk().models
+    assert len(models) == 4 and models[0].also == (str(link),)
+    assert models[0].names == ("stdlib-6m", "bundled")
+
+
+# --- as it is now ------------------------------------------------------------------------------
+
+
+def test_a_model_that_changes_is_read_anew(home: Home) -> None:
+    path = home.file(FLAT / "toy.gguf", small()[:-1])
+    assert "truncated" in str(by_id(read_disk())["toy"].problem)
+    path.write_bytes(small())
+    assert by_id(read_disk())["toy"].problem is None
+    path.unlink()
+    home.file(FLAT / "other.gguf", small())
+    assert "toy" not in by_id(read_disk())
+    assert str(path) not in (home.root.parent / "localspec" / "cache" / "models.json").read_text()
+
+
+def test_a_part_that_comes_later_makes_a_model_whole(home: Home, writer: Writer) -> None:
+    parts = writer.split(Toy("toy"), 2)
+    home.file(FLAT / "toy-00001-of-00002.gguf", parts[0])
+    assert "part 2 of 2 is missing" in str(by_id(read_disk())["toy"].problem)
+    home.file(FLAT / "toy-00002-of-00002.gguf", parts[1])
+    assert by_id(read_disk())["toy"].problem is None
+
+
+def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
+    folder = directories.write(home.root / LM_STUDIO.parent, name="models")
+    before = by_id(read_disk())["models"]
+    tokenizer = directories.tokenizer({"a": 0, "b": 1})
+    directories.write(folder.parent, {"tokenizer.json": tokenizer}, name="models")
+    after = by_id(read_disk())["models"]
+    assert before.vocab_fp != after.vocab_fp and before.tokenizer_fp != after.tokenizer_fp
+
+
+def test_only_what_was_not_read_before_is_progress(home: Home) -> None:
+    told: list[str] = []
+
+    def progress(what: str, fraction: float) -> None:
+        assert 0 <= fraction < 1
+        told.append(what)
+
+    home.file(FLAT / "one.gguf", small())
+    read_disk(progress=progress)
+    assert told[-1] == "reading one" and len(told) == 5
+    home.file(FLAT / "two.gguf", small("two"))
+    read_disk(progress=progress)
+    assert told[5:] == ["reading two"]
+
+
+# --- what cannot be read -----------------------------------------------------------------------
+
+
+def test_a_store_that_cannot_be_read_is_told(home: Home) -> None:
+    root = home.root / FLAT
+    root.parent.mkdir(parents=True)
+    root.symlink_to("llama.cpp")
+    (store,) = read_disk().stores
+    assert (store.name, store.path) == ("llama.cpp", str(root))
+    assert "cannot be read: Too many levels" in str(store.problem) and store.remedy
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may become another user")
+def test_a_store_of_another_user_is_told(home: Home) -> None:
+    """As somebody else, who may not read it: root may read everything."""
+    home.ollama("toy", "7b", small())
+    os.chmod(home.root / OLLAMA, 0o700)
+    program = (
+        "import os; from pathlib import Path; from localspec.models.stores.store import User\n"
+        "from localspec.models import disk\n"
+        "os.setuid(65534)\n"
+        f"user = User({{'OLLAMA_MODELS': {str(home.root / OLLAMA)!r}}}, Path('/nowhere'), 'linux')\n"
+        "print(disk.read_disk(user=user).stores[0].problem)"
+    )
+    for parent in (home.root / OLLAMA).parents:
+        if parent.is_relative_to(home.root.parent.parent.parent):
+            parent.chmod(0o755)
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert "cannot be read: Permission denied" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"layout": 3}', b"\xff" * 10, b'{"layout":"x","models":{}}']
+)
+def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: bytes) -> None:
+    home.file(FLAT / "toy.gguf", small())
+    before = read_disk()
+    index = tmp_path / "localspec" / "cache" / "models.json"
+    assert index.stat().st_mode & 0o077 == 0
+    index.write_bytes(content)
+    assert read_disk() == before == read_disk()
+    assert len(index.read_bytes()) > 500
+
+
+def test_an_index_that_cannot_be_written_costs_time_alone(home: Home, tmp_path: Path) -> None:
+    home.file(FLAT / "toy.gguf", small())
+    (tmp_path / "localspec" / "cache" / "models.json").mkdir(parents=True)
+    assert read_disk() == read_disk()
+
+
+def test_several_may_read_and_write_at_once(home: Home) -> None:
+    for number in range(20):
+        home.file(FLAT / f"toy-{number}.gguf", small(str(number)))
+    program = "from localspec.models.disk import read_disk\nfor _ in range(5): print(len(read_disk().models))"
+    several = [subprocess.Popen((sys.executable, "-c", program), stdout=subprocess.PIPE) for _ in range(3)]
+    assert [process.communicate()[0].split() for process in several] == [[b"24"] * 5] * 3
+    assert len(read_disk().models) == 24
+
+
+# --- finding one -------------------------------------------------------------------------------
+
+
+def test_the_beginning_of_a_name_is_enough(home: Home) -> None:
+    path = home.file(FLAT / "Toy-7B-Q4_0.gguf", small())
+    for name in ("Toy-7B-Q4_0", "toy:7b", "toy", "TOY:7", "t"):
+        assert find_model(name) == path
+
+
+def test_a_name_of_several_is_refused_with_their_names(home: Home) -> None:
+    for type in ("Q4_0", "Q8_0"):
+        home.file(FLAT / f"Toy-7B-{type}.gguf", small(type))
+    with pytest.raises(ModelAmbiguous, match="'toy' may be toy:7b-q4_0, toy:7b-q8_0") as caught:
+        find_model("toy")
+    assert caught.value.code == "model_ambiguous" and caught.value.remedy
+    assert find_model("toy:7b-q8").name == "Toy-7B-Q8_0.gguf"
+
+
+def test_one_file_name_in_two_stores_is_no_name_of_one(home: Home) -> None:
+    home.file(FLAT / "toy-7b.gguf", small("a"))
+    second = home.file(LM_STUDIO / "me" / "toy" / "toy-7b.gguf", small("b"))
+    assert [model.names[0] for model in read_disk().models[4:]] == ["toy:7b", "toy:7b-2"]
+    with pytest.raises(ModelAmbiguous, match="toy:7b, toy:7b-2"):
+        find_model("toy-7b")
+    assert find_model("toy:7b-2") == second
+
+
+def test_nothing_takes_the_place_of_what_is_bundled_or_configured(home: Home) -> None:
+    for store in (FLAT, LM_STUDIO / "me" / "toy"):
+        home.file(store / "stdlib-6m.gguf", small(str(store)))
+        home.file(store / "toy.gguf", small(f"{store}, too"))
+    own = home.file("mine/toy.gguf", small("mine"))
+    assert find_model("stdlib-6m") == find_model("bundled") == ggufs.TARGET
+    assert find_model("toy", [str(own.parent)]) == own
+
+
+def test_what_is_broken_is_refused_with_its_reason(home: Home) -> None:
+    home.ollama("toy", "7b", None)
+    with pytest.raises(ModelInvalid, match="its download is incomplete") as caught:
+        find_model("toy:7b")
+    assert "Ollama" in caught.value.remedy
+
+
+def test_the_nearest_of_all_names_is_told(home: Home) -> None:
+    home.file(FLAT / "Toy-7B-Q4_0.gguf", small())
+    with pytest.raises(ModelNotFound, match="did you mean 'toy:7b'"):
+        find_model("tpy:7b")
+
+
+def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> None:
+    home.ollama("toy", "7b", small())
+    snapshot = home.hub("org/Toy-1B-4bit", {"config.json": b"{}", "model.safetensors": b""})
+    assert model_name(find_model("toy:7b")) == "toy:7b"
+    assert model_name(snapshot) == "Toy-1B-4bit"
+    assert model_name(Path("x/toy-00001-of-00003.gguf")) == "toy"
+
+
+def test_llama_cpp_answers_from_a_blob(home: Home, writer: Writer) -> None:
+    home.ollama("toy", "7b", writer.content(Toy("toy", type="Q8_0")))
+    with localspec.load("toy:7", draft="none") as engine:
+        stream = engine.generate("def f(", max_tokens=3, temperature=0.0)
+        assert "".join(chunk.text for chunk in stream) and stream.result.model == "toy:7b"
+
+
+def test_however_it_is_named_a_model_has_one_place(home: Home, writer: Writer) -> None:
+    files: dict[str, bytes | None] = {
+        f"toy-0000{n}-of-00002.gguf": part for n, part in enumerate(writer.split(Toy("t"), 2), 1)
+    }
+    snapshot = home.hub("org/Toy-GGUF", {**files, "single.gguf": small()})
+    (home.root / "link").symlink_to(snapshot, target_is_directory=True)
+    first = snapshot / "toy-00001-of-00002.gguf"
+    # Its parts are found by its name: it does not become that of a blob.
+    for path in (find_model("toy"), home.root / "link" / first.name):
+        assert place_of(path) == str(snapshot.resolve() / first.name)
+    single = find_model("single")
+    assert place_of(single) == place_of(single.resolve()) and single.name == "single.gguf"

@@ -1,0 +1,142 @@
+"""What has a model's form and answers nothing is told what it is instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.models.catalogue import describe
+from tests.models import directories, ggufs
+
+
+def file_of(folder: Path, *values: bytes, architecture: str = "toy", tensors: bool = True) -> Path:
+    said = [ggufs.string("general.architecture", architecture), *values]
+    weights = [ggufs.tensor("weight", (4, 2))] if tensors else []
+    return ggufs.write(folder, ggufs.gguf(said, weights, data=b"\0" * 32))
+
+
+VOCABULARY = ggufs.vocabulary(["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix", "vocab"])
+def test_a_file_that_says_what_else_it_is_is_believed(tmp_path: Path, kind: str) -> None:
+    path = file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", kind))
+    assert str(describe("x", path).problem).startswith("it does not answer: it ")
+    assert (
+        describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", "model"))).problem is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "told"),
+    [
+        ("clip", "see or hear"),
+        ("bert", "embeddings"),
+        ("nomic-bert", "embeddings"),
+        ("t5encoder", "embeddings"),
+    ],
+)
+def test_encoders_and_projectors_are_known_by_their_architecture(
+    tmp_path: Path, architecture: str, told: str
+) -> None:
+    model = describe("x", file_of(tmp_path, *VOCABULARY, architecture=architecture))
+    assert told in str(model.problem) and model.architecture == architecture and model.vocab_fp
+
+
+def test_a_model_that_pools_makes_embeddings(tmp_path: Path) -> None:
+    for pooling, problem in ((3, True), (0, False)):
+        path = file_of(tmp_path, *VOCABULARY, ggufs.uint32("toy.pooling_type", pooling))
+        assert ("embeddings" in str(describe("x", path).problem)) == problem
+
+
+def test_weights_without_a_vocabulary_and_the_reverse_are_told(tmp_path: Path) -> None:
+    assert "no vocabulary" in str(describe("x", file_of(tmp_path)).problem)
+    assert "no weights" in str(describe("x", file_of(tmp_path, *VOCABULARY, tensors=False)).problem)
+
+
+def directory_of(folder: Path, **config: object) -> Path:
+    return directories.write(folder, {"config.json": {**directories.CONFIG, **config}})
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"architectures": ["BertModel"]}, "a BertModel, which generates no text"),
+        ({"architectures": ["CLIPModel", "x"]}, "a CLIPModel"),
+        ({"architectures": ["Qwen2ForSequenceClassification"]}, "generates no text"),
+        ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "an encoder with"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "by bitsandbytes for transformers"),
+        ({"quantization_config": {"quant_method": "exl2" * 99}}, "which MLX does not read"),
+    ],
+)
+def test_a_directory_that_mlx_does_not_answer_with_is_told(
+    tmp_path: Path, config: dict[str, object], told: str
+) -> None:
+    problem = str(describe("x", directory_of(tmp_path, **config)).problem)
+    assert told in problem and len(problem) < 200
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"architectures": ["Qwen2ForCausalLM"]},
+        {"architectures": ["GPT2LMHeadModel"]},
+        {"architectures": ["Gemma3ForConditionalGeneration"]},
+        {"architectures": "odd"},
+        {"architectures": [3]},
+        {"quantization_config": {"quant_method": "gptq"}},
+        {"quantization_config": {"quant_method": "bitsandbytes"}, "quantization": {"bits": 4}},
+        {"quantization_config": 3},
+    ],
+)
+def test_a_directory_that_mlx_may_answer_with_is_offered(tmp_path: Path, config: dict[str, object]) -> None:
+    assert describe("x", directory_of(tmp_path, **config)).problem is None
+
+
+def test_weights_that_mlx_does_not_look_for_are_told(tmp_path: Path) -> None:
+    files = {"model.safetensors": None, "consolidated.safetensors": directories.SMALL}
+    path = directories.write(tmp_path, files)
+    assert "MLX reads model*.safetensors alone" in str(describe("x", path).problem)
+
+
+def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
+    path = directories.write(tmp_path, {"modules.json": []})
+    assert "embeddings" in str(describe("x", path).problem)
+
+
+@pytest.mark.parametrize("where", ["tokenizer_config.json", "chat_template.jinja", "chat_template.json"])
+def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> None:
+    content = json.dumps({"chat_template": "{{ messages }}"}).encode()
+    assert describe("x", directories.write(tmp_path, {where: content})).template
+    assert not describe("x", directories.write(tmp_path, name="without")).template
+
+
+def test_a_files_chat_template_is_told(tmp_path: Path) -> None:
+    template = ggufs.string("tokenizer.chat_template", "{{ messages }}")
+    assert describe("x", file_of(tmp_path, *VOCABULARY, template)).template
+    assert not describe("x", file_of(tmp_path, *VOCABULARY)).template
+
+
+def test_the_template_is_no_part_of_the_tokenizer(tmp_path: Path) -> None:
+    template = ggufs.string("tokenizer.chat_template", "{{ messages }}")
+    first = describe("x", file_of(tmp_path, *VOCABULARY, template))
+    second = describe("x", file_of(tmp_path, *VOCABULARY))
+    third = describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("tokenizer.ggml.pre", "qwen2")))
+    assert first.tokenizer_fp == second.tokenizer_fp != third.tokenizer_fp
+    assert first.vocab_fp == third.vocab_fp
+
+
+@pytest.mark.parametrize(
+    ("values", "title"),
+    [
+        ((), None),
+        ((ggufs.string("general.name", "Toy"),), "Toy"),
+        ((ggufs.string("general.basename", "Toy"), ggufs.string("general.size_label", "7B")), "Toy-7B"),
+        ((ggufs.uint32("general.name", 3),), None),
+    ],
+)
+def test_a_files_title_is_told(tmp_path: Path, values: tuple[bytes, ...], title: str | None) -> None:
+    assert describe("x", file_of(tmp_path, *VOCABULARY, *values)).title == title

@@ -1,0 +1,118 @@
+"""Split GGUF models: one model, loaded by its first part, or told what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import localspec
+from localspec.config import EngineConfig
+from localspec.errors import ModelInvalid
+from localspec.models.catalogue import describe, find_model
+from localspec.models.fit import needs_of
+from localspec.models.gguf import read_header
+from localspec.models.split import first_part, split_of
+from tests.models import ggufs
+from tests.models.disk import Toy, Writer
+
+TOY = Toy("toy", type="Q8_0", layers=2)
+
+
+@pytest.fixture(scope="module")
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def parts(tmp_path: Path, writer: Writer) -> list[Path]:
+    """A model in three files."""
+    contents = writer.split(TOY, 3)
+    return [
+        ggufs.write(tmp_path, content, f"toy-{number:05}-of-00003.gguf")
+        for number, content in enumerate(contents, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a-00002-of-00003.gguf", ("a", 2, 3)),
+        ("a-00001-of-00002-00001-of-00001.gguf", ("a-00001-of-00002", 1, 1)),
+        ("-00001-of-00001.gguf", ("", 1, 1)),
+        ("a-00004-of-00003.gguf", None),
+        ("a-00000-of-00003.gguf", None),
+        ("a-1-of-3.gguf", None),
+        ("a-00001-of-00003.gguf.part", None),
+        ("a.gguf", None),
+    ],
+)
+def test_a_part_is_known_by_its_name(name: str, expected: tuple[str, int, int] | None) -> None:
+    split = split_of(Path(name))
+    assert (split and (split.stem, split.number, split.total)) == expected
+
+
+def test_a_model_is_loaded_by_its_first_part() -> None:
+    assert first_part(Path("x/a-00002-of-00003.gguf")) == Path("x/a-00001-of-00003.gguf")
+    assert first_part(Path("x/a.gguf")) == Path("x/a.gguf")
+
+
+def test_the_header_is_that_of_the_whole_model(parts: list[Path], writer: Writer, tmp_path: Path) -> None:
+    whole = read_header(ggufs.write(tmp_path, writer.content(TOY)))
+    split = read_header(parts[0])
+    assert split.parameters == whole.parameters and split.quantisation == whole.quantisation
+    assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in whole.tensors}
+    assert split.tokenizer_fp == whole.tokenizer_fp
+    assert split.file_size == sum(part.stat().st_size for part in parts)
+
+
+def test_its_memory_is_that_of_all_parts(parts: list[Path]) -> None:
+    needs = needs_of(parts[0], None, EngineConfig())
+    assert needs.weights == sum(part.stat().st_size for part in parts)
+
+
+def test_a_missing_part_is_named(parts: list[Path]) -> None:
+    parts[1].unlink()
+    model = describe("toy", parts[0])
+    assert model.problem == f"part 2 of 3 is missing: there is no file {parts[1]}"
+    assert model.remedy == "Download the missing part."
+    assert model.size == parts[0].stat().st_size + parts[2].stat().st_size
+
+
+def test_a_damaged_part_is_named(parts: list[Path]) -> None:
+    parts[2].write_bytes(parts[2].read_bytes()[:-1])
+    assert f"{parts[2]} is not a usable GGUF file: it is truncated" in str(describe("toy", parts[0]).problem)
+
+
+def test_another_part_leads_to_the_first(parts: list[Path]) -> None:
+    with pytest.raises(ModelInvalid, match="is part 2 of 3 of a model") as caught:
+        read_header(parts[1])
+    assert str(parts[0]) in caught.value.remedy
+
+
+def test_a_name_that_claims_other_parts_than_the_file_is_refused(parts: list[Path]) -> None:
+    other = parts[0].with_name("toy-00001-of-00002.gguf")
+    parts[0].rename(other)
+    with pytest.raises(ModelInvalid, match="says that it is one of 3 parts, its name says 2"):
+        read_header(other)
+
+
+def test_a_file_that_is_only_named_like_a_part_is_read(tmp_path: Path) -> None:
+    assert read_header(ggufs.write(tmp_path, ggufs.small(), "toy-00001-of-00001.gguf")).parameters == 8
+
+
+def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
+    path = ggufs.write(tmp_path, ggufs.small(), "toy-00001-of-99999.gguf")
+    assert "part 2 of 99999 is missing" in str(describe("toy", path).problem)
+
+
+def test_llama_cpp_computes_the_same_from_the_parts(
+    parts: list[Path], tmp_path: Path, writer: Writer
+) -> None:
+    whole = ggufs.write(tmp_path, writer.content(TOY), "whole.gguf")
+    texts = []
+    for path in (whole, find_model("toy", [str(tmp_path)])):
+        with localspec.load(str(path), draft="none", backend="llama_cpp") as engine:
+            chunks = engine.generate("def f(", max_tokens=12, temperature=0.0)
+            texts.append("".join(chunk.text for chunk in chunks))
+    assert texts[0] == texts[1] and texts[0]

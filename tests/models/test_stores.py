@@ -1,0 +1,333 @@
+"""What each program's store looks like, and what is found in it; nothing is ever written there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.models.stores import store as stores
+from localspec.models.stores.folder import MAX_DEPTH, scan_folder
+from localspec.models.stores.found import Found
+from localspec.models.stores.hub import repository_of, scan_hub
+from localspec.models.stores.jan import scan_jan
+from localspec.models.stores.ollama import scan_ollama, tag_of
+from localspec.models.stores.store import User, stores_of
+from tests.models import directories, ggufs
+from tests.models.disk import HUB, JAN, LM_STUDIO, OLLAMA, Home
+
+Scan = Callable[[Path], Iterator[Found]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def ids(scan: Scan, root: Path) -> list[str]:
+    return [found.id for found in scan(root) if found.problem is None]
+
+
+def problems(scan: Scan, root: Path) -> dict[str, str]:
+    return {found.id: found.problem for found in scan(root) if found.problem is not None}
+
+
+# --- where they are ----------------------------------------------------------------------------
+
+
+def root_of(name: str, home: Path, system: str = "linux", **environ: str) -> Path:
+    user = User(environ, home, system)
+    return next(store.root for store in stores_of(user) if store.name == name)
+
+
+@pytest.mark.parametrize(
+    ("environ", "root"),
+    [
+        ({}, ".cache/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "/x", "HF_HOME": "/h"}, "/h/hub"),
+        ({"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old"}, "/old"),
+        ({"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old", "HF_HUB_CACHE": "/new"}, "/new"),
+        ({"HF_HUB_CACHE": ""}, ".cache/huggingface/hub"),
+    ],
+)
+def test_the_hubs_cache_is_where_its_library_looks(
+    tmp_path: Path, environ: dict[str, str], root: str
+) -> None:
+    assert root_of("huggingface", tmp_path, **environ) == tmp_path / root
+
+
+@pytest.mark.parametrize(
+    ("system", "environ", "root"),
+    [
+        ("linux", {}, ".cache/llama.cpp"),
+        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/llama.cpp"),
+        ("darwin", {}, "Library/Caches/llama.cpp"),
+        ("win32", {"LOCALAPPDATA": "/l"}, "/l/llama.cpp"),
+        ("linux", {"LLAMA_CACHE": "/own"}, "/own"),
+    ],
+)
+def test_llama_cpps_cache_is_where_it_looks(
+    tmp_path: Path, system: str, environ: dict[str, str], root: str
+) -> None:
+    assert root_of("llama.cpp", tmp_path, system, **environ) == tmp_path / root
+
+
+def test_lm_studios_directory_is_the_one_it_was_told(home: Home) -> None:
+    assert root_of("lmstudio", home.root) == home.root / ".lmstudio" / "models"
+    (home.root / ".cache" / "lm-studio").mkdir(parents=True)
+    assert root_of("lmstudio", home.root) == home.root / ".cache" / "lm-studio" / "models"
+    elsewhere = home.root / "else"
+    elsewhere.mkdir()
+    home.file(".lmstudio-home-pointer", f"{elsewhere}\n".encode())
+    assert root_of("lmstudio", home.root) == elsewhere / "models"
+    home.file("else/settings.json", json.dumps({"downloadsFolder": "/big/disk"}).encode())
+    assert root_of("lmstudio", home.root) == Path("/big/disk")
+    for broken in (b"{", b'{"downloadsFolder": 3}', b"\xff"):
+        home.file("else/settings.json", broken)
+        assert root_of("lmstudio", home.root) == elsewhere / "models"
+
+
+def test_ollamas_models_are_the_users_and_the_services(tmp_path: Path) -> None:
+    def roots(system: str, **environ: str) -> list[Path]:
+        user = User(environ, tmp_path, system)
+        return [store.root for store in stores_of(user) if store.name == "ollama"]
+
+    assert roots("linux") == [tmp_path / ".ollama" / "models", stores.SERVICE]
+    assert roots("darwin") == [tmp_path / ".ollama" / "models"]
+    assert roots("linux", OLLAMA_MODELS="/m") == [Path("/m")]
+
+
+@pytest.mark.parametrize(
+    ("system", "environ", "root"),
+    [
+        ("linux", {}, ".local/share/Jan/data"),
+        ("linux", {"XDG_DATA_HOME": "/x"}, "/x/Jan/data"),
+        ("darwin", {}, "Library/Application Support/Jan/data"),
+        ("win32", {"APPDATA": "/a"}, "/a/Jan/data"),
+    ],
+)
+def test_jans_models_are_in_its_data(tmp_path: Path, system: str, environ: dict[str, str], root: str) -> None:
+    assert root_of("jan", tmp_path, system, **environ) == tmp_path / root
+
+
+def test_the_tests_see_no_store_of_the_person_who_runs_them() -> None:
+    assert not [store for store in stores_of(User.here()) if store.root.exists()]
+
+
+# --- any directory -----------------------------------------------------------------------------
+
+
+def test_of_a_split_model_the_first_part_stands_for_all(home: Home) -> None:
+    for number in (3, 2):
+        home.file(f"m/big-{number:05}-of-00003.gguf", b"")
+    (found,) = scan_folder(home.root / "m")
+    assert found == Found(home.root / "m" / "big-00001-of-00003.gguf", "big")
+
+
+@pytest.mark.parametrize(
+    "name", ["a.gguf.part", "a.gguf.downloadInProgress", "a.safetensors.incomplete", "a.gguf.crdownload"]
+)
+def test_an_unfinished_download_is_told(home: Home, name: str) -> None:
+    home.file(f"m/{name}", b"GG")
+    ((id, problem),) = problems(scan_folder, home.root / "m").items()
+    assert (id, problem) == ("a", f"its download was not completed: {name}")
+
+
+def test_weights_for_pytorch_alone_are_told(home: Home) -> None:
+    home.file("m/old/config.json", b"{}")
+    home.file("m/old/pytorch_model.bin", b"")
+    home.file("m/tokenizer-only/config.json", b"{}")
+    assert "weights for PyTorch alone" in problems(scan_folder, home.root / "m")["old"]
+    assert not ids(scan_folder, home.root / "m")
+
+
+def test_links_to_directories_are_followed_once(home: Home) -> None:
+    home.file("disk/publisher/a.gguf", b"")
+    (home.root / "m").mkdir()
+    for name in ("one", "two"):
+        (home.root / "m" / name).symlink_to(home.root / "disk", target_is_directory=True)
+    (home.root / "disk" / "self").symlink_to("self")
+    assert ids(scan_folder, home.root / "m") == ["a"]
+
+
+def test_what_is_nested_too_deep_is_not_searched(home: Home) -> None:
+    deep = "/".join("d" * (MAX_DEPTH + 2))
+    home.file(f"m/{deep}/a.gguf", b"")
+    home.file(f"m/{deep[: MAX_DEPTH - 2]}/b.gguf", b"")
+    assert ids(scan_folder, home.root / "m") == ["b"]
+
+
+def test_a_directory_with_very_much_in_it_is_searched_in_part(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        home.file(f"m/{number}/a-{number}.gguf", b"")
+    monkeypatch.setattr("localspec.models.stores.folder.MAX_ENTRIES", 12)
+    assert "holds more than 12 files" in problems(scan_folder, home.root / "m")["m"]
+    assert ids(scan_folder, home.root / "m") == ["a-0", "a-1", "a-2", "a-3"]
+
+
+def test_a_root_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for scan in (scan_folder, scan_hub, scan_ollama):
+        with pytest.raises(OSError):
+            list(scan(tmp_path / "loop"))
+
+
+# --- the hub's cache ---------------------------------------------------------------------------
+
+
+def test_a_snapshot_has_its_repositorys_name(home: Home) -> None:
+    snapshot = home.hub("mlx-community/Toy-1B-4bit", {"config.json": b"{}", "model.safetensors": b""})
+    (found,) = scan_hub(home.root / HUB)
+    assert (found.path, found.id, found.hint) == (snapshot, "Toy-1B-4bit", "mlx-community/Toy-1B-4bit")
+    assert repository_of(snapshot) == "mlx-community/Toy-1B-4bit"
+    assert repository_of(home.root) is None
+
+
+def test_a_file_is_known_by_its_blobs_digest(home: Home) -> None:
+    home.hub("org/Toy-GGUF", {"toy-q4_0.gguf": b"GGUF"})
+    (found,) = scan_hub(home.root / HUB)
+    assert (found.id, found.hint, len(found.digest or "")) == ("toy-q4_0", "org/Toy-GGUF", 64)
+    assert found.path.is_symlink()  # its name is the file's, not the blob's
+
+
+def test_the_snapshot_that_main_is_comes_first(home: Home) -> None:
+    home.hub("org/Toy-GGUF", {"a.gguf": b"new"}, revision="b" * 40)
+    (home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main").unlink()
+    home.hub("org/Toy-GGUF", {"a.gguf": b"old"}, revision="a" * 40)
+    main = home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main"
+    for revision in ("a" * 40, "b" * 40):
+        main.write_text(revision)
+        first, _ = scan_hub(home.root / HUB)
+        assert first.path.parent.name == revision
+
+
+def test_incomplete_downloads_of_the_hub_are_told(home: Home) -> None:
+    home.hub("org/Gone-GGUF", {"gone.gguf": None})
+    for name in ("1", "2"):
+        home.file(HUB / "models--org--Half-GGUF" / "blobs" / f"{name}.incomplete", b"")
+    home.file(HUB / "datasets--org--words" / "snapshots" / "a" / "a.gguf", b"")
+    home.file(HUB / "version.txt", b"1")
+    found = problems(scan_hub, home.root / HUB)
+    assert list(found) == ["gone", "Half-GGUF"] and all("not completed" in each for each in found.values())
+    assert not ids(scan_hub, home.root / HUB)
+
+
+# --- Ollama ------------------------------------------------------------------------------------
+
+
+def test_a_manifest_leads_to_its_blob(home: Home) -> None:
+    home.ollama("toy", "7b", b"GGUF", template=f"sha256:{'0' * 64}")
+    (found,) = scan_ollama(home.root / OLLAMA)
+    assert (found.id, found.path.name) == ("toy:7b", f"sha256-{found.digest}")
+    assert tag_of(found.path) == "toy:7b"
+
+
+def test_a_blob_of_nobody_has_no_name(home: Home) -> None:
+    home.ollama("toy", "7b", b"GGUF")
+    other = home.file(OLLAMA / "blobs" / f"sha256-{'0' * 64}", b"GGUF")
+    assert tag_of(other) is None and tag_of(Path("/nowhere/blobs") / other.name) is None
+    assert tag_of(Path("toy.gguf")) is None
+
+
+def test_models_of_others_have_their_makers_name(home: Home) -> None:
+    path = home.ollama("toy", "7b", b"GGUF")
+    for place in ("registry.ollama.ai/somebody", "hf.co/somebody"):
+        target = home.root / OLLAMA / "manifests" / place / "own" / "1b"
+        target.parent.mkdir(parents=True)
+        target.write_bytes(path.read_bytes())
+    found = ids(scan_ollama, home.root / OLLAMA)
+    assert found == ["hf.co/somebody/own:1b", "toy:7b", "somebody/own:1b"]
+
+
+@pytest.mark.parametrize(
+    ("digest", "problem"),
+    [
+        ("sha256:../../../etc/passwd", "which is no digest"),
+        ("sha256:" + "0" * 63, "which is no digest"),
+        ("md5:" + "0" * 64, "which is no digest"),
+        ("sha256:" + "0" * 64, "is missing"),
+        ("SHA256-" + "0" * 64, "which is no digest"),
+    ],
+)
+def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: str) -> None:
+    home.manifest("toy", "7b", {"model": digest})
+    (home.root / OLLAMA / "blobs").mkdir()
+    assert problem in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
+
+
+def test_links_out_of_the_store_are_refused(home: Home) -> None:
+    home.file("secret", b"GGUF")
+    blob = home.root / OLLAMA / "blobs" / f"sha256-{'0' * 64}"
+    blob.parent.mkdir(parents=True)
+    blob.symlink_to(home.root / "secret")
+    outside = home.manifest("toy", "7b", {"model": f"sha256:{'0' * 64}"})
+    (outside.parent / "8b").symlink_to(home.file("manifest", outside.read_bytes()))
+    found = problems(scan_ollama, home.root / OLLAMA)
+    assert all("leads out of Ollama's directory" in each for each in found.values()) and len(found) == 2
+
+
+def test_a_store_that_is_a_link_itself_is_read(home: Home) -> None:
+    home.ollama("toy", "7b", b"GGUF")
+    (home.root / OLLAMA).rename(home.root / "big-disk")
+    (home.root / OLLAMA).symlink_to(home.root / "big-disk", target_is_directory=True)
+    assert ids(scan_ollama, home.root / OLLAMA) == ["toy:7b"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layers": 3}', b"\xff" * 100])
+def test_a_broken_manifest_is_told(home: Home, content: bytes) -> None:
+    home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "toy" / "7b", content)
+    assert "does not hold the JSON it should" in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
+
+
+def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
+    home.manifest("cloud", "big", {})
+    home.manifest("tensors", "7b", {"tensor": f"sha256:{'0' * 64}"})
+    home.file(OLLAMA / "blobs" / f"sha256-{'ab' * 32}-partial", b"")
+    found = problems(scan_ollama, home.root / OLLAMA)
+    assert "Ollama's own servers" in found["cloud:big"] and "single tensors" in found["tensors:7b"]
+    assert "not completed" in found["sha256-abababababab"]
+
+
+# --- Jan ---------------------------------------------------------------------------------------
+
+
+def test_jans_models_are_called_by_their_directories(home: Home) -> None:
+    home.jan("janhq/Toy-4B", b"GGUF")
+    home.jan("gone", None)
+    elsewhere = home.file("else/where.gguf", b"GGUF")
+    home.jan("imported", None, str(elsewhere))
+    data = home.root / JAN.parent.parent
+    assert ids(scan_jan, data) == ["Toy-4B", "imported"]
+    assert "which is not there" in problems(scan_jan, data)["gone"]
+    assert elsewhere in {found.path for found in scan_jan(data)}
+
+
+def test_jans_broken_settings_are_told(home: Home) -> None:
+    home.file(JAN / "huge" / "model.yml", b"#" * 2_000_000)
+    home.file(JAN / "other" / "model.yml", b"name: x\n")
+    assert "longer than" in problems(scan_jan, home.root / JAN.parent.parent)["huge"]
+
+
+# --- reading leaves no trace -------------------------------------------------------------------
+
+
+def test_nothing_is_written_into_a_store(home: Home) -> None:
+    home.ollama("toy", "7b", ggufs.small())
+    home.hub("org/Toy", {"toy.gguf": ggufs.small()})
+    home.jan("toy", ggufs.small())
+    directories.write(home.root / LM_STUDIO.parent, name="models")
+
+    def state() -> list[tuple[str, int]]:
+        return [(str(path), os.lstat(path).st_mtime_ns) for path in sorted(home.root.rglob("*"))]
+
+    before = state()
+    for store in stores_of(User({}, home.root, "linux")):
+        if store.root.is_relative_to(home.root) and store.root.exists():
+            assert list(store.scan(store.root))
+    assert state() == before
