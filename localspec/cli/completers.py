@@ -12,11 +12,12 @@ SHOWN_TITLE = 60
 
 
 def models(_context: CompletionContext) -> list[str]:
-    """The names of models, without a look into their files."""
+    """The names of models that can be used; of their files only what has changed is read."""
     from localspec.config import load_config
-    from localspec.models.catalogue import model_files
+    from localspec.models.catalogue import list_models
 
-    return sorted({"bundled", *(id for id, _ in model_files(load_config().model_dirs))})
+    usable = [model for model in list_models(load_config().model_dirs) if model.problem is None]
+    return sorted({"bundled", *(name for model in usable for name in (model.names or (model.id,)))})
 
 
 def drafts(context: CompletionContext) -> list[str]:

@@ -44,6 +44,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec models load -m stdlib-6m --keep-alive 3600",
     ),
     "models unload": ("localspec models unload", "localspec models unload stdlib-6m"),
+    "models show": ("localspec models show stdlib-6m", "localspec models show bundled --json"),
     "models pair": (
         "localspec models pair",
         "localspec models pair stdlib-6m --n-ctx 2048",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,22 +12,6 @@ from localspec.errors import ModelInvalid
 from localspec.hub.listing import HubFile
 
 BRANCH = "main"
-
-
-def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """The cache's directory, by the library's own rules, read now and not when it is imported."""
-
-    def at(name: str, *below: str) -> Path | None:
-        value = environ.get(name)
-        return Path(os.path.expandvars(value)).expanduser().joinpath(*below) if value else None
-
-    return (
-        at("HF_HUB_CACHE")
-        or at("HUGGINGFACE_HUB_CACHE")
-        or at("HF_HOME", "hub")
-        or at("XDG_CACHE_HOME", "huggingface", "hub")
-        or Path.home() / ".cache" / "huggingface" / "hub"
-    )
 
 
 class Place(NamedTuple):

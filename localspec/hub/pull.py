@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from localspec.errors import DiskFull, HubDenied, ModelError, ModelInvalid
 from localspec.hub import drafts, records
-from localspec.hub.cache import Place, cache_root
+from localspec.hub.cache import Place
 from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose
 from localspec.hub.download import Progress, download
 from localspec.hub.listing import HubFile, read_listing
@@ -18,6 +18,7 @@ from localspec.hub.records import Pulled
 from localspec.models.directory import read_directory
 from localspec.models.fit import free_memory
 from localspec.models.gguf import read_header
+from localspec.models.stores.store import User, hub_cache
 
 MB = 1_000_000
 
@@ -48,7 +49,7 @@ def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFE
     free = free_memory()
     free = min(free, memory_mb << 20) if memory_mb else free
     choice = choose(listing, wanted, free, preferred=preferred)
-    return Plan(choice, Place(cache_root().absolute(), listing.repo, listing.commit))
+    return Plan(choice, Place(hub_cache(User.here()).absolute(), listing.repo, listing.commit))
 
 
 def carry_out(plan: Plan, progress: Progress) -> None:
@@ -105,8 +106,7 @@ def _check_headers(plan: Plan) -> None:
         if plan.choice.format == "mlx":
             read_directory(plan.path)
         else:
-            for file in plan.choice.files:
-                read_header(plan.place.entry(file))
+            read_header(plan.path)
     except ModelInvalid as error:
         raise ModelInvalid(
             f"{plan.choice.name} came as the hub has it, and cannot be used: {error.message}",

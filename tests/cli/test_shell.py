@@ -10,6 +10,7 @@ import pexpect
 import pytest
 
 from tests.cli.harness import CONFIG, Cli
+from tests.models.ggufs import small
 from tests.waiting import DEADLINE_S
 
 PROGRAM = """#!/bin/sh
@@ -45,7 +46,7 @@ def on_path(cli: Cli) -> Cli:
     models = cli.home / "models"
     models.mkdir()
     for name in ("qwen:7b", "qwen:1b", "plain"):
-        (models / f"{name}.gguf").touch()
+        (models / f"{name}.gguf").write_bytes(small())
     (cli.home / "config" / "config.toml").write_text(f'model_dirs = ["{models}"]\n{CONFIG}')
     cli.environment |= {
         "PATH": f"{program.parent}:{cli.environment['PATH']}",

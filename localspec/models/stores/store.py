@@ -48,14 +48,14 @@ class User(NamedTuple):
     def path(self, variable: str) -> Path | None:
         """What an environment variable names, if it is set."""
         value = self.environ.get(variable)
-        return Path(os.path.expanduser(value)) if value else None
+        return Path(os.path.expanduser(os.path.expandvars(value))) if value else None
 
 
 def stores_of(user: User, model_dirs: Iterable[str] = ()) -> Iterator[Store]:
     """Every store to look into, the configured directories first."""
     for directory in model_dirs:
         yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
-    yield Store("huggingface", _hub(user), scan_hub)
+    yield Store("huggingface", hub_cache(user), scan_hub)
     yield Store("llama.cpp", _llama_cpp(user), _scan_llama_cpp)
     yield Store("lmstudio", _lm_studio(user), scan_folder)
     for root in _ollama(user):
@@ -68,8 +68,8 @@ def stores_of(user: User, model_dirs: Iterable[str] = ()) -> Iterator[Store]:
 OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
 
 
-def _hub(user: User) -> Path:
-    """https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"""
+def hub_cache(user: User) -> Path:
+    """Where the hub's files lie: https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if named := user.path(variable):
             return named
