@@ -139,7 +139,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
             "refused",
             "the draft model's token 9 is b'x', the target's is",
         ),
-        (1_000, [], "refused", "a vocabulary is missing"),
+        (1_000, [], "refused", "it does not answer: it has no vocabulary"),
     ],
 )
 def test_why_a_model_does_not_draft(
