@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import tempfile
 import tomllib
@@ -233,18 +232,6 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Pa
     assert "No model here goes by the name 'budnled'" in done.stderr and done.returncode == 0
     done = cli("config", "set", "k", "--unset", "-m", "bundled")
     assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
-
-
-def test_the_examples_of_the_help_run(cli: Cli) -> None:
-    for command in ("show", "get", "set", "path", "edit"):
-        _, _, examples = cli("config", command, "--help").stdout.partition("Examples:\n")
-        lines = [line for line in examples.splitlines() if line.strip().startswith("localspec config")]
-        assert lines
-        cli.environment["EDITOR"] = "true"
-        for line in lines:
-            done = cli(*shlex.split(line)[1:])
-            assert done.returncode == 0, (line, done.stderr)
-    assert tomllib.loads(file(cli).read_text())["models"] == {"bundled": {"temperature": 0.2}}
 
 
 # --- the daemon ----------------------------------------------------------------------------------

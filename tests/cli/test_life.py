@@ -47,7 +47,7 @@ def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
     stdout, _ = process.communicate(timeout=DEADLINE_S)
     end = json.loads(stdout.splitlines()[-1])
     assert process.returncode == 130
-    assert (end["event"], end["finish_reason"]) == ("result", "cancelled") and end["completion_tokens"] > 0
+    assert (end["event"], end["finish_reason"]) == ("result", "cancelled")
 
 
 def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
