@@ -33,8 +33,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install --quiet --progress-bar on -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
+# Every other test waits for something that is not the processor.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+
 test: lint types
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -99,6 +99,7 @@ RUN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", dict.fromkeys(RUN))
 def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
     done = subprocess.run(

@@ -164,7 +164,11 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "--opt", "k=50", "x"), 2, "--opt k takes a whole number from 1 to 20, not '50'."),
         (("run", "--opt", "temprature=1", "x"), 2, "did you mean 'temperature'"),
         (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
-        (("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"), 2, "config set memory true"),
+        (
+            ("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"),
+            2,
+            "config set memory true",
+        ),
         (("run", "--draft", "none", "--proposer", "draft", "x"), 2, "--draft"),
         (("run", "--proposer", "magic", "x"), 2, "magic"),
         (("run", "--bogus", "x"), 2, "--bogus"),

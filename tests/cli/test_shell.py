@@ -88,6 +88,7 @@ def test_bash(on_path: Cli) -> None:
     assert {typed: shell.calls(typed) for typed in CASES} == CASES
 
 
+@pytest.mark.slow
 @needs("zsh")
 def test_zsh(on_path: Cli) -> None:
     folder = script(on_path, "zsh", "_localspec").parent
@@ -95,6 +96,7 @@ def test_zsh(on_path: Cli) -> None:
     assert {typed: shell.calls(typed) for typed in CASES} == CASES
 
 
+@pytest.mark.slow
 @needs("fish")
 def test_fish(on_path: Cli) -> None:
     path = script(on_path, "fish", "localspec.fish")

@@ -57,6 +57,7 @@ def test_an_agent_is_loaded_and_is_the_daemon(mac: Cli) -> None:
     assert not again["changed"] and again["pid"] == found["pid"]
 
 
+@pytest.mark.slow
 def test_a_stopped_one_is_started_by_the_agent(mac: Cli) -> None:
     mac.json("service", "install")
     first = listens(mac)["pid"]
@@ -68,6 +69,7 @@ def test_a_stopped_one_is_started_by_the_agent(mac: Cli) -> None:
     assert second["pid"] == second["daemon_pid"] != first
 
 
+@pytest.mark.slow
 def test_another_environment_is_another_agent(mac: Cli) -> None:
     mac.json("service", "install")
     first = listens(mac)["pid"]
@@ -79,6 +81,7 @@ def test_another_environment_is_another_agent(mac: Cli) -> None:
     assert psutil.Process(second["pid"]).environ()["HF_HOME"] == str(mac.home / "hub")
 
 
+@pytest.mark.slow
 def test_it_is_unloaded_and_removed(mac: Cli) -> None:
     facts = mac.json("service", "install")
     listens(mac)

@@ -77,6 +77,7 @@ def installed(cli: Cli) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_it_runs_the_daemon_that_clients_find(person: Cli) -> None:
     said = person("service", "install")
     assert said.returncode == 0 and said.stdout.startswith("Installed: "), said
@@ -88,12 +89,14 @@ def test_it_runs_the_daemon_that_clients_find(person: Cli) -> None:
     assert person("service", "status").returncode == 0
 
 
+@pytest.mark.slow
 def test_it_starts_at_login(person: Cli) -> None:
     installed(person)
     command = ("systemctl", "--user", "is-enabled", "localspec.service")
     assert subprocess.run(command, env=person.environment, capture_output=True).stdout == b"enabled\n"
 
 
+@pytest.mark.slow
 def test_installing_again_changes_nothing(person: Cli) -> None:
     first = installed(person)
     again = person.json("service", "install")
@@ -101,6 +104,7 @@ def test_installing_again_changes_nothing(person: Cli) -> None:
     assert "Already installed" in person("service", "install").stdout
 
 
+@pytest.mark.slow
 def test_a_stop_is_no_crash_and_a_client_starts_it_again(person: Cli) -> None:
     first = installed(person)
     assert person("daemon", "stop").returncode == 0
@@ -111,6 +115,7 @@ def test_a_stop_is_no_crash_and_a_client_starts_it_again(person: Cli) -> None:
     assert second["pid"] == second["daemon_pid"] != first["pid"]
 
 
+@pytest.mark.slow
 def test_a_crash_starts_it_again(person: Cli) -> None:
     first = installed(person)
     os.kill(first["pid"], signal.SIGKILL)
@@ -119,6 +124,7 @@ def test_a_crash_starts_it_again(person: Cli) -> None:
     assert second["pid"] == second["daemon_pid"]
 
 
+@pytest.mark.slow
 def test_a_broken_configuration_is_no_reason_to_try_for_ever(person: Cli) -> None:
     first = installed(person)
     config = person.home / "config" / "config.toml"
@@ -134,6 +140,7 @@ def test_a_broken_configuration_is_no_reason_to_try_for_ever(person: Cli) -> Non
     assert installed(person)["pid"] != first["pid"]
 
 
+@pytest.mark.slow
 def test_a_newer_client_replaces_an_idle_daemon_by_the_service(person: Cli) -> None:
     first = installed(person)
     done = subprocess.run(
@@ -143,6 +150,7 @@ def test_a_newer_client_replaces_an_idle_daemon_by_the_service(person: Cli) -> N
     assert int(done.stdout) == second["pid"] == second["daemon_pid"] != first["pid"]
 
 
+@pytest.mark.slow
 def test_a_client_of_another_environment_starts_its_own_daemon(person: Cli) -> None:
     installed(person)
     person("daemon", "stop")
@@ -158,6 +166,7 @@ def test_a_client_of_another_environment_starts_its_own_daemon(person: Cli) -> N
     assert found_again["pid"] != pid and not psutil.pid_exists(pid)
 
 
+@pytest.mark.slow
 def test_a_daemon_at_work_is_left_alone(person: Cli) -> None:
     first = installed(person)
     process = person.begin(*LONG)
@@ -175,6 +184,7 @@ def test_a_daemon_at_work_is_left_alone(person: Cli) -> None:
     assert psutil.Process(after["pid"]).environ()["HF_HOME"] == person.environment.pop("HF_HOME")
 
 
+@pytest.mark.slow
 def test_it_is_removed_whole(person: Cli) -> None:
     found = installed(person)
     daemon = psutil.Process(found["pid"])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.waiting import DEADLINE_S, until_sync
 
+OPT_IN = "LOCALSPEC_USER_SYSTEMD"
 BOOTED = Path("/run/systemd/system")
 SYSTEMD = Path("/lib/systemd/systemd")
 BEGIN = """
@@ -75,6 +76,8 @@ def user_systemd(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def _check() -> None:
+    if OPT_IN not in os.environ:
+        raise CannotRun(f"it is started, as root, where {OPT_IN} is set")
     for program in ("unshare", "nsenter", "systemctl"):
         if shutil.which(program) is None:
             raise CannotRun(f"there is no {program}")
