@@ -20,6 +20,8 @@ settings.load_profile("patient")
 
 # The hundreds of processes that are started here would each compile all of localspec.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# People's shells do not set this, and what cannot be written is found out later without it.
+os.environ.pop("PYTHONUNBUFFERED", None)
 sys.dont_write_bytecode = False
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.

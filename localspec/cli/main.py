@@ -13,7 +13,9 @@ from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    _drop_unwritten()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,9 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(arguments)
     except BrokenPipeError:
-        # Nobody reads any more: `| head` has seen enough. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+        return ExitCode.OK  # nobody reads any more: `| head` has seen enough
     except LocalspecError as error:
         return _fail(error, as_json=as_json)
     except KeyboardInterrupt:
@@ -51,6 +51,15 @@ def _dispatch(arguments: Sequence[str]) -> int:
         raise InvalidOptions(str(error).rstrip("."), "See `localspec --help`.") from None
     output.write("")
     return int(code or ExitCode.OK)
+
+
+def _drop_unwritten() -> None:
+    """What stdout could not take, Python would try to write again at exit, and complain."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: LocalspecError, *, as_json: bool) -> int:

@@ -42,6 +42,7 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
 
 
 def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
+    cli("models", "load")
     process = cli.begin(*LONG, "--stream-json")
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=DEADLINE_S)
