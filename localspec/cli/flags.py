@@ -128,12 +128,13 @@ def absolute(name: str) -> str:
     """A path as the daemon can find it from its own directory; names stay as they are."""
     if name in ("bundled", "none", "auto"):
         return name
-    path = Path(name).expanduser()
-    is_path = path.suffix == ".gguf" or "/" in name
-    if not is_path and path.exists():
+    from localspec.models.catalogue import is_path
+
+    path, found = Path(name).expanduser(), is_path(name)
+    if not found and path.exists():
         # A folder that happens to be here takes no model's place.
-        is_path = not (path.is_dir() and name in _known())
-    return str(path.resolve()) if is_path else name
+        found = not (path.is_dir() and name in _known())
+    return os.path.abspath(path) if found else name
 
 
 def _known() -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Stats, Token
 
 MILLION = 1_000_000
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _line_is_open = False
 """whether what was written to stdout last, text or a terminal's echo, did not end its line"""
@@ -113,8 +115,9 @@ def counted(number: int, thing: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` without what no encoding has, such as bytes of a file name that are no text."""
-    return text.encode(errors="replace").decode()
+    """``text`` without what no encoding has, such as bytes of a file name that are no text, and without what
+    would command the terminal."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.encode(errors="replace").decode())
 
 
 def exit_code(result: Result) -> ExitCode:

@@ -99,4 +99,4 @@ def _table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        output.write("  ".join(cells).rstrip() + "\n")
+        output.write(output.printable("  ".join(cells).rstrip()) + "\n")

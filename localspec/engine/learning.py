@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from localspec.backends.rounding import (
 )
 from localspec.engine.saved import Saved
 from localspec.memory.memory import Memory
+from localspec.models.catalogue import place_of
 from localspec.models.record import Learnt, Record
 from localspec.models.tried import Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
@@ -87,7 +87,7 @@ def known_speed(directory: Path, model: Path) -> float | None:
 
 
 def _speed_of(model: Path) -> str:
-    return f"speed of {os.fsencode(model)!r}"
+    return f"speed of {place_of(model)!r}"
 
 
 class KnownPair(TriedRecord):

@@ -15,9 +15,8 @@ from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose
 from localspec.hub.download import Progress, download
 from localspec.hub.listing import HubFile, read_listing
 from localspec.hub.records import Pulled
-from localspec.models.directory import read_directory
+from localspec.models.description import describe
 from localspec.models.fit import free_memory
-from localspec.models.gguf import read_header
 from localspec.models.stores.store import User, hub_cache
 
 MB = 1_000_000
@@ -102,13 +101,9 @@ def _check_room(plan: Plan) -> None:
 
 def _check_headers(plan: Plan) -> None:
     """Read what native code will read, with bounds."""
-    try:
-        if plan.choice.format == "mlx":
-            read_directory(plan.path)
-        else:
-            read_header(plan.path)
-    except ModelInvalid as error:
+    problem = describe(plan.choice.name, plan.path).problem
+    if problem is not None:
         raise ModelInvalid(
-            f"{plan.choice.name} came as the hub has it, and cannot be used: {error.message}",
+            f"{plan.choice.name} came as the hub has it, and cannot be used: {problem}",
             f"Choose another; `localspec models rm {plan.choice.name}` removes this one.",
-        ) from None
+        )

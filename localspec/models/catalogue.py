@@ -72,7 +72,8 @@ def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
     yield from bundled_models()
     for directory in model_dirs:
         try:
-            yield from ((found.id, found.path) for found in scan_folder(_path(directory)))
+            found = scan_folder(_path(directory))
+            yield from ((each.id, each.path) for each in found if each.problem is None)
         except (OSError, ValueError):
             continue
 
@@ -96,7 +97,7 @@ def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | No
         return bundled_model(BUNDLED_TARGET, format or "gguf")
     path = _path(name)
     is_directory = os.path.isdir(path)
-    if path.suffix == ".gguf" or "/" in name or (os.path.exists(path) and not is_directory):
+    if is_path(name) or (os.path.exists(path) and not is_directory):
         return _at(path)
     dirs = tuple(model_dirs)
     found = _of_id(name, dirs, format) or _of_name(name, dirs, format)
@@ -147,7 +148,16 @@ def _at(path: Path) -> Path:
             f"{path} is a directory without a config.json",
             "Give the path of a GGUF file, or of a directory with config.json and *.safetensors.",
         )
-    return _resolved(path)
+    return Path(os.path.abspath(path))  # unresolved: a store's links have names, what they lead to has none
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path's; other names may hold a ``/``, as those of repositories do."""
+    return name.startswith(("/", "./", "../", "~")) or name.endswith(".gguf") or _exists_below(name)
+
+
+def _exists_below(name: str) -> bool:
+    return "/" in name and os.path.exists(_path(name))
 
 
 def _path(name: str) -> Path:
@@ -156,7 +166,12 @@ def _path(name: str) -> Path:
 
 def _resolved(path: Path) -> Path:
     """Where a path leads in the end. A part of a split model keeps its name: the others are beside it."""
-    return path.resolve() if split_of(path) is None else path.parent.resolve() / path.name
+    # realpath, as Path.resolve() fails where links lead in a circle.
+    return _real(path) if split_of(path) is None else _real(path.parent) / path.name
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def place_of(path: Path) -> str:

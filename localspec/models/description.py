@@ -29,6 +29,8 @@ FIM_PREFIXES = (
     *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
 )
 """what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
+MOST_SAID = 200
+"""characters of what a file calls itself; a header has room for millions"""
 CODESTRALS = b"[PREFIX]"
 """other models of its makers have it, too, untrained"""
 
@@ -100,7 +102,7 @@ def _read_file(found: ModelDescription, path: Path, vocabularies: Vocabularies) 
     split = split_of(path)
     described = msgspec.structs.replace(
         found,
-        architecture=header.architecture,
+        architecture=header.architecture[:MOST_SAID],
         parameters=header.parameters,
         quantisation=header.quantisation,
         size=header.file_size,
@@ -122,7 +124,7 @@ def _read_directory(found: ModelDescription, path: Path, vocabularies: Vocabular
     vocabulary = _vocabulary(fp, vocabularies, lambda: directory_tokens(path))
     described = msgspec.structs.replace(
         found,
-        architecture=model.architecture,
+        architecture=model.architecture[:MOST_SAID] if model.architecture else None,
         parameters=model.parameters,
         quantisation=model.quantisation,
         size=model.size,
@@ -170,4 +172,4 @@ def _title(header: GgufHeader) -> str | None:
     """What a file calls its model."""
     base, size = header.metadata.get("general.basename"), header.metadata.get("general.size_label")
     name = f"{base}-{size}" if base and size else header.metadata.get("general.name")
-    return name if isinstance(name, str) and name else None
+    return name[:MOST_SAID] if isinstance(name, str) and name else None

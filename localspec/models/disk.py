@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -90,9 +91,14 @@ def _scanned(store: Store) -> tuple[list[Found] | None, str | None]:
     """What is in a store, None if it is not there; and why no more could be read."""
     found: list[Found] = []
     try:
-        found.extend(store.scan(store.root))
+        if not stat.S_ISDIR(os.stat(store.root).st_mode):
+            return None, None
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no name of a file
         return None, None
+    except OSError as error:
+        return found, f"{text_of(store.root)} cannot be read: {error.strerror}"
+    try:
+        found.extend(store.scan(store.root))
     except OSError as error:
         return found, f"{text_of(store.root)} cannot be read: {error.strerror}"
     return found, None
@@ -162,6 +168,7 @@ def _named(described: list[ModelDescription], models: list[Model]) -> list[Model
         first = () if model.problem or model.store == BUNDLED else (next(typed),)
         ids = [text_of(each.id) for each in (found.found, *found.others)]
         ids += [id.removesuffix(":latest") for id in ids]
+        ids += [each.hint for each in (found.found, *found.others) if "/" in each.hint]
         ids += [BUNDLED] if model.store == BUNDLED and model.id == BUNDLED_TARGET else []
         named.append(replace(model, names=tuple(dict.fromkeys((*first, *ids)))))
     return named

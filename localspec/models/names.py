@@ -11,6 +11,8 @@ from typing import NamedTuple
 from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
+LONGEST = 300
+"""characters of a name that are looked at: more would take time"""
 QUANTISATION = re.compile(
     r"(?:^|[-._ ])((?:ud-)?(?:i?q\d\w*|mxfp\d(?:_moe)?|nvfp4|bf16|fp?16|fp?32|\d{1,2}-?bit)(?:-gs\d+|-dwq)?)"
     r"(?=$|[-. ])"
@@ -65,7 +67,7 @@ def parse(model: ModelDescription, hint: str = "") -> Parts:
 
 def _plain(text: str) -> str:
     """The name of a model, without who made it, or in which form."""
-    name = FLAT.sub("", text.lower().rpartition("/")[2]).removesuffix(":latest")
+    name = FLAT.sub("", text[-LONGEST:].lower().rpartition("/")[2]).removesuffix(":latest")
     return FORM.sub("", name)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import weights_size
+from localspec.models.catalogue import place_of, weights_size
 from localspec.models.record import Record, learnt_dir
 
 ENOUGH = 64
@@ -60,7 +59,7 @@ class TriedRecord:
 
 def name_of_pair(target: Path, draft: Path) -> str:
     """What a pair's record is called: other files in their places are another pair."""
-    return "pair of " + " and ".join(f"{os.fsencode(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
+    return "pair of " + " and ".join(f"{place_of(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
 
 
 def note_failure(target: Path, draft: Path, why: str) -> None:

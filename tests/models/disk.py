@@ -197,7 +197,8 @@ class Home:
         return snapshot
 
     def ollama(self, name: str, tag: str, content: bytes | None, **layers: str) -> Path:
-        """A model of Ollama's library; without content its blob is missing. ``layers`` are more, by kind."""
+        """A model of Ollama's library, or of the host that ``name`` begins with; without content its blob is
+        missing. ``layers`` are more, by kind."""
         digest = hashlib.sha256(content or name.encode()).hexdigest()
         if content is not None:
             self.file(OLLAMA / "blobs" / f"sha256-{digest}", content)
@@ -207,7 +208,8 @@ class Home:
         """A manifest of Ollama's, with any digests."""
         kind = "application/vnd.ollama.image."
         said = [{"mediaType": kind + layer, "digest": digest, "size": 1} for layer, digest in layers.items()]
-        path = OLLAMA / "manifests" / "registry.ollama.ai" / "library" / name / tag
+        library = Path() if "/" in name else Path("registry.ollama.ai", "library")
+        path = OLLAMA / "manifests" / library / name / tag
         return self.file(path, json.dumps({"schemaVersion": 2, "config": {}, "layers": said}).encode())
 
     def jan(self, id: str, content: bytes | None, model_path: str | None = None) -> Path:

@@ -141,7 +141,8 @@ def test_what_two_stores_call_by_one_digest_is_one_model(home: Home) -> None:
     home.ollama("toy", "7b", small())
     home.ollama("toy", "latest", small())
     model = by_id(read_disk())["toy-7b-q4_0"]
-    assert model.store == "huggingface" and model.names == ("toy:7b", "toy-7b-q4_0", "toy:latest", "toy")
+    assert model.store == "huggingface" and model.names[:4] == ("toy:7b", "toy-7b-q4_0", "toy:latest", "toy")
+    assert model.names[4:] == ("org/Toy-7B-GGUF",)
     assert [Path(path).name[:7] for path in model.also] == ["sha256-"]
     assert find_model("toy") == find_model("toy:7b") == find_model("toy:latest") == Path(model.path)
 

@@ -19,9 +19,10 @@ from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
-from localspec.errors import EngineBusy, EngineError, InvalidOptions
+from localspec.errors import EngineBusy, EngineError, InvalidOptions, ModelInvalid
 from localspec.models.catalogue import model_name
 from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.kind import kind_of_file
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL, ABORTED = 1, 2
@@ -97,6 +98,8 @@ class LlamaCppBackend:
     ) -> None:
         config = config or EngineConfig()
         header = read_header(path)
+        if other := kind_of_file(header, has_vocabulary=True):
+            raise ModelInvalid(f"{path} does not answer: {other}", "Name another model.")
         self.defaults = _recommended(header.metadata)
         self.model = model_name(path)
         self._lib_model = native.load_model(str(path), config, progress)

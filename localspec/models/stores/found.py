@@ -51,4 +51,13 @@ def subfolders(folder: Path) -> Iterator[Path]:
         return
 
 
+def files(folder: Path) -> Iterator[Path]:
+    """The plain files in a directory, or links to some; none where it cannot be read."""
+    try:
+        found = entries(folder)
+    except OSError:
+        return
+    yield from (Path(entry.path) for entry in found if os.path.isfile(entry.path))
+
+
 SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.models.stores.folder import scan_folder
-from localspec.models.stores.found import SHA256, Found, entries, is_folder, subfolders, unfinished
+from localspec.models.stores.found import SHA256, Found, entries, files, is_folder, subfolders, unfinished
 
 PREFIX = "models--"
 
@@ -38,10 +38,8 @@ def _repository(folder: Path) -> Iterator[Found]:
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
     # One line for all that is missing: the names of blobs tell nobody anything.
-    blobs = folder / "blobs"
-    if os.access(blobs, os.R_OK | os.X_OK):
-        left = [Path(blob.path) for blob in entries(blobs) if blob.name.endswith(".incomplete")]
-        yield from (unfinished(path, _short(name)) for path in left[:1])
+    left = [blob for blob in files(folder / "blobs") if blob.name.endswith(".incomplete")]
+    yield from (unfinished(path, _short(name)) for path in left[:1])
 
 
 def _named(found: Found, snapshot: Path, name: str) -> Found:

@@ -48,5 +48,5 @@ def _imported(root: Path, settings: Path, id: str) -> Iterator[Found]:
     if not os.path.isfile(path):
         problem = f"{settings} names {path}, which is not there"
         yield Found(settings, id, problem=problem, remedy="Import or download it again in Jan.")
-    elif not path.resolve().is_relative_to(settings.parent.resolve()):
+    elif not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(settings.parent)):
         yield Found(path, id.rpartition("/")[2])

@@ -12,7 +12,7 @@ import msgspec
 
 from localspec.errors import ModelError
 from localspec.models.bounded import decode_json, read_bounded
-from localspec.models.stores.found import Found, entries, subfolders, unfinished
+from localspec.models.stores.found import Found, entries, files, subfolders, unfinished
 
 MAX_MANIFEST = 4 * 1024 * 1024
 DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
@@ -60,7 +60,7 @@ def _manifests(root: Path) -> Iterator[Path]:
     for host in subfolders(root):
         for namespace in subfolders(host):
             for model in subfolders(namespace):
-                yield from (Path(tag.path) for tag in entries(model) if tag.is_file())
+                yield from files(model)
 
 
 def _model(root: Path, manifest: Path) -> Found:
@@ -98,4 +98,4 @@ def _without_model(content: _Manifest) -> str:
 
 
 def _is_inside(root: Path, path: Path) -> bool:
-    return path.resolve().is_relative_to(root.resolve())
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))

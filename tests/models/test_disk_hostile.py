@@ -1,0 +1,103 @@
+"""What lies in other programs' stores is theirs, and may be anything: it costs itself, and no other model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localspec.cli.flags import absolute
+from localspec.config import EngineConfig
+from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.candidates import Room, auto_draft
+from localspec.models.catalogue import find_model, model_name, place_of
+from localspec.models.disk import read_disk
+from localspec.models.names import LONGEST, parse
+from localspec.protocol.messages import ModelDescription
+from tests.models import ggufs
+from tests.models.disk import LM_STUDIO, OLLAMA, Home
+from tests.models.test_disk import by_id, home, small, writer
+
+__all__ = ["home", "writer"]
+
+
+def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:
+    home.ollama("good", "7b", small("good"))
+    home.hub("org/Fine-7B-GGUF", {"fine-7b.gguf": small("fine")})
+    loop = home.root / LM_STUDIO / "org" / "name" / "x.gguf"
+    loop.parent.mkdir(parents=True)
+    loop.symlink_to(loop)
+    blob = home.root / OLLAMA / "blobs" / f"sha256-{'1' * 64}"
+    blob.symlink_to(blob)
+    home.manifest("looped", "1b", {"model": "1" * 64})
+    manifest = home.ollama("away", "1b", small("away"))
+    link = manifest.parent / "again"
+    link.symlink_to(link)
+    for folder in ("models--z--y", "models--a--b"):
+        (home.root / ".cache" / "huggingface" / "hub" / folder).mkdir(parents=True)
+        (home.root / ".cache" / "huggingface" / "hub" / folder / "blobs").write_bytes(b"no directory")
+    found = by_id(read_disk())
+    assert {"good:7b", "fine-7b", "away:1b"} <= set(found)
+    assert found["x"].problem is not None
+    assert find_model("good:7b").name.startswith("sha256-")
+    assert auto_draft(find_model("fine-7b"), (), Room(EngineConfig(n_ctx=64)))[0] is None
+    assert place_of(loop) == str(loop)
+
+
+def test_names_with_slashes_are_names_unless_something_is_there(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.ollama("hf.co/org/name", "Q4_K_M", small("one"))
+    home.hub("org/Other-7B-GGUF", {"other-7b.gguf": small("other")})
+    monkeypatch.chdir(tmp_path)
+    for name in ("hf.co/org/name:Q4_K_M", "org/Other-7B-GGUF"):
+        assert absolute(name) == name
+        assert find_model(name).is_file()
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "Other-7B-GGUF").mkdir()
+    assert absolute("org/Other-7B-GGUF") == str(tmp_path / "org" / "Other-7B-GGUF")
+    assert absolute("./nothing") == str(tmp_path / "nothing")
+    with pytest.raises(ModelNotFound):
+        find_model("org/nothing")
+
+
+def test_a_path_into_the_hub_keeps_its_name(home: Home) -> None:
+    snapshot = home.hub("org/Split-7B-GGUF", {"one.gguf": small("one")})
+    path = next(snapshot.rglob("one.gguf"))
+    assert os.path.islink(path)
+    assert absolute(str(path)) == str(path) == str(find_model(str(path)))
+    assert model_name(find_model(str(path))) == "one"
+
+
+def test_what_is_not_all_there_hides_nothing(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "fine-7b.gguf.part").write_bytes(b"half")
+    home.hub("org/Fine-7B-GGUF", {"fine-7b.gguf": small("fine")})
+    assert find_model("fine-7b", (str(folder),)).name == "fine-7b.gguf"
+
+
+def test_a_title_of_any_length_is_cut(tmp_path: Path) -> None:
+    title = "a-7b" + "_q1" * 100_000
+    values = [ggufs.string("general.name", title), ggufs.string("general.architecture", "x" * 100_000)]
+    path = ggufs.write(
+        tmp_path, ggufs.gguf([*values, *ggufs.vocabulary(["a"])], [ggufs.tensor("w", (8,))], b"\0" * 32)
+    )
+    found = next(model for model in read_disk((str(tmp_path),)).models if model.path == str(path))
+    assert max(len(found.title or ""), len(found.architecture or "")) <= 200
+    # By the whole of it this would take minutes.
+    parts = parse(ModelDescription(id=title, path="", format="gguf", backend="", size=0))
+    assert sum(map(len, parts)) <= 2 * LONGEST
+
+
+def test_what_is_listed_as_unusable_is_not_loaded(home: Home) -> None:
+    pytest.importorskip("llama_cpp")
+    from localspec.backends.llama_cpp.backend import LlamaCppBackend
+
+    values = [ggufs.string("general.architecture", "nomic-bert"), *ggufs.vocabulary(["a"])]
+    home.ollama("embed", "latest", ggufs.gguf(values, [ggufs.tensor("w", (8,))], b"\0" * 32))
+    listed = by_id(read_disk())["embed:latest"]
+    assert listed.problem is not None and "embeddings" in listed.problem
+    with pytest.raises(ModelInvalid, match="embeddings"):
+        LlamaCppBackend(Path(listed.path))
