@@ -129,7 +129,8 @@ def set_(
         config = file.unset(place)
     else:
         place, setting = _place(key, model, workspace)
-        parsed = setting.parse(value)
+        # The daemon reads this in a directory of its own.
+        parsed = setting.parse(absolute(value) if place[-1] in ("model", "draft") else value)
         config = file.set(place, parsed)
     told = _where(place)
     daemon = _daemon_runs_with(config)

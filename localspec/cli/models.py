@@ -14,6 +14,7 @@ from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.catalogue import describe, find_model, model_name, place_of, read_disk
 from localspec.models.names import meant
+from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = 
     """
     config = load_config()
     found = _one(absolute(model), config.model_dirs)
-    needs = listing.memory_of(found, config.engine)
+    needs = listing.memory_of(found, Sections(config).engine(found.path))
     if as_json:
         output.json({"model": found, "memory": needs})
     else:

@@ -20,12 +20,17 @@ from localspec.protocol.options import Options
 
 async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     daemon = exchange.daemon
-    disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
     loaded = {
         (place, ready.backend)
         for worker, ready in daemon.pool.loaded()
         for place in (worker.identity.model, ready.path)
     }
+    # In a thread to its end: a model may lie on a disk that answers late, or not at all.
+    return await asyncio.to_thread(_listed, daemon.config.model_dirs, loaded)
+
+
+def _listed(model_dirs: tuple[str, ...], loaded: set[tuple[str, str]]) -> messages.ModelList:
+    disk = read_disk(model_dirs)
     models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
     return messages.ModelList(tuple(models), tuple(disk.stores))
 

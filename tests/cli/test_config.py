@@ -234,6 +234,15 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Pa
     assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
 
 
+def test_a_model_by_a_path_from_here_is_found_from_everywhere(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "one.gguf").touch()
+    assert cli("config", "set", "model", "./one.gguf", cwd=tmp_path).returncode == 0
+    assert tomllib.loads(file(cli).read_text())["options"]["model"] == str(tmp_path / "one.gguf")
+    cli("config", "set", "draft", "none")
+    assert tomllib.loads(file(cli).read_text())["options"]["draft"] == "none"
+    cli("config", "set", "model", "--unset")
+
+
 # --- the daemon ----------------------------------------------------------------------------------
 
 
