@@ -168,6 +168,8 @@ class Memory:
                     make = partial(self._files.open_or_create, name, lesson.workspace)
                     table = yield from _apart(make)
                     self._keep(name, table)
+                    if self._is_forgotten(tag, since):
+                        return  # while the table was made
                 if table is None or epoch not in (None, table.epoch):
                     return  # forgotten meanwhile, and this text with the rest
                 epoch = table.epoch
