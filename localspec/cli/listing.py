@@ -42,10 +42,7 @@ def _show_lines(found: ModelList) -> None:
     """One line for each model: something to grep."""
     rows: list[tuple[str, ...]] = [(*HEADER, "store", "state")]
     rows += [(*cells(model), model.store or "-", state(model)) for model in found.models]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        output.write(output.printable("  ".join(padded).rstrip()) + "\n")
+    output.table(rows)
 
 
 def _show_tables(found: ModelList) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +42,14 @@ def write(text: str) -> None:
 def json(value: Any) -> None:
     """One JSON object on a line of its own."""
     write(msgspec.json.encode(value).decode() + "\n")
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Plain lines whose columns stand below one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        write(printable("  ".join(padded).rstrip()) + "\n")
 
 
 def note(text: str) -> None:

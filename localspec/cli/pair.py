@@ -58,7 +58,7 @@ def pair(
         output.json(told | {"draft": None if draft is None else model_name(draft), "candidates": facts})
         return ExitCode.OK
     if facts:
-        _table([HEADER, *map(_cells, facts)])
+        output.table([HEADER, *map(_cells, facts)])
     output.write(f"{model_name(target)}: {reason}\n")
     return ExitCode.OK
 
@@ -93,10 +93,3 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         "-" if gain is None else f"{gain:.2f}x",
         facts["reason"],
     )
-
-
-def _table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        output.write(output.printable("  ".join(cells).rstrip()) + "\n")

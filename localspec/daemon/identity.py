@@ -33,14 +33,10 @@ def identify(key: Key, sections: Sections) -> Key:
     """
     model_dirs = sections.config.model_dirs
     try:
-        paths = _targets(key, model_dirs)
-        target = paths[0]
-        if len(paths) > 1:  # which of the two it will be is measured, by the worker
-            return Key(place_of(target), key.draft, key.backend)
-        place = key.draft
-        if key.draft not in NOT_PATHS:
-            place = place_of(find_model(key.draft, model_dirs, format=format_of(target)))
-        return Key(place_of(target), place, BACKENDS[format_of(target)])
+        paths, draft = _targets(key, model_dirs), key.draft
+        if len(paths) == 1 and draft not in NOT_PATHS:
+            draft = place_of(find_model(draft, model_dirs, format=format_of(paths[0])))
+        return _named(key, paths, draft)
     except LocalspecError:
         return key
 
@@ -50,16 +46,22 @@ def weigh(key: Key, sections: Sections) -> Weighed:
     draft is left to choose. Nothing is known of what cannot be resolved."""
     engine, model_dirs = sections.engine(key.model), sections.config.model_dirs
     try:
-        target = _targets(key, model_dirs)[0]
+        paths = _targets(key, model_dirs)
+        target = paths[0]
         draft = _draft(target, key.draft, model_dirs, engine)
         size = size_of(target, engine)
         least = size.needs(None, engine)
         needs = least if draft is None else size.needs(size_of(draft, engine), engine)
         place = "none" if draft is None else place_of(draft)
-        named = identify(key, sections)._replace(draft=place)
-        return Weighed(named, engine, needs, least if key.draft == "auto" else needs)
+        return Weighed(_named(key, paths, place), engine, needs, least if key.draft == "auto" else needs)
     except LocalspecError:
         return Weighed(key, engine)
+
+
+def _named(key: Key, paths: list[Path], draft: str) -> Key:
+    """Which of two formats it will be is measured, by the worker."""
+    backend = key.backend if len(paths) > 1 else BACKENDS[format_of(paths[0])]
+    return Key(place_of(paths[0]), draft, backend)
 
 
 def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
