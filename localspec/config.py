@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,21 +20,24 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.errors import InvalidOptions
+from localspec.origin import DEEPEST, Origin, Place, is_deep
 from localspec.protocol.options import (
     LONGEST_SHOWN,
     Options,
     check_options,
     check_value,
+    instead,
     parse_options,
-    readable,
     unknown_key,
 )
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 SECTION_EXAMPLES = {"models": "qwen2.5-coder:7b", "workspaces": "~/src/project"}
 
-LARGEST_FILE = 1 << 20
+SEE_SETTINGS = "See `localspec config show --describe`."
+
+LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
 
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
@@ -139,6 +143,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """by a directory: what holds for requests from there instead"""
 
 
+TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "daemon": DaemonConfig, "options": Options}
+
 SECTION_KEYS = {
     "models": tuple(
         name
@@ -162,7 +168,12 @@ def load_config(path: Path | None = None) -> Config:
     nearest one) or a value out of range.
     """
     path = config_path() if path is None else path
-    return parse_config(parse_toml(read_toml(path), where=str(path)), where=str(path))
+    return parse_text(read_toml(path), where=str(path))
+
+
+def parse_text(text: str, *, where: str) -> Config:
+    """What a file of this text configures; raises as :func:`load_config`."""
+    return parse_config(parse_toml(text, where=where), where=where, text=text)
 
 
 def read_toml(path: Path) -> str:
@@ -172,7 +183,7 @@ def read_toml(path: Path) -> str:
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             raise InvalidOptions(f"{path} is no regular file", f"Put one in the place of {path}.")
         if found.st_size > LARGEST_FILE:
-            raise InvalidOptions(f"{path} is larger than {LARGEST_FILE >> 20} MiB", f"Mend {path}.")
+            raise InvalidOptions(f"{path} is larger than {LARGEST_FILE >> 10} KiB", f"Mend {path}.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""
@@ -184,10 +195,17 @@ def read_toml(path: Path) -> str:
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
     """The tables of a text, not validated yet; raises :class:`InvalidOptions`."""
+    remedy = _origin(where).remedy(())
+    if is_deep(text):
+        raise InvalidOptions(f"{where} has a key of more than {DEEPEST} parts", remedy)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError, too
-        raise InvalidOptions(f"{where} is not valid TOML: {error}", f"Mend {where}.") from None
+        raise InvalidOptions(f"{where} is not valid TOML: {error}", remedy) from None
+
+
+def _origin(where: str, text: str = "") -> Origin:
+    return Origin(where, text, is_file=where == str(config_path()))
 
 
 def fingerprint(config: Config) -> str:
@@ -204,74 +222,85 @@ def environment_options() -> Options:
     for name in ("model", "draft", "proposer", "backend"):
         variable = f"LOCALSPEC_{name.upper()}"
         if value := os.environ.get(variable):
-            try:
-                check_value(Options, name, value, said=variable)
-            except InvalidOptions as error:
-                raise InvalidOptions(error.message, f"Mend {variable}.") from None
+            remedy = f"Mend it, or run `unset {variable}`."
+            check_value(Options, name, value, said=variable, remedy=remedy)
             values[name] = value
     return parse_options(values)
 
 
-def parse_config(values: dict[str, Any], *, where: str) -> Config:
-    """Validate the tables of a configuration; ``where`` names their origin in errors."""
-    remedy = f"Mend {where}."
-    _check_keys(values, Config, "", remedy)
-    for name, table in (("engine", EngineConfig), ("daemon", DaemonConfig), ("options", Options)):
-        if isinstance(values.get(name), dict):
-            _check_keys(values[name], table, f"{name}.", remedy)
-    models, workspaces = (_sections(values, kind, remedy) for kind in SECTION_KEYS)
-    try:
-        config = msgspec.convert({k: v for k, v in values.items() if k not in SECTION_KEYS}, Config)
-    except msgspec.ValidationError as error:
-        raise InvalidOptions(f"invalid configuration: {readable(error)}", remedy) from None
+def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Config:
+    """Validate the tables of a configuration; errors name ``where`` it is from, and the line of its text."""
+    origin = _origin(where, text)
+    tables = {name: _table(values, name, origin) for name in (*TABLES, *SECTION_KEYS)}
+    config = _read({key: value for key, value in values.items() if key not in tables}, Config, (), origin)
     config = msgspec.structs.replace(
         config,
-        options=config.options.over(Config().options),
-        models={name: _model_section(name, table, remedy) for name, table in models.items()},
-        workspaces={name: _workspace_section(name, table, remedy) for name, table in workspaces.items()},
+        engine=_read(tables["engine"], EngineConfig, ("engine",), origin),
+        daemon=_read(tables["daemon"], DaemonConfig, ("daemon",), origin),
+        options=_read(tables["options"], Options, ("options",), origin).over(Config().options),
+        models={name: _model_section(name, table, origin) for name, table in tables["models"].items()},
+        workspaces={name: _workspace(name, table, origin) for name, table in tables["workspaces"].items()},
     )
-    return _checked(config, remedy)
+    for directory in config.model_dirs:
+        if not _is_absolute(directory):
+            message = f"model_dirs takes a list of texts, each an absolute path{instead(directory)}"
+            raise InvalidOptions(message, origin.remedy(("model_dirs",), is_value=True))
+    return _checked(config, origin)
 
 
-def _sections(values: dict[str, Any], kind: str, remedy: str) -> dict[str, dict[str, Any]]:
-    """The tables of ``[models]`` or ``[workspaces]``, with their keys checked."""
-    sections = values.get(kind, {})
-    if not isinstance(sections, dict):
-        raise InvalidOptions(f"{kind} is no table", remedy)
-    for name, table in sections.items():
-        if not isinstance(table, dict) or any(isinstance(value, dict) for value in table.values()):
+def _is_absolute(directory: str) -> bool:
+    """Others would lead elsewhere for the daemon."""
+    return os.path.isabs(os.path.expanduser(directory)) and "\0" not in directory
+
+
+def _table(values: dict[str, Any], name: str, origin: Origin) -> dict[str, Any]:
+    """A table of the file, or one of sections; raises :class:`InvalidOptions` for what is none."""
+    found = values.get(name, {})
+    if not isinstance(found, dict):
+        raise InvalidOptions(
+            f"{name} is a table of settings, [{name}]{instead(found)}", origin.remedy((name,))
+        )
+    for section, table in found.items() if name in SECTION_KEYS else ():
+        settings = table.items() if isinstance(table, dict) else (("", {}),)
+        if any(isinstance(value, dict) and key not in SECTION_KEYS[name] for key, value in settings):
             raise InvalidOptions(
-                f"[{kind}.{name[:LONGEST_SHOWN]}] is no table of settings",
-                f'Write names in quotes, as in [{kind}."{SECTION_EXAMPLES[kind]}"]. {remedy}',
+                f"[{name}.{section[:LONGEST_SHOWN]}] is no table of settings",
+                f'Write names in quotes, as in [{name}."{SECTION_EXAMPLES[name]}"]. '
+                f"{origin.remedy((name, section))}",
             )
-        for key in table:
-            if key not in SECTION_KEYS[kind]:
-                unknown = unknown_key("setting", key, SECTION_KEYS[kind])
-                raise InvalidOptions(f"in {section_name(kind, name)}: {unknown}", remedy)
-    return sections
+    return found
 
 
-def _model_section(name: str, table: dict[str, Any], remedy: str) -> ModelConfig:
+def _model_section(name: str, table: dict[str, Any], origin: Origin) -> ModelConfig:
     knobs = {key: value for key, value in table.items() if key in EngineConfig.__struct_fields__}
     others = {key: value for key, value in table.items() if key not in knobs}
-    where = section_name("models", name)
-    engine = _converted(knobs, EngineConfig, where, remedy)
-    options = _converted(others, Options, where, remedy)
+    engine = _read(knobs, EngineConfig, ("models", name), origin)
+    options = _read(others, Options, ("models", name), origin)
     return ModelConfig(engine={key: getattr(engine, key) for key in knobs}, options=options)
 
 
-def _workspace_section(name: str, table: dict[str, Any], remedy: str) -> Options:
-    where = section_name("workspaces", name)
-    if not os.path.isabs(os.path.expanduser(name)) or "\0" in name:
-        raise InvalidOptions(f"{where} names no absolute path", remedy)
-    return _converted(table, Options, where, remedy)
+def _workspace(name: str, table: dict[str, Any], origin: Origin) -> Options:
+    place = ("workspaces", name)
+    if not _is_absolute(name):
+        raise InvalidOptions(f"{section_name(*place)} names no absolute path", origin.remedy(place))
+    return _read(table, Options, place, origin)
 
 
-def _converted(table: dict[str, Any], struct: type[T], where: str, remedy: str) -> T:
-    try:
-        return msgspec.convert(table, struct)
-    except msgspec.ValidationError as error:
-        raise InvalidOptions(f"invalid configuration: in {where}: {readable(error)}", remedy) from None
+def _read(table: dict[str, Any], struct: type[T], place: Place, origin: Origin) -> T:
+    """What stands at a place of the file; raises :class:`InvalidOptions` for a key or a value of no use."""
+    is_section = len(place) > 1
+    within = f"in {section_name(*place)}: " if is_section else ""
+    prefix = "" if is_section else "".join(f"{name}." for name in place)
+    known = SECTION_KEYS[place[0]] if is_section else struct.__struct_fields__
+    for key, value in table.items():
+        try:
+            if key not in known:
+                raise InvalidOptions(unknown_key("setting", prefix + key, [prefix + each for each in known]))
+            check_value(struct, key, value, said=prefix + key, strict=True)
+        except InvalidOptions as error:
+            remedy = origin.remedy((*place, key), is_value=key in known or not isinstance(value, dict))
+            raise InvalidOptions(within + error.message, remedy) from None
+    return msgspec.convert(table, struct)
 
 
 def section_name(kind: str, name: str) -> str:
@@ -279,54 +308,52 @@ def section_name(kind: str, name: str) -> str:
     return f'[{kind}."{name}"]'
 
 
-def override(config: Config, pairs: dict[str, str]) -> Config:
+def override(config: Config, pairs: Mapping[str, str]) -> Config:
     """``--opt key=value``: any field of the options, any knob of ``engine`` or ``daemon``."""
     values: dict[str, Any] = msgspec.to_builtins(config)
-    tables = {"options": Options, "engine": EngineConfig, "daemon": DaemonConfig}
-    known = [f for struct in tables.values() for f in struct.__struct_fields__]
-    for key, text in pairs.items():
-        prefix, _, name = key.rpartition(".")
-        table = next(
-            (t for t, s in tables.items() if name in s.__struct_fields__ and prefix in ("", t)), None
-        )
-        if table is None:
-            raise InvalidOptions(unknown_key("option", key, known))
-        values.setdefault(table, {})[name] = [text] if name == "stop" else text
+    for said, text in pairs.items():
+        table, name = _settable(said)
+        value = [text] if name == "stop" else text
+        check_value(TABLES[table], name, value, said=f"--opt {said}", remedy=SEE_SETTINGS)
+        values.setdefault(table, {})[name] = value
         for section in values.get("models", {}).values():
             section.get("engine", {}).pop(name, None)
-    try:
-        changed = msgspec.convert(values, Config, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidOptions(f"invalid option: {readable(error)}") from None
-    return _checked(changed)
+    return _checked(msgspec.convert(values, Config, strict=False))
 
 
-def _checked(config: Config, remedy: str | None = None) -> Config:
+def _settable(said: str) -> Place:
+    """The table and the name that ``--opt`` means; raises :class:`InvalidOptions` naming the nearest."""
+    prefix, _, name = plain_key(said).rpartition(".")
+    for table, struct in TABLES.items():
+        if name in struct.__struct_fields__ and prefix in ("", table):
+            return table, name
+    known = [name for struct in TABLES.values() for name in struct.__struct_fields__]
+    raise InvalidOptions(unknown_key("option", said, known), SEE_SETTINGS)
+
+
+def plain_key(said: str) -> str:
+    """The key that is meant where it may be written as a flag is: ``top-k``."""
+    return said.strip().replace("-", "_")
+
+
+def _checked(config: Config, origin: Origin | None = None) -> Config:
     """Checks over several fields; returns ``config``."""
-    _check_together("", config.engine, config.options, remedy)
+    _check_together((), config.engine, config.options, origin)
     for name, section in config.models.items():
-        where = f" in {section_name('models', name)}"
-        _check_together(where, section.over(config.engine), section.options.over(config.options), remedy)
+        engine, options = section.over(config.engine), section.options.over(config.options)
+        _check_together(("models", name), engine, options, origin)
     for name, options in config.workspaces.items():
-        where = f" in {section_name('workspaces', name)}"
-        _check_together(where, config.engine, options.over(config.options), remedy)
+        _check_together(("workspaces", name), config.engine, options.over(config.options), origin)
     return config
 
 
-def _check_together(where: str, engine: EngineConfig, options: Options, remedy: str | None) -> None:
+def _check_together(place: Place, engine: EngineConfig, options: Options, origin: Origin | None) -> None:
+    where = f" in {section_name(*place)}" if place else ""
     if engine.ngram_min > engine.ngram_max:
+        remedy = SEE_SETTINGS if origin is None else origin.remedy(place or ("engine",))
         raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", remedy)
     try:
         check_options(options)
     except InvalidOptions as error:
-        raise InvalidOptions(error.message + where, error.remedy) from None
-
-
-def _check_keys(values: dict[str, Any], struct: type[msgspec.Struct], prefix: str, remedy: str) -> None:
-    for key in values:
-        if key not in struct.__struct_fields__:
-            raise InvalidOptions(unknown_key("setting", prefix + key, _names(struct, prefix)), remedy)
-
-
-def _names(struct: type[msgspec.Struct], prefix: str) -> list[str]:
-    return [prefix + field for field in struct.__struct_fields__]
+        stands = "" if origin is None else f" {origin.remedy(place or ('options', 'threshold'))}"
+        raise InvalidOptions(error.message + where, error.remedy + stands) from None

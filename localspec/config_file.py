@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from localspec import home
-from localspec.config import Config, config_path, parse_config, parse_toml, read_toml
+from localspec.config import Config, config_path, parse_config, parse_text, parse_toml, read_toml
 from localspec.errors import DiskFull, InvalidOptions, StorageError
-
-Place = tuple[str, ...]
-"""the tables that lead to a key, and the key"""
+from localspec.origin import Place
 
 LOCK_S = 10.0
 """how long another writer may take"""
@@ -42,23 +40,19 @@ class ConfigFile:
 
     def replace(self, text: str, *, was: str) -> Config:
         """Take ``text`` instead of what it ``was``; raises as :meth:`set`, also if it is no longer that."""
-        config = self.check(text)
+        config = parse_text(text, where="your edit")
         with self._locked():
             if read_toml(self.path) != was:
                 raise StorageError(f"another program has changed {self.path} meanwhile", "Edit it again.")
             self._write(text)
         return config
 
-    def check(self, text: str) -> Config:
-        """What ``text`` would configure; raises :class:`InvalidOptions`."""
-        return parse_config(parse_toml(text, where=str(self.path)), where=str(self.path))
-
     def _change(self, change: Callable[[Tables, NewTable], None]) -> Config:
         with self._locked():
             before = read_toml(self.path)
             wanted = parse_toml(before, where=str(self.path))
             change(wanted, lambda _: {})
-            config = parse_config(wanted, where=str(self.path))
+            config = parse_config(wanted, where=str(self.path), text=before)
             text = _changed(before, change)
             if text is None or parse_toml(text, where=str(self.path)) != wanted:
                 raise InvalidOptions(
@@ -119,7 +113,8 @@ def _changed(text: str, change: Callable[[Tables, NewTable], None]) -> str | Non
         tomllib.loads(changed)
     except (ValueError, TOMLKitError, RecursionError):
         return None
-    return changed.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in text else changed
+    is_dos = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    return changed.replace("\r\n", "\n").replace("\n", "\r\n") if is_dos else changed
 
 
 def _put(tables: Tables, place: Place, value: Any, new: NewTable) -> None:

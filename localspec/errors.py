@@ -130,7 +130,7 @@ class QueueFull(DaemonError):
 
 class SessionNotFound(DaemonError):
     code = "session_not_found"
-    default_remedy = "Start a new one, or continue the last one with -c."
+    default_remedy = "Continue the last one with -c; `localspec run --stats` tells the id of a session."
 
 
 class MessageNotFound(DaemonError):

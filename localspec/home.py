@@ -33,6 +33,11 @@ def _place(kind: str) -> Path:
         }[kind](APP)
 
 
+def places() -> dict[str, Path]:
+    """The directories by what is kept in them, whether they are there or not, but for the configuration's."""
+    return {kind: _place(kind) for kind in ("data", "cache", "state", "runtime")}
+
+
 def config_dir() -> Path:
     """The directory of ``config.toml``."""
     return _place("config")

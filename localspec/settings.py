@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.config import SECTION_KEYS, Config, DaemonConfig, EngineConfig
+from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import Options, allowed, check_value, unknown_key
-
-TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "daemon": DaemonConfig, "options": Options}
+from localspec.protocol.options import allowed, check_value, unknown_key
 
 LIST_REMEDY = """Write a list as in TOML, in quotes for the shell: '["one", "two"]'."""
 
@@ -45,11 +43,8 @@ class Setting(NamedTuple):
         """
         is_list = isinstance(self.default, tuple) or self.name == "stop"
         value = _list(text) if is_list else text
-        try:
-            check_value(self.struct, self.name, value, said=self.key)
-        except InvalidOptions as error:
-            see = "See `localspec config show --describe`."
-            raise InvalidOptions(error.message, LIST_REMEDY if is_list else see) from None
+        remedy = LIST_REMEDY if is_list else SEE_SETTINGS
+        check_value(self.struct, self.name, value, said=self.key, remedy=remedy)
         return getattr(msgspec.convert({self.name: value}, self.struct, strict=False), self.name)
 
 

@@ -40,9 +40,8 @@ def read_stdin() -> str:
 def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
     """Load the model in this process, answer, and free it again; the text of a ``whole`` one is not printed
     as it comes."""
-    from localspec.engine.choice import choose
     from localspec.engine.events import Degradation, Prefilling
-    from localspec.engine.load import load_engine, room_for, speed_of
+    from localspec.engine.load import choose_here, load_engine
     from localspec.engine.stream import Stream
     from localspec.models.catalogue import BUNDLED
     from localspec.models.sections import Sections
@@ -51,13 +50,12 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     sections = Sections(config)
     options = sections.merged(request.options, getattr(request.prompt, "path", None))
     engine_config = sections.engine(options.model or BUNDLED)
-    choice = choose(
+    choice = choose_here(
         options.model or BUNDLED,
         options.draft or "auto",
         config.model_dirs,
         backend=options.backend or "auto",
-        speed=speed_of,
-        room=room_for(engine_config),
+        config=engine_config,
     )
     with (
         warnings_as_notes(),

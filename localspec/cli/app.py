@@ -9,11 +9,12 @@ from localspec.cli.examples import EXIT_CODES, epilogue
 
 app = App(
     name="localspec",
-    help="Local models, speculating, exact: answers, completions, and the daemon that serves them.",
+    help="Models on this machine that answer and complete code, sped up by exact speculative decoding.",
     help_epilogue=f"{EXIT_CODES}\n\n{epilogue('')}",
     version=f"localspec {__version__}",
     help_format="plaintext",
     default_parameter=Parameter(show_default=False, negative=""),
+    suppress_keyboard_interrupt=False,
 )
 app.command(
     "localspec.cli.run:run",
@@ -107,7 +108,7 @@ app.command(models)
 
 config = App(
     name="config",
-    help="The settings: what they are, who says so, and changing them.",
+    help="The settings: what they are, who says so, and how to change them.",
     help_epilogue=epilogue("config"),
 )
 for _name, _help in (
@@ -128,12 +129,17 @@ app.command(
     "localspec.cli.doctor:doctor",
     name="doctor",
     help="Check what is usable here, and say what to do where something is not.",
-    help_epilogue=epilogue("doctor"),
+    help_epilogue=f"""Python and the packages, each backend and its device, config.toml, the models and what \
+cannot be used, the default model, its draft and whether both fit, memory, disks, rights, the daemon, its \
+socket, the service, editors: each line is ok, warning or problem, and says what mends it. Exits with 1 if \
+there is a problem.
+
+{epilogue("doctor")}""",
 )
 app.command(
     "localspec.cli.bench:app",
     name="bench",
-    help="Measure this machine: plain against every proposer.",
+    help="Measure what speculation gains on this machine.",
 )
 
 memory = App(

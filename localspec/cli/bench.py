@@ -23,7 +23,7 @@ from localspec.protocol.options import Options
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from localspec.bench.bench import Bench
+    from localspec.bench.bench import Bench, Order
     from localspec.bench.results import Figure, Results
     from localspec.bench.simulate import Play
 
@@ -222,8 +222,15 @@ def _record(flags: BenchFlags, path: Path) -> int:
 
 
 def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
-    from localspec.bench.bench import RUNS, Bench, Order
-    from localspec.engine.choice import choose
+    from localspec.bench.bench import Bench
+
+    return Bench(order_of(flags), progress.update)
+
+
+def order_of(flags: BenchFlags) -> Order:
+    """What these flags ask for: the pair that `localspec run` would load."""
+    from localspec.bench.bench import RUNS, Order
+    from localspec.engine.load import choose_here
     from localspec.models.sections import Sections
 
     config = load_config()
@@ -232,9 +239,9 @@ def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
     options, engine, choice = sections.merged(said), config.engine, None
     if flags.model is not None:
         engine = sections.engine(flags.model)
-        backend = options.backend or "auto"
-        choice = choose(flags.model, options.draft or "auto", config.model_dirs, backend=backend)
-    order = Order(
+        draft, backend = options.draft or "auto", options.backend or "auto"
+        choice = choose_here(flags.model, draft, config.model_dirs, backend=backend, config=engine)
+    return Order(
         target=choice and choice.target,
         draft=choice and choice.draft,
         config=engine,
@@ -245,7 +252,6 @@ def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
         quick=flags.quick,
         llama_server=flags.llama_server,
     )
-    return Bench(order, progress.update)
 
 
 class _Progress:

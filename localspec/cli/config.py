@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,9 +25,10 @@ from localspec.config import (
     read_toml,
     section_name,
 )
-from localspec.config_file import ConfigFile, Place
+from localspec.config_file import ConfigFile
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, LocalspecError, VersionSkew
 from localspec.models.sections import Sections, real
+from localspec.origin import Place
 from localspec.protocol.options import Options
 from localspec.settings import Setting, find, settings
 
@@ -72,7 +72,7 @@ def get(key: str, /, *, model: Model = None, workspace: Path | None = None, as_j
     Parameters
     ----------
     key
-        Such as `n_ctx` or `engine.n_ctx`; `config show` lists them all.
+        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains them all.
     model
         As it holds for this model; otherwise for the one that answers here.
     workspace
@@ -109,7 +109,7 @@ def set_(
     Parameters
     ----------
     key
-        Such as `n_ctx` or `engine.n_ctx`; `config show` lists them all.
+        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains them all.
     value
         What it is to be; a list as in TOML: '["one", "two"]'.
     model
@@ -129,8 +129,7 @@ def set_(
         config = file.unset(place)
     else:
         place, setting = _place(key, model, workspace)
-        # The daemon reads this in a directory of its own.
-        parsed = setting.parse(absolute(value) if place[-1] in ("model", "draft") else value)
+        parsed = _from_here(setting, value)
         config = file.set(place, parsed)
     told = _where(place)
     daemon = _daemon_runs_with(config)
@@ -263,7 +262,10 @@ def _place(key: str, model: str | None, workspace: Path | None) -> tuple[Place, 
         section, setting = _section(model, workspace), find(".".join(parts))
     if section:
         if not setting.may_stand_in(section[0]):
-            raise InvalidOptions(f"{setting.key} cannot be set for {section_name(*section)}")
+            raise InvalidOptions(
+                f"{setting.key} cannot be set for {section_name(*section)}",
+                "It holds for all: leave the section out.",
+            )
         return (*section, setting.name), setting
     return ((setting.table, setting.name) if setting.table else (setting.name,)), setting
 
@@ -275,14 +277,15 @@ def _place_in_file(key: str, model: str | None, workspace: Path | None) -> Place
     parts = _parts(key)
     for part in parts:
         found = found.get(part) if isinstance(found, dict) else None
-    return parts if found is not None and len(parts) > 1 else _place(key, model, workspace)[0]
+    is_there = found is not None and (len(parts) > 1 or not isinstance(found, dict))
+    return parts if is_there else _place(key, model, workspace)[0]
 
 
 def _parts(key: str) -> Place:
     """A key as TOML reads it: names with dots stand in quotes."""
     try:
-        found: Any = tomllib.loads(f"{key} = 0")
-    except (ValueError, RecursionError):
+        found: Any = parse_toml(f"{key} = 0", where="it")
+    except InvalidOptions:
         raise InvalidOptions(f"{key[:80]!r} is no key", "See `localspec config show`.") from None
     parts: list[str] = []
     while isinstance(found, dict) and len(found) == 1:
@@ -291,6 +294,18 @@ def _parts(key: str) -> Place:
     if not parts or found != 0:
         raise InvalidOptions(f"{key[:80]!r} is no key", "See `localspec config show`.")
     return tuple(parts)
+
+
+def _from_here(setting: Setting, text: str) -> Any:
+    """The value that was typed, its paths absolute: the daemon reads them in a directory of its own."""
+    if setting.name in ("model", "draft"):
+        text = absolute(text)
+    value = setting.parse(text)
+    if setting.name == "model_dirs":
+        return tuple(each if each.startswith("~") else os.path.abspath(each) for each in value)
+    if setting.name == "workspace" and value:
+        return os.path.abspath(os.path.expanduser(value))
+    return value
 
 
 def _section(model: str | None, workspace: Path | None) -> tuple[str, ...]:

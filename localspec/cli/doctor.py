@@ -25,7 +25,7 @@ def doctor(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int
     Parameters
     ----------
     as_json
-        Print one JSON object.
+        Print one JSON object: ok, and findings with name, level, sentence, remedy.
     """
     from localspec.doctor.examination import examine
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +18,8 @@ from localspec.config import (
     read_toml,
     section_name,
 )
-from localspec.models.catalogue import BUNDLED
+from localspec.errors import LocalspecError, ModelError
+from localspec.models.catalogue import BUNDLED, is_path
 from localspec.models.sections import Layer, Sections
 from localspec.protocol.options import Options
 from localspec.settings import Setting, settings
@@ -48,8 +51,9 @@ def settle(said: Options, *, place: str) -> Settled:
     ``place``: where its workspace comes from.
     """
     path = str(config_path())
-    values = parse_toml(read_toml(config_path()), where=path)
-    sections, environment = Sections(parse_config(values, where=path)), environment_options()
+    text = read_toml(config_path())
+    values = parse_toml(text, where=path)
+    sections, environment = Sections(parse_config(values, where=path, text=text)), environment_options()
     wanted = said.over(environment)
     merged = sections.merged(wanted)
     merged = replace(merged, draft=merged.draft or "auto")
@@ -74,6 +78,35 @@ def settle(said: Options, *, place: str) -> Settled:
             source = next(_layers_with(setting, value, layers, source), DEFAULT)
         rows.append(Effective(setting, value, source))
     return Settled(model, merged.workspace, tuple(rows))
+
+
+def explained(error: ModelError, arguments: Sequence[str]) -> ModelError:
+    """The error, and where the name in it comes from, if that was not typed: one of ``arguments``."""
+    from localspec.cli.flags import workspace_from_here
+
+    try:
+        rows = settle(Options(workspace=workspace_from_here()), place="this directory").rows
+    except LocalspecError:
+        return error
+    for name, value, source in ((row.setting.name, row.value, row.source) for row in rows):
+        if name not in ("model", "draft") or source == DEFAULT or any(value in each for each in arguments):
+            continue
+        path = os.path.normpath(os.path.expanduser(value))
+        if repr(value) in error.message or (is_path(value) and path in error.message):
+            message = f"{source} says {name} = {value!r}, and {error.message}"
+            return type(error)(message, _remedy(name, source))
+    return error
+
+
+def _remedy(name: str, source: str) -> str:
+    """How to have another model than the one that this source names."""
+    if source.startswith("LOCALSPEC_"):
+        return f"Set it to a name of `localspec models list`, or run `unset {source}`."
+    key = name if source == FILE else shlex.quote(f"{source[1:-1]}.{name}")
+    return (
+        f"Run `localspec config set {key} NAME` with a name of `localspec models list`, "
+        f"or `localspec config set {key} --unset`."
+    )
 
 
 def _table(config: Config, setting: Setting) -> object:

@@ -9,8 +9,9 @@ Exit codes: 0 ok, 1 error (no such model or session, too), 2 usage (a file that 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
         "localspec run 'What does textwrap.dedent do?'",
-        "localspec doctor",
         "localspec models list",
+        "localspec doctor",
+        "localspec models pull --help",
     ),
     "--install-completion": (
         "localspec --install-completion",
@@ -92,7 +93,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "bench simulate": (
         "localspec bench simulate answers.jsonl --proposer memory -k 8",
-        "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,2=27,5=42,8=44,16=72",
+        "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,5=42,16=72",
     ),
 }
 

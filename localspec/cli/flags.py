@@ -11,7 +11,15 @@ from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec.cli.completers import drafts, models
-from localspec.config import Config, DaemonConfig, EngineConfig, environment_options, load_config, override
+from localspec.config import (
+    Config,
+    DaemonConfig,
+    EngineConfig,
+    environment_options,
+    load_config,
+    override,
+    plain_key,
+)
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
 from localspec.models.sections import Sections
@@ -30,9 +38,9 @@ class ModelFlags:
     model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL, completer=models)] = None
     "Model to answer with: a name of `localspec models list`, or a path."
     draft: Annotated[str | None, Parameter(group=MODEL, completer=drafts)] = None
-    "Draft model: a name, a path, `none` or `auto`; otherwise the config's, or `auto` beside another -m."
+    "Model that drafts for it: a name, a path, `none` or `auto`; otherwise the config's, or `auto` beside -m."
     backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
-    "What runs the model."
+    "What runs the model: llama_cpp GGUF files, mlx MLX directories."
     max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
     "Longest answer, in tokens; 0 only reads the prompt. Otherwise what the context leaves, 256 to fill in."
     temperature: Annotated[float | None, Parameter(group=SAMPLING)] = None
@@ -52,13 +60,13 @@ class ModelFlags:
     proposer: Annotated[
         Literal["auto", "none", "prompt-lookup", "memory", "draft"] | None, Parameter(group=SPECULATION)
     ] = None
-    "Who drafts tokens."
+    "Who drafts tokens: the draft model, the prompt itself, the n-gram memory, or nobody; auto: whoever pays."
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
     "Most draft tokens a round, 1 to 20."
     exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
     "At temperature 0 or with a seed: strict computes near-ties again, fast does not."
     opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
-    "Any other option, such as remember=false, or (--no-daemon) setting; may be repeated."
+    "Any other key of `localspec config show`, as in remember=false; of [engine] with --no-daemon only."
 
     def options(self) -> Options:
         """What the flags say, validated; raises :class:`InvalidOptions`."""
@@ -85,7 +93,7 @@ class ModelFlags:
 
     def check_daemon(self) -> None:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
-        for key in self._pairs():
+        for key in map(plain_key, self._pairs()):
             if key.rpartition(".")[2] in DaemonConfig.__struct_fields__:
                 raise InvalidOptions(f"{key} is the daemon's own", f"Run `localspec config set {key} VALUE`.")
             if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
@@ -95,22 +103,14 @@ class ModelFlags:
                 )
 
     def _pairs(self) -> dict[str, str]:
+        """Keys as they were typed, and their values."""
         pairs: dict[str, str] = {}
         for item in self.opt:
             key, equals, text = item.partition("=")
             if not equals:
                 raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
-            name = key.strip().replace("-", "_")
-            _check_setting(name.rpartition(".")[2], text, said=f"--opt {key}")
-            pairs[name] = text
+            pairs[key] = text
         return pairs
-
-
-def _check_setting(name: str, text: str, *, said: str) -> None:
-    """Raises :class:`InvalidOptions` for a value out of range; unknown names are not checked here."""
-    for struct in (Options, EngineConfig):
-        if name in struct.__struct_fields__:
-            check_value(struct, name, [text] if name == "stop" else text, said=said)
 
 
 def workspace_from_here(said: str | None = None) -> str | None:
@@ -125,19 +125,26 @@ def workspace_from_here(said: str | None = None) -> str | None:
 
 
 def absolute(name: str) -> str:
-    """A path as the daemon can find it from its own directory; names stay as they are."""
+    """A path as the daemon can find it from its own directory; names stay as they are.
+
+    Raises :class:`InvalidOptions` for one without a letter, which would pass for this directory.
+    """
+    if not name:
+        raise InvalidOptions(
+            "the name of a model is empty", "Give one of `localspec models list`, or a path."
+        )
     if name in ("bundled", "none", "auto"):
         return name
     from localspec.models.catalogue import is_path
 
     path, found = Path(name).expanduser(), is_path(name)
-    if not found and path.exists():
-        # A folder that happens to be here takes no model's place.
-        found = not (path.is_dir() and name in _known())
+    if not found and (path.exists() or name.endswith(".gguf")):
+        # Neither a folder that happens to be here nor a file that is not takes a model's place.
+        found = (path.exists() and not path.is_dir()) or name.lower() not in _known()
     return os.path.abspath(path) if found else name
 
 
 def _known() -> set[str]:
     from localspec.models.catalogue import list_models
 
-    return {name for model in list_models(load_config().model_dirs) for name in model.names}
+    return {name.lower() for model in list_models(load_config().model_dirs) for name in model.names}

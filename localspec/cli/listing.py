@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ def show_all(found: ModelList) -> None:
         _show_lines(found)
     for store in found.stores:
         if store.problem:
-            output.note(f"{_title(store.name)}: {store.problem}. {store.remedy or ''}".rstrip())
+            told = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
+            output.note(output.one_line(told).rstrip())
 
 
 def _show_lines(found: ModelList) -> None:
@@ -58,14 +59,14 @@ def _show_tables(found: ModelList) -> None:
             table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=True)
         table.add_column("state")
         for model in usable:
-            table.add_row(*(Text(output.printable(cell)) for cell in (*cells(model), state(model))))
+            table.add_row(*(Text(output.one_line(cell)) for cell in (*cells(model), state(model))))
         console.print(Text(_heading(store, found.stores), style="bold"))
         if usable:
             console.print(table)
         for model in models:
             if model.problem is not None:
-                reason = Text(output.printable(f"  {_home(model.problem)}"), style="red")
-                console.print(Text(output.printable(name_of(model)), style="dim").append_text(reason))
+                reason = Text(output.one_line(f"  {_home(model.problem)}"), style="red")
+                console.print(Text(output.one_line(name_of(model)), style="dim").append_text(reason))
         console.print()
 
 
@@ -78,7 +79,7 @@ def _by_store(models: Iterable[ModelDescription]) -> Iterator[tuple[str, list[Mo
 
 def _heading(store: str, stores: Iterable[StoreDescription]) -> str:
     places = [_home(each.path) for each in stores if each.name == store]
-    return "  ".join((_title(store), *places))
+    return output.one_line("  ".join((_title(store), *places)))
 
 
 def _title(store: str) -> str:
@@ -146,12 +147,17 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
     return {"n_ctx": n_ctx, **parts, "free": free_memory()}
 
 
-def show_one(model: ModelDescription, memory: dict[str, int] | None) -> None:
-    """All that is known of a model, a fact a line."""
+def show_one(
+    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription] = ()
+) -> None:
+    """All that is known of a model, a fact a line; and which ``others`` the name that was given may mean."""
     facts = list(_facts(model, memory))
+    if others:
+        told = ", ".join(f"{name_of(each)} ({each.format})" for each in others)
+        facts.insert(1, ("others", f"{told}: name one in full if it is meant"))
     width = max(len(name) for name, _ in facts)
     for name, fact in facts:
-        output.write(output.printable(f"{name.ljust(width)}  {fact}") + "\n")
+        output.write(output.one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
 
 def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[tuple[str, Any]]:

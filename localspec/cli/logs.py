@@ -26,7 +26,7 @@ def logs(
     Parameters
     ----------
     lines
-        How many lines.
+        How many lines; otherwise 50.
     follow
         Go on with what is logged from now on, until Ctrl-C.
     as_json
@@ -43,7 +43,7 @@ def logs(
     if not last and not log.exists():
         output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
     for line in last:
-        output.write(line + "\n")
+        output.write(output.printable(f"{line}\n"))
     while follow:
         position = _go_on(log, position)
         time.sleep(LOOK_S)
@@ -58,7 +58,7 @@ def _last(count: int, end: int) -> list[str]:
             break
         if path.exists():
             text = path.read_bytes()[: end if path == home.log_path() else None]
-            found = text.decode(errors="replace").splitlines() + found
+            found = text.decode(errors="replace").removesuffix("\n").split("\n") + found if text else found
     return found[-count:] if count > 0 else []
 
 
@@ -73,7 +73,7 @@ def _go_on(log: Path, position: int) -> int:
             text = file.read()
         # A line that is being written is shown when it is whole.
         whole = text[: text.rfind(b"\n") + 1]
-        output.write(whole.decode(errors="replace"))
+        output.write(output.printable(whole.decode(errors="replace")))
         position += len(whole)
     return position
 

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 
 from localspec._version import __version__
 from localspec.cli import output
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.errors import (
+    ExitCode,
+    LocalspecError,
+    ModelAmbiguous,
+    ModelInvalid,
+    ModelNotFound,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -23,8 +29,12 @@ def run(arguments: Sequence[str]) -> int:
     as_json = any(a.partition("=")[0] in ("--json", "--stream-json") for a in arguments)
     try:
         return _dispatch(arguments)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the latter is how Rich, which writes help, ends on the former
         return ExitCode.OK  # nobody reads any more: `| head` has seen enough
+    except (ModelNotFound, ModelAmbiguous, ModelInvalid) as error:
+        from localspec.cli.effective import explained
+
+        return _fail(explained(error, arguments), as_json=as_json)
     except LocalspecError as error:
         return _fail(error, as_json=as_json)
     except KeyboardInterrupt:
@@ -48,7 +58,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        raise InvalidOptions(str(error).rstrip("."), "See `localspec --help`.") from None
+        from localspec.cli.usage import refused
+
+        raise refused(error) from None
     output.write("")
     return int(code or ExitCode.OK)
 

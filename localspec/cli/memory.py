@@ -154,7 +154,8 @@ def prime(
     Parameters
     ----------
     paths
-        Files, or directories: below them everything that is text, not ignored by git, at most 1 MiB.
+        Files, or directories: below them everything that is text, at most 1 MiB, neither ignored by git nor
+        by its name a file of secrets.
     model
         Whose vocabulary to learn with: a name of `localspec models list`, or a path.
     workspace
@@ -184,12 +185,14 @@ def prime(
             memory.close()
     if memory.failure is not None:
         raise memory.failure
+    withheld, skipped = memory.withheld, len(texts) - learned
+    tokens -= withheld
     if as_json:
-        output.json({"files": learned, "skipped": len(texts) - learned, "tokens": tokens})
+        output.json({"files": learned, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
     else:
-        skipped = len(texts) - learned
+        secrets = f"; {counted(withheld, 'token')} of what looks like secrets left out" if withheld else ""
         told = {0: "", 1: "; 1 was no text"}.get(skipped, f"; {skipped} were no text")
-        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{told}.\n")
+        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{secrets}{told}.\n")
     return ExitCode.OK
 
 
@@ -228,7 +231,7 @@ def _learn(
     return learned, tokens
 
 
-def export(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
+def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -> int:
     """Write the n-grams of a model's vocabulary to a file, as lines of JSON.
 
     Parameters
@@ -290,7 +293,7 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
             Path(scratch).unlink(missing_ok=True)
 
 
-def import_(file: Path, *, model: ModelName = None, as_json: AsJson = False) -> int:
+def import_(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -> int:
     """Add the n-grams of an exported file.
 
     None is lost, unless a table holds others already that take their room.

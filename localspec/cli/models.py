@@ -12,10 +12,12 @@ from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.catalogue import describe, find_model, model_name, place_of, read_disk
-from localspec.models.names import meant
+from localspec.models.catalogue import describe, find_model, model_name, place_of
+from localspec.models.disk import read_disk, recent_disk
+from localspec.models.meaning import meant
 from localspec.models.sections import Sections
-from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList
+from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
+from localspec.protocol.options import check_value
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -49,12 +51,12 @@ def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = 
         Print one JSON object.
     """
     config = load_config()
-    found = _one(absolute(model), config.model_dirs)
+    found, others = _one(absolute(model), config.model_dirs)
     needs = listing.memory_of(found, Sections(config).engine(found.path))
     if as_json:
-        output.json({"model": found, "memory": needs})
+        output.json({"model": found, "memory": needs, "others": others})
     else:
-        listing.show_one(found, needs)
+        listing.show_one(found, needs, others)
     return ExitCode.OK
 
 
@@ -81,6 +83,13 @@ def load(
     as_json
         Print one JSON object.
     """
+    check_value(
+        ModelLoad,
+        "keep_alive_s",
+        keep_alive,
+        said="--keep-alive",
+        remedy="See `localspec models load --help`.",
+    )
     wanted = ModelFlags(model=model, draft=draft, backend=backend).options()
 
     async def ask(client: Client) -> LoadedModel:
@@ -103,7 +112,8 @@ def load(
     else:
         size = f", {loaded.resident_bytes / MEGABYTE:.0f} MB" if loaded.resident_bytes else ""
         draft_said = f"draft {loaded.draft or 'none'}"
-        output.write(f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{size}\n")
+        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{size}"
+        output.write(output.one_line(told) + "\n")
     return ExitCode.OK
 
 
@@ -130,29 +140,32 @@ def unload(
     if as_json:
         output.json({"models": unloaded})
     else:
-        output.note(f"Unloaded {', '.join(unloaded)}." if unloaded else "Nothing to unload.")
+        told = f"Unloaded {', '.join(unloaded)}." if unloaded else "Nothing to unload."
+        output.note(output.one_line(told))
     return ExitCode.OK
 
 
 def _find() -> ModelList:
-    """The daemon knows what is loaded; without one the disk is read here."""
+    """What is new is read here, where its progress is seen; a daemon then knows it, and what is loaded."""
     with output.patiently("reading the models on this disk") as progress:
+        disk = read_disk(load_config().model_dirs, progress=progress)
         try:
             return answer.remote(lambda client: client.list_models(), start=False)
         except DaemonUnavailable:
-            disk = read_disk(load_config().model_dirs, progress=progress)
             return ModelList(tuple(disk.models), tuple(disk.stores))
 
 
-def _one(name: str, model_dirs: tuple[str, ...]) -> ModelDescription:
-    """The model that a name means, broken or not; raises :class:`ModelError`."""
+def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
+    """The model that a name means, broken or not, and what else goes by it; raises :class:`ModelError`."""
     with output.patiently("reading the models on this disk") as progress:
-        models = read_disk(model_dirs, progress=progress).models
+        named = recent_disk(model_dirs, progress=progress).named
+    found = [each.model for each in meant(name, named)]
     try:
         path = find_model(name, model_dirs)
     except ModelInvalid:
-        if broken := meant(name, models):
-            return broken[0]
+        if found:
+            return found[0], []
         raise
-    places = {place_of(Path(place)): model for model in models for place in (model.path, *model.also)}
-    return places.get(place_of(path)) or describe(model_name(path), path)
+    places = {place_of(Path(place)): model for model, *_ in named for place in (model.path, *model.also)}
+    one = places.get(place_of(path)) or describe(model_name(path), path)
+    return one, [each for each in found if each != one]

@@ -16,6 +16,7 @@ from localspec.protocol.results import Result, Stats, Token
 
 MILLION = 1_000_000
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BREAKS = re.compile(r"[\t\n\u2028\u2029]")
 
 _line_is_open = False
 """whether what was written to stdout last, text or a terminal's echo, did not end its line"""
@@ -46,10 +47,11 @@ def json(value: Any) -> None:
 
 def table(rows: Sequence[Sequence[str]]) -> None:
     """Plain lines whose columns stand below one another."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        write(printable("  ".join(padded).rstrip()) + "\n")
+        write("  ".join(padded).rstrip() + "\n")
 
 
 def note(text: str) -> None:
@@ -126,6 +128,11 @@ def printable(text: str) -> str:
     """``text`` without what no encoding has, such as bytes of a file name that are no text, and without what
     would command the terminal."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.encode(errors="replace").decode())
+
+
+def one_line(text: str) -> str:
+    """``text`` as :func:`printable` has it, and without what would begin another line or column."""
+    return BREAKS.sub("\N{REPLACEMENT CHARACTER}", printable(text))
 
 
 def exit_code(result: Result) -> ExitCode:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,9 +14,17 @@ from localspec.cli.flags import ModelFlags, absolute
 from localspec.errors import ExitCode
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from localspec.models.candidates import Candidate
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "right", "gain", "why")
+NUMBERS = ("smaller", "memory", "right", "gain")
+WRAPPED = ("draft", "why")
+STYLES = {"exact": "green", "compatible": "yellow"}
+"""of verdicts"""
+LARGEST = 1000
+"""times smaller; more so is what is broken"""
 
 
 def pair(
@@ -37,18 +46,10 @@ def pair(
     as_json
         Print one JSON object.
     """
-    from localspec.engine.choice import choose
-    from localspec.engine.load import room_for, speed_of
-    from localspec.models.candidates import chosen, judged
+    from localspec.models.candidates import chosen
     from localspec.models.catalogue import model_name, place_of
-    from localspec.models.sections import Sections
 
-    config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
-    sections = Sections(config)
-    said = sections.merged(ModelFlags(model=None if model is None else absolute(model)).options())
-    name, backend = said.model or "bundled", said.backend or "auto"
-    target = choose(name, "none", config.model_dirs, backend=backend, speed=speed_of).target
-    found = list(judged(target, config.model_dirs, room_for(sections.engine(name))))
+    target, found = _judged(model, n_ctx)
     draft, reason = chosen(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
     place = "" if draft is None else place_of(draft)
@@ -58,14 +59,71 @@ def pair(
         output.json(told | {"draft": None if draft is None else model_name(draft), "candidates": facts})
         return ExitCode.OK
     if facts:
-        output.table([HEADER, *map(_cells, facts)])
-    output.write(f"{model_name(target)}: {reason}\n")
+        _show(facts)
+    output.write(output.one_line(f"{model_name(target)}: {reason}") + "\n")
     return ExitCode.OK
+
+
+def _judged(model: str | None, n_ctx: int | None) -> tuple[Path, list[Candidate]]:
+    """The target that is meant, and all others beside it; raises :class:`ModelError`."""
+    from localspec.engine.load import choose_here, room_for
+    from localspec.models.candidates import judged
+    from localspec.models.catalogue import read_disk
+    from localspec.models.sections import Sections
+
+    config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
+    sections = Sections(config)
+    with output.patiently("reading the models on this disk") as progress:
+        number = len(read_disk(config.model_dirs, progress=progress).models)
+        said = sections.merged(ModelFlags(model=None if model is None else absolute(model)).options())
+        name, backend = said.model or "bundled", said.backend or "auto"
+        target = choose_here(name, "none", config.model_dirs, backend=backend).target
+        found: list[Candidate] = []
+        for candidate in judged(target, config.model_dirs, room_for(sections.engine(name))):
+            found.append(candidate)
+            progress("comparing vocabularies", len(found) / max(number, len(found)))
+    return target, found
+
+
+def _show(facts: Sequence[dict[str, Any]]) -> None:
+    """As a table on a terminal, with those that are refused below; elsewhere a line for each: something to
+    grep."""
+    if not output.is_terminal():
+        output.table([HEADER, *map(_cells, facts)])
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    if fitting := [each for each in facts if each["verdict"] != "refused"]:
+        console.print(_table(fitting))
+    for each in facts:
+        if each["verdict"] == "refused":
+            reason = Text(output.one_line(f"  refused: {each['reason']}"), style="red")
+            console.print(Text(output.one_line(each["name"]), style="dim").append_text(reason))
+
+
+def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [_cells(each) for each in facts]
+    told = [n for n in range(len(HEADER)) if any(row[n] != "-" for row in rows)]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in (HEADER[n] for n in told):
+        justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
+        table.add_column(column, justify=justify, no_wrap=column not in WRAPPED, overflow="fold")
+    for each, row in zip(facts, rows, strict=True):
+        cells = [Text(output.one_line(cell)) for cell in row]
+        cells[HEADER.index("vocabulary")].stylize(STYLES[each["verdict"]])
+        table.add_row(*(cells[n] for n in told), style="bold" if each["chosen"] else None)
+    return table
 
 
 def _facts(candidate: Candidate) -> dict[str, Any]:
     model, tried = candidate.model, candidate.tried
     return {
+        "name": candidate.name,
         "id": model.id,
         "path": model.path,
         "format": model.format,
@@ -77,6 +135,7 @@ def _facts(candidate: Candidate) -> dict[str, Any]:
         "drafted": tried.drafted,
         "accepted": tried.accepted,
         "gain": tried.gain,
+        "failed_at": None if tried.failure is None else tried.failure.at,
         "reason": candidate.reason,
     }
 
@@ -85,9 +144,9 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
     needs, drafted, gain = facts["needs_bytes"], facts["drafted"], facts["gain"]
     return (
         "*" if facts["chosen"] else " ",
-        facts["id"],
+        facts["name"],
         facts["verdict"],
-        f"{facts['ratio']:.3g}x",
+        f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
         "-" if needs is None else f"{needs / MEGABYTE:.0f} MB",
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,15 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, output
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, InvalidOptions, LocalspecError
-from localspec.models.catalogue import Format
+from localspec.errors import (
+    DaemonUnavailable,
+    EngineBusy,
+    ExitCode,
+    InvalidOptions,
+    LocalspecError,
+    ModelError,
+)
+from localspec.models.catalogue import Format, place_of
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -87,7 +95,8 @@ def _fetch(plan: Plan) -> None:
     choice, so_far = plan.choice, plan.so_far
     if plan.missing:
         some = f" {_mb(so_far)} of it are here." if so_far else ""
-        output.note(output.printable(f"{choice.name}, {_mb(choice.size)}. Why: {choice.why}.{some}"))
+        others = f" There are also {', '.join(choice.others)}." if choice.others else ""
+        output.note(output.printable(f"{choice.name}, {_mb(choice.size)}. Why: {choice.why}.{others}{some}"))
     else:
         output.note(output.printable(f"{choice.name} is here already."))
     transfer = output.Transfer(choice.name, choice.size, so_far)
@@ -146,7 +155,7 @@ def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
     Parameters
     ----------
     name
-        As it was pulled, or as `localspec models list` or its file names it.
+        As it was pulled, or as `localspec models list` or its file names it; its beginning will do.
     yes
         Do not ask.
     as_json
@@ -176,18 +185,17 @@ def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
 
 def _unload(pulled: Sequence[Pulled]) -> None:
     """Have the daemon let go of these models; raises :class:`EngineBusy` for one at work, or being loaded."""
-    from localspec.hub.removal import model_names, paths_of
+    from localspec.hub.removal import paths_of
 
-    names = model_names(pulled)
+    places = {place_of(path) for each in pulled for path in paths_of(each)}
 
     async def let_go(client: Client) -> None:
-        drafting = [each for each in (await client.status()).models if each.draft in names]
+        drafting = [each for each in (await client.status()).models if each.draft_path in places]
         if busy := [each.model for each in drafting if each.running]:
             raise EngineBusy(f"it drafts for {', '.join(busy)}, which is at work")
-        for path in (path for each in pulled for path in paths_of(each) if path.exists()):
-            await client.unload(str(path))
-        for each in drafting:
-            await client.unload(each.model)
+        for place in (*places, *(each.path for each in drafting)):
+            with contextlib.suppress(ModelError):  # what is not whole was never loaded
+                await client.unload(place)
 
     try:
         answer.remote(let_go, start=False)
@@ -204,6 +212,7 @@ def _described(plan: Plan) -> dict[str, object]:
         "quantisation": choice.quantisation,
         "bytes": choice.size,
         "why": choice.why,
+        "others": choice.others,
     }
 
 

@@ -38,13 +38,13 @@ class RunFlags:
     stream_json: bool = False
     "Print one JSON event a line as they come."
     stats: bool = False
-    "Print two lines of statistics to stderr."
+    "Print the session's id and two lines of statistics to stderr."
     no_daemon: bool = False
-    "Load the model in this process."
+    "Load the model in this process; there is no session then."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
-    "Continue this session."
+    "Continue the session of this id, which --stats tells."
     private: bool = False
     "Keep no history, and learn nothing from it."
 
@@ -130,6 +130,8 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
         sessions = await client.sessions()
         if not sessions:
             raise SessionNotFound("there is no session to continue", "Run without -c first.")
+        if how.stats:
+            note(f"session {sessions[0].session}")
         return sessions[0].session
     opened = await answer.show(client.open(system=how.system, options=options), printer)
     if how.stats:

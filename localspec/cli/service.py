@@ -71,13 +71,15 @@ async def _make_way() -> bool:
 def uninstall(*, as_json: AsJson = False) -> int:
     """End the service and start it no more; a daemon that a command started goes on.
 
+    The service of another LOCALSPEC_HOME is left alone: it is removed as that one's.
+
     Parameters
     ----------
     as_json
         Print one JSON object: removed.
     """
     manager = this_manager()
-    removed = service.uninstall(manager)
+    removed = service.uninstall(manager, daemon_job())
     if as_json:
         output.json({"removed": removed, "file": str(manager.path)})
     else:
@@ -91,7 +93,8 @@ def status(*, as_json: AsJson = False) -> int:
     Parameters
     ----------
     as_json
-        Print one JSON object: manager, file, installed, current, state, pid, log, daemon_pid.
+        Print one JSON object: manager, file, installed, current, other_home, enabled, state, pid, log,
+        daemon_pid.
     """
     found = service.status(this_manager(), daemon_job())
     if as_json:
@@ -100,7 +103,7 @@ def status(*, as_json: AsJson = False) -> int:
         output.write(describe(found))
         for line in _notes(found, _daemon_pid()):
             output.note(f"localspec: {line}")
-    return ExitCode.OK if found.installed and found.pid else ExitCode.UNAVAILABLE
+    return ExitCode.OK if found.pid and found.installed and found.other_home is None else ExitCode.UNAVAILABLE
 
 
 def describe(found: Status) -> str:
@@ -113,7 +116,9 @@ def describe(found: Status) -> str:
 
 def _notes(found: Status, daemon_pid: int | None) -> list[str]:
     notes = []
-    if found.installed and not found.current:
+    if found.other_home is not None:
+        notes.append(f"that is the service of another home: {found.other_home}.")
+    elif found.installed and not found.current:
         notes.append(
             "the service was installed by another localspec, or with another environment; "
             "`localspec service install` brings it up to date."

@@ -16,7 +16,22 @@ NEXT = {
     "zsh": "Add to ~/.zshrc, if it is not there: fpath=({folder} $fpath); autoload -Uz compinit && compinit",
     "fish": "Open a new shell.",
 }
+FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
+"""how the generated script of bash offers files: names with blanks in pieces, and what the shell would run as
+it stands"""
+SAFE_FILES = '_localspec_files "$cur"'
 COLONS = """
+# Names of files as a shell reads them: by bash itself, or, before bash 4, here.
+_localspec_files() {
+  local found quoted
+  compopt -o filenames 2>/dev/null && quoted=0 || quoted=1
+  COMPREPLY=()
+  while IFS= read -r found; do
+    [[ $quoted -eq 1 ]] && printf -v found '%q' "$found"
+    COMPREPLY+=("$found")
+  done < <(compgen -f -- "$1")
+}
+
 # Bash begins a new word at each colon, and names of models have some: the words are joined for the function
 # above, and of what it offers the part that bash has already is cut off.
 _localspec_joined() {
@@ -83,7 +98,7 @@ def script(shell: Shell) -> str:
     """The completion script of a shell."""
     from localspec.cli.app import app
 
-    return app.generate_completion(shell=shell) + MORE.get(shell, "")
+    return app.generate_completion(shell=shell).replace(FILES, SAFE_FILES) + MORE.get(shell, "")
 
 
 def _this_shell() -> Shell:

@@ -16,7 +16,7 @@ import sys
 
 from localspec.config import load_config
 from localspec.daemon import instance, supervisor
-from localspec.daemon.log import keep_small, redirect
+from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.server import Server
 from localspec.errors import ExitCode, LocalspecError
@@ -31,7 +31,9 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
     said = parser.parse_args(arguments)
     os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # Its errors are about handshakes that were refused, which is no fault of ours.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     # Its warnings are a line for every message to a client that is gone: thousands.

@@ -70,6 +70,6 @@ async def merged(asker: Asker, options: Options, path: str | None = None) -> Opt
     if options.workspace:
         absolute(options.workspace)
     sections = asker.daemon.pool.sections
-    if sections.there_are:
+    if sections.need_the_disk:
         return check_options(await asyncio.to_thread(sections.merged, options, path))
     return check_options(sections.merged(options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +10,12 @@ from localspec.config import EngineConfig
 from localspec.daemon.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room, auto_draft
-from localspec.models.catalogue import BACKENDS, find_model, format_of, place_of
+from localspec.models.catalogue import BACKENDS, FORMATS, find_model, format_of, place_of
+from localspec.models.disk import recent_disk
 from localspec.models.fit import Needs, size_of
-from localspec.models.sections import Sections
+from localspec.models.meaning import chosen, meant
+from localspec.models.sections import Sections, places_of
+from localspec.protocol.messages import ModelDescription
 
 NOT_PATHS = ("auto", "none")
 
@@ -56,6 +60,21 @@ def weigh(key: Key, sections: Sections) -> Weighed:
         return Weighed(_named(key, paths, place), engine, needs, least if key.draft == "auto" else needs)
     except LocalspecError:
         return Weighed(key, engine)
+
+
+def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]) -> set[str]:
+    """The places that ``name`` stands for: of the models that it may mean those that lie in one of
+    ``places`` go first. Raises :class:`ModelError`."""
+    found = meant(name, recent_disk(model_dirs).named)
+    there = [each for each in found if not all_places(each.model).isdisjoint(places)]
+    if not there:
+        return places_of(name, model_dirs)
+    return {place for format in FORMATS for place in all_places(chosen(name, there, format).model)}
+
+
+def all_places(model: ModelDescription) -> set[str]:
+    """Where a model was found, in all stores that have it."""
+    return {place_of(Path(path)) for path in (model.path, *model.also)}
 
 
 def _named(key: Key, paths: list[Path], draft: str) -> Key:

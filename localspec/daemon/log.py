@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,19 @@ MAX_BYTES = 4 * 1024 * 1024
 CHECK_S = 10.0
 """how often its size is looked at: workers write into it without asking anybody"""
 OUTPUTS = (1, 2)
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class OneLine(logging.Formatter):
+    """A message is one line whatever names it repeats: a client's words neither begin a line nor command the
+    terminal that shows them."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], super().formatMessage(record))
 
 
 def redirect() -> None:

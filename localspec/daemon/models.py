@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import psutil
 from msgspec.structs import replace
 
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import merged
+from localspec.daemon.identity import all_places
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import WorkerProcess
 from localspec.errors import Gone
-from localspec.models.catalogue import place_of, read_disk
+from localspec.models.catalogue import read_disk
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
@@ -37,8 +37,7 @@ def _listed(model_dirs: tuple[str, ...], loaded: set[tuple[str, str]]) -> messag
 
 def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
     """Whether a model is loaded on the backend of its format, by any of its places."""
-    places = (place_of(Path(path)) for path in (model.path, *model.also))
-    return any((place, model.backend) in loaded for place in places)
+    return any((place, model.backend) in loaded for place in all_places(model))
 
 
 async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
@@ -78,6 +77,8 @@ def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
         running=worker.users,
         backend=ready.backend,
         idle_left_s=pool.idle_left_s(worker),
+        path=ready.path,
+        draft_path=ready.draft_path,
     )
 
 

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 
 from localspec.config import Config, EngineConfig
 from localspec.daemon.events import Events
-from localspec.daemon.identity import Weighed, identify, weigh
+from localspec.daemon.identity import Weighed, identify, places_among, weigh
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import MB, free_memory
-from localspec.models.sections import Sections, places_of
+from localspec.models.sections import Sections
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
@@ -148,9 +148,9 @@ class Pool:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
         if named:
             return named
-        paths = await asyncio.to_thread(places_of, model, self._config.model_dirs)
         places = {each: each.ready.result().path if each.loaded else each.identity.model for each in workers}
-        return [each for each in workers if places[each] in paths]
+        meant = await asyncio.to_thread(places_among, model, self._config.model_dirs, set(places.values()))
+        return [each for each in workers if places[each] in meant]
 
     # Starting.
 

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import platform
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 
 import psutil
 
 from localspec import home
-from localspec.config import Config, config_path, environment_options, load_config
-from localspec.doctor import checks
+from localspec.config import Config, config_path, environment_options, fingerprint, load_config
+from localspec.doctor import daemon, editors, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
-from localspec.engine.choice import choose
+from localspec.doctor.probe import Report
+from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import (
-    BACKENDS,
-    BUNDLED,
-    describe,
-    format_of,
-    model_files,
-    model_name,
-)
+from localspec.models.candidates import Room
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files, model_name
+from localspec.models.disk import Disk, read_disk
+from localspec.models.fit import free_memory, needs_of
 from localspec.models.processor import processor_name
 from localspec.models.sections import Sections
+from localspec.models.stores.store import User, hub_cache
 from localspec.protocol.options import Options
-
-ANSWER_S = 5.0
-"""how long a daemon may take to answer"""
 
 Tell = Callable[[str, float], None]
 Check = Callable[[], Iterator[Finding]]
@@ -47,11 +42,16 @@ class Examination:
     """The checks, and what later ones know from earlier ones."""
 
     def __init__(self) -> None:
+        # First of all: whoever uses a directory takes the rights of others away.
+        self._rights = guarded("permissions", lambda: places.permissions(home.places()))
+        self._probes: dict[str, Future[Report]] = {}
         self._config: Config | None = None
         """what the file says, where it is valid"""
         self._options: Options | None = None
         """what the file and the environment say, where both are valid"""
-        self._usable: dict[str, bool] = {}
+        self._choice: Choice | None = None
+        """what answers where a command names no model, if it can"""
+        self._tell: Tell = lambda what, fraction: None
 
     def run(self, tell: Tell) -> list[Finding]:
         steps: dict[str, Check] = {
@@ -61,39 +61,54 @@ class Examination:
             "auto": self._auto,
             "bundled": self._bundled,
             "config": self._settings,
-            "model": self._model,
+            "models": self._models,
             "model_dirs": self._model_dirs,
+            "model": self._model,
+            "pairing": self._pairing,
             "memory": self._memory,
-            "home": self._homes,
+            "ngrams": self._ngrams,
+            "disk": self._disk_space,
+            "home": places.homes,
+            "permissions": lambda: iter(self._rights),
             "daemon": self._daemon,
+            "sockets": self._sockets,
+            "service": lambda: iter([service.service()]),
+            "editors": lambda: iter([editors.editors(Path.home())]),
         }
         findings: list[Finding] = []
-        for number, (name, check) in enumerate(steps.items()):
-            tell(f"looking at {name}", number / len(steps))
-            findings.extend(_guarded(name, check))
+        with ThreadPoolExecutor() as pool:
+            self._probes = {backend: pool.submit(probed, backend) for backend in BACKENDS.values()}
+            for number, (name, check) in enumerate(steps.items()):
+                tell(f"looking at {name}", number / len(steps))
+                self._tell = partial(_tell_part, tell, number, len(steps))
+                findings.extend(guarded(name, check))
         return findings
+
+    # Packages.
 
     def _python(self) -> Iterator[Finding]:
         system = f"{platform.system()} {platform.machine()}"
-        yield checks.python(sys.version_info[:3], sys.executable, system)
+        yield packages.python(sys.version_info[:3], sys.executable, system)
 
     def _llama_cpp(self) -> Iterator[Finding]:
-        report = probed("llama_cpp")
-        self._usable["llama_cpp"] = report.usable
-        yield checks.llama_cpp(report, processor_name())
+        yield packages.llama_cpp(self._report("llama_cpp"), processor_name())
 
     def _mlx(self) -> Iterator[Finding]:
-        report = probed("mlx")
-        self._usable["mlx"] = report.usable
-        yield checks.mlx(report, platform.system(), platform.machine())
+        yield packages.mlx(self._report("mlx"), platform.system(), platform.machine())
+
+    def _report(self, backend: str) -> Report:
+        return self._probes[backend].result()
 
     def _auto(self) -> Iterator[Finding]:
         choice = choose(BUNDLED, "none", speed=_speed)
+        usable = {backend: self._report(backend).usable for backend in self._probes}
         backend = BACKENDS[format_of(choice.target)]
-        yield checks.auto(self._usable, backend, choice.backend_reason.partition(", ")[2])
+        yield packages.auto(usable, backend, choice.backend_reason.partition(", ")[2])
 
     def _bundled(self) -> Iterator[Finding]:
-        yield checks.bundled([describe(name, path) for name, path in model_files(())])
+        yield packages.bundled([describe(name, path) for name, path in model_files(())])
+
+    # Models.
 
     def _settings(self) -> Iterator[Finding]:
         """What is said in the file and in the environment."""
@@ -102,68 +117,110 @@ class Examination:
         self._config = config
         there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults hold."
         yield Finding("config", "ok", there)
-        sections = Sections(config)
-        for name in sections.strangers():
-            told = f"{path} has settings for {name!r}: no model here goes by that name."
-            yield Finding("config", "warning", told, "See `localspec models list` for the names.")
-        self._options = sections.merged(environment_options())
+        yield from models.strangers(config)
+        self._options = Sections(config).merged(environment_options())
 
-    def _model(self) -> Iterator[Finding]:
-        """What answers where a command names no model."""
-        config, said = self._config, self._options
-        if config is None or said is None:
-            return
-        model, draft, backend = said.model or BUNDLED, said.draft or "auto", said.backend or "auto"
-        choice = choose(model, draft, config.model_dirs, backend=backend, speed=_speed)
-        beside = f" with {model_name(choice.draft)} as its draft" if choice.draft else " without a draft"
-        told = f"{model_name(choice.target)} answers unless told otherwise,{beside}, {choice.backend_reason}."
-        runs_on = BACKENDS[format_of(choice.target)]
-        files = (path for path in (choice.target, choice.draft) if path is not None)
-        broken = next((why for path in files if (why := describe(model, path).problem)), None)
-        if broken:
-            yield Finding("model", "problem", f"{told} But {broken}.", "Choose another with -m.")
-        elif not self._usable.get(runs_on, False):
-            yield Finding("model", "problem", told, f"Mend {runs_on}, or choose another model.")
-        else:
-            yield Finding("model", "ok", told)
+    @property
+    def _dirs(self) -> tuple[str, ...]:
+        return () if self._config is None else self._config.model_dirs
+
+    @cached_property
+    def _disk(self) -> Disk:
+        return read_disk(self._dirs, progress=self._tell)
+
+    def _models(self) -> Iterator[Finding]:
+        yield from models.found(self._disk)
 
     def _model_dirs(self) -> Iterator[Finding]:
-        if self._config is None:
+        for directory in self._dirs:
+            yield models.model_dir(Path(os.path.expanduser(directory)), self._disk)
+
+    def _model(self) -> Iterator[Finding]:
+        if self._options is None:
             return
-        if not self._config.model_dirs:
-            yield checks.NO_MODEL_DIRS
-        bundled = sum(1 for _ in model_files(()))
-        for directory in self._config.model_dirs:
-            # The bundled models come first, whatever the directory.
-            files = islice(model_files((directory,)), bundled, None)
-            models = [describe(name, path) for name, path in files]
-            yield checks.model_dir(Path(directory).expanduser(), models, config_path())
+        try:
+            choice = self._chosen(self._options, "none")
+        except LocalspecError as error:
+            yield problem_of("model", error, self._mend("model"))
+            return
+        found = models.default(choice, self._report(BACKENDS[format_of(choice.target)]).usable)
+        if found.level == "ok":
+            self._choice = choice
+        yield found
+
+    def _pairing(self) -> Iterator[Finding]:
+        if self._options is None or self._choice is None:
+            return
+        try:
+            self._choice = self._chosen(self._options, self._options.draft or "auto")
+            yield models.pairing(self._choice, self._disk.models)
+        except LocalspecError as error:
+            yield problem_of("pairing", error, self._mend("draft"))
+
+    def _chosen(self, said: Options, draft: str) -> Choice:
+        config = self._config or Config()
+        engine = Sections(config).engine(said.model or BUNDLED)
+        room = Room(engine, lambda target: None if self._is_on_device(target) else self._room())
+        model, backend = said.model or BUNDLED, said.backend or "auto"
+        return choose(model, draft, config.model_dirs, backend=backend, speed=_speed, room=room)
+
+    def _mend(self, key: str) -> str:
+        said = Sections(self._config or Config()).layers(environment_options())
+        return models.mend(key, said)
+
+    # Memory, disk, rights.
+
+    def _is_on_device(self, target: Path) -> bool:
+        """As ``engine.load`` says of a model; told by the processes in which the backends were tried."""
+        engine = Sections(self._config or Config()).engine(str(target))
+        is_mlx = format_of(target) == "mlx"
+        device = self._report("mlx" if is_mlx else "llama_cpp").device
+        return not is_apple_silicon() and device not in ("", "the CPU") and (is_mlx or engine.gpu_layers != 0)
+
+    def _room(self) -> int:
+        """Bytes that a model may take; those that are loaded make room for it."""
+        try:
+            loaded = () if self._asked.status is None else self._asked.status.models
+        except LocalspecError:  # of the check of the daemon
+            loaded = ()
+        free = free_memory() + sum(model.resident_bytes or 0 for model in loaded)
+        limit = (self._config or Config()).daemon.memory_mb * memory.MIB
+        return min(free, limit) if limit else free
 
     def _memory(self) -> Iterator[Finding]:
-        found = psutil.virtual_memory()
-        yield checks.memory(found.available, found.total)
+        total = psutil.virtual_memory().total
+        if self._choice is None or self._is_on_device(self._choice.target):
+            yield memory.machine(free_memory(), total)
+            return
+        target, draft = self._choice.target, self._choice.draft
+        pair = model_name(target) + (f" with {model_name(draft)}" if draft is not None else "")
+        engine = Sections(self._config or Config()).engine(str(target))
+        needs = needs_of(target, draft, engine)
+        yield memory.machine(free_memory(), total, pair, needs, self._room())
 
-    def _homes(self) -> Iterator[Finding]:
-        kinds = {
-            "data": home.data_dir,
-            "cache": home.cache_dir,
-            "state": home.state_dir,
-            "runtime": home.runtime_dir,
-        }
-        usable: dict[str, Path] = {}
-        for kind, place in kinds.items():
-            try:
-                usable[kind] = _writable(place())
-            except LocalspecError as error:
-                yield problem_of("home", error)
-        if usable:
-            yield checks.homes(usable)
+    def _ngrams(self) -> Iterator[Finding]:
+        wanted = self._config is None or self._config.engine.memory
+        yield from memory.ngrams(home.places()["data"] / "memory", wanted)
+
+    def _disk_space(self) -> Iterator[Finding]:
+        yield from places.disk({**home.places(), "models from the hub": hub_cache(User.here())})
+
+    # The daemon.
+
+    @cached_property
+    def _asked(self) -> daemon.Asked:
+        return daemon.ask()
 
     def _daemon(self) -> Iterator[Finding]:
-        yield asyncio.run(_answer_of_the_daemon())
+        settings = None if self._config is None else fingerprint(self._config)
+        yield daemon.daemon(self._asked, settings)
+
+    def _sockets(self) -> Iterator[Finding]:
+        yield from daemon.sockets(self._asked, home.places()["runtime"])
 
 
-def _guarded(name: str, check: Check) -> list[Finding]:
+def guarded(name: str, check: Check) -> list[Finding]:
+    """What a check finds; what it raises is found, too."""
     findings: list[Finding] = []
     try:
         findings.extend(check())
@@ -176,40 +233,13 @@ def _guarded(name: str, check: Check) -> list[Finding]:
     return findings
 
 
+def _tell_part(tell: Tell, number: int, steps: int, what: str, fraction: float) -> None:
+    """How far a step is, as a part of all."""
+    tell(what, (number + fraction) / steps)
+
+
 def _speed(model: Path) -> float | None:
     # All of the engine is loaded with it, numpy too: late, so that it cannot keep the doctor from starting.
     from localspec.engine.load import speed_of
 
     return speed_of(model)
-
-
-def _writable(path: Path) -> Path:
-    """``path``, after a file was made there; raises :class:`LocalspecError`."""
-    try:
-        with tempfile.TemporaryFile(dir=path):
-            return path
-    except OSError as error:
-        remedy = f"Run chmod 700 '{path}', or set LOCALSPEC_HOME to a directory you can write to."
-        raise LocalspecError(f"{path} cannot be written: {error.strerror}", remedy) from None
-
-
-async def _answer_of_the_daemon() -> Finding:
-    from localspec.client import connect, discovery
-    from localspec.errors import DaemonUnavailable
-
-    found = discovery.find()
-    if found is None:
-        return checks.NO_DAEMON
-    try:
-        async with asyncio.timeout(ANSWER_S), await connect(start=False) as client:
-            return checks.daemon(client.welcome.server.version, found.pid)
-    except (DaemonUnavailable, TimeoutError):
-        return checks.silent_daemon(found.pid) if _is_a_daemon(found.pid) else checks.NO_DAEMON
-
-
-def _is_a_daemon(pid: int) -> bool:
-    """Whether the process that a discovery file names is still that one; a number may have been reused."""
-    try:
-        return "localspec.daemon" in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False

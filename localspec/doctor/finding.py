@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from localspec.errors import LocalspecError
 
 Level = Literal["ok", "warning", "problem"]
+SHOWN = 3
+"""of many things that are told in a sentence"""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -20,7 +23,20 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str | None = None
 
 
-def problem_of(name: str, error: LocalspecError) -> Finding:
-    """An error as a finding."""
-    end = "" if error.message.endswith((".", "!", "?")) else "."
-    return Finding(name, "problem", error.message[:1].upper() + error.message[1:] + end, error.remedy)
+def problem_of(name: str, error: LocalspecError, remedy: str | None = None) -> Finding:
+    """An error as a finding, with its own remedy or a better one."""
+    return Finding(
+        name, "problem", ended(error.message[:1].upper() + error.message[1:]), remedy or error.remedy
+    )
+
+
+def ended(text: str) -> str:
+    """A message as a whole sentence."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def some(things: Iterable[str], join: str = ", ") -> str:
+    """The first of many, and how many more there are."""
+    told = list(things)
+    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return join.join(told[:SHOWN] + more)

@@ -105,7 +105,7 @@ class KnownPair(TriedRecord):
     def state(self) -> dict[str, Any]:
         if self._costs.knows(2, SPEED_CONTEXT) and self._draft_costs.knows(1, SPEED_CONTEXT):
             self.tried = self.tried._replace(gain=self._gain())
-        return super().state() | {"failed": ""}  # it is loaded
+        return super().state() | {"failure": None}  # it is loaded
 
     def _gain(self) -> float:
         """Of drafts of the best length, as the controller weighs them; 1 where the best is none."""

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+AS_IT_COMES = EngineConfig()
+
 Progressed = Callable[[float], None] | None
 Progress = Callable[[str, float], None]
 """(what is loading, fraction 0 to 1)"""
@@ -243,6 +245,24 @@ def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
     return saved if config.chat_cache_mb else None
 
 
+def choose_here(
+    model: str,
+    draft: str,
+    model_dirs: tuple[str, ...] = (),
+    *,
+    backend: str = "auto",
+    config: EngineConfig = AS_IT_COMES,
+    free: int | None = None,
+) -> Choice:
+    """As :func:`choose`, by what was measured on this machine and by the memory there is: what everybody
+    asks who says or does something with a pair.
+
+    ``config``: how it is to be loaded; ``free``: bytes that may be used; None: what is free now.
+    """
+    room = room_for(config, free)
+    return choose(model, draft, model_dirs, backend=backend, speed=speed_of, room=room)
+
+
 def speed_of(model: Path) -> float | None:
     """Seconds that a plain step of a model took on this machine, if one was measured."""
     directory = _unless_broken(learnt_dir)
@@ -271,7 +291,7 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    choice = choose(str(target), str(draft), backend=backend, speed=speed_of, room=room_for(config))
+    choice = choose_here(str(target), str(draft), backend=backend, config=config)
     engine = load_engine(choice, config=config, memory=memory)
     engine.options = options
     return engine

@@ -44,6 +44,11 @@ class Place(NamedTuple):
         """The library's own lock of a blob."""
         return self.root / ".locks" / self.folder.name / f"{file.checksum}.lock"
 
+    @property
+    def ref(self) -> Path:
+        """What says which commit its branch is at."""
+        return self.folder / "refs" / BRANCH
+
     def entry(self, file: HubFile) -> Path:
         return self.snapshot.joinpath(*file.name.split("/"))
 
@@ -61,7 +66,7 @@ class Place(NamedTuple):
 
     def prepare(self, file: HubFile) -> None:
         """Make the directories; raises :class:`ModelInvalid` where a link leads one out of the cache."""
-        for path in (self.blob(file), self.entry(file), self.lock(file)):
+        for path in (self.blob(file), self.entry(file), self.lock(file), self.ref):
             path.parent.mkdir(parents=True, exist_ok=True)
             inside = self.root.resolve() / path.parent.relative_to(self.root)
             if path.parent.resolve() != inside:
@@ -82,11 +87,9 @@ class Place(NamedTuple):
 
     def show_all(self) -> None:
         """This commit is what its branch is at, for every program that asks for the branch."""
-        ref = self.folder / "refs" / BRANCH
-        ref.parent.mkdir(exist_ok=True)
-        scratch = ref.with_name(f".{BRANCH}.{os.getpid()}")
+        scratch = self.ref.with_name(f".{BRANCH}.{os.getpid()}")
         scratch.write_text(self.commit)
-        os.replace(scratch, ref)
+        os.replace(scratch, self.ref)
 
 
 def _size(path: Path) -> int:

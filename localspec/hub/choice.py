@@ -15,12 +15,8 @@ from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNot
 from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
 from localspec.models.catalogue import Format
 from localspec.models.fit import PROCESS
+from localspec.models.names import PREFERRED
 
-PREFERRED = (
-    *("Q4_K_M", "UD-Q4_K_XL", "Q4_K_L", "Q4_K_S", "MXFP4", "MXFP4_MOE", "IQ4_NL", "IQ4_XS", "Q4_0", "Q4_1"),
-    *("Q5_K_M", "UD-Q5_K_XL", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0", "BF16", "F16", "F32"),
-)
-"""quantisations, the best balance of size and quality first; of others the largest that fits"""
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
 """a small model loses more by few bits, and has few to lose"""
 
@@ -50,13 +46,15 @@ class Wanted(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model of a repository: its files, the one to name first, and why it is this one."""
+    """A model of a repository: its files, the one to name first, why it is this one, and which quantisations
+    there are besides, where none was named."""
 
     name: str
     format: Format
     files: tuple[HubFile, ...]
     quantisation: str | None
     why: str
+    others: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -77,6 +75,9 @@ class _Variant(NamedTuple):
 
 def parse_name(text: str) -> Wanted:
     """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
+    if "://" in text:
+        name = "/".join(text.rpartition("://")[2].split("/")[1:3])
+        raise InvalidOptions(f"{text!r} is an address, and no name", f"Write {name or 'ORG/NAME'}.")
     repo, colon, quantisation = text.partition(":")
     check_repo(repo)
     if colon and not quantisation:
@@ -108,7 +109,9 @@ def choose(
         return _of_file(listing, wanted.file, variants)
     if wanted.quantisation is not None:
         return _of_label(listing, wanted.quantisation, variants)
-    return _fitting(listing, variants, free, preferred)
+    chosen = _fitting(listing, variants, free, preferred)
+    labels = {variant.label for variant in variants if variant.label} - {chosen.quantisation}
+    return chosen._replace(others=tuple(sorted(labels)))
 
 
 def needs(size: int) -> int:

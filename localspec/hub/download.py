@@ -173,10 +173,23 @@ def _receive_once(place: Place, arriving: Arriving) -> None:
 
 
 def _check_range(response: httpx2.Response, arriving: Arriving) -> None:
-    """What comes begins where we are; a server that knows no ranges sends all of it again."""
+    """What comes begins where we are; a server that knows no ranges sends all of it again.
+
+    A page to log in on comes with the status of a file, and must not take the place of what is here.
+    """
     if response.status_code == 206:
         begin = response.headers.get("content-range", "").removeprefix("bytes ").partition("-")[0]
         if begin != str(arriving.size):
             raise DownloadBroken(f"{arriving.file.name}: the hub sent other bytes than those asked for")
+    elif _is_another(response, arriving.file):
+        raise HubUnavailable(f"{endpoint()} sent something else in place of {arriving.file.name}")
     elif arriving.size:
         arriving.begin_anew()
+
+
+def _is_another(response: httpx2.Response, file: HubFile) -> bool:
+    """Whether a whole answer says of itself that it cannot be this file."""
+    length = response.headers.get("content-length")
+    if length is None:
+        return response.headers.get("content-type", "").startswith("text/html")
+    return int(length) < file.size and "content-encoding" not in response.headers

@@ -93,7 +93,8 @@ def check_repo(repo: str) -> None:
         plausible = repo.count("/") == 1
     if not plausible:
         raise InvalidOptions(
-            f"{repo!r} is no name of a repository", "Write ORG/NAME or ORG/NAME:QUANTISATION."
+            f"{repo!r} is no name of a repository",
+            "Write ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it; one file of it goes with --file.",
         )
 
 

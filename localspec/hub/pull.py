@@ -11,12 +11,13 @@ from typing import NamedTuple
 from localspec.errors import DiskFull, HubDenied, ModelError, ModelInvalid
 from localspec.hub import drafts, records
 from localspec.hub.cache import Place
-from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose
+from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, choose
 from localspec.hub.download import Progress, download
 from localspec.hub.listing import HubFile, read_listing
 from localspec.hub.records import Pulled
 from localspec.models.description import describe
 from localspec.models.fit import free_memory
+from localspec.models.names import PREFERRED
 from localspec.models.stores.store import User, hub_cache
 
 MB = 1_000_000

@@ -8,47 +8,75 @@ from pathlib import Path
 
 from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
 
-from localspec.errors import ModelNotFound, NotPulled, StorageError
+from localspec.errors import ModelAmbiguous, ModelNotFound, NotPulled, StorageError
 from localspec.hub import records
 from localspec.hub.cache import Place
 from localspec.hub.download import holding
 from localspec.hub.listing import HubFile
 from localspec.hub.records import Pulled
 from localspec.models.catalogue import find_model, place_of
+from localspec.models.disk import recent_disk
+from localspec.models.meaning import meant
 
 BY_HAND = "Look into it, and delete by hand what you do not need."
 
 
 def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     """What was downloaded under this name: as it was pulled, its repository's, a file's, or any that
-    ``find_model`` knows.
+    ``find_model`` knows; of what is not whole, the beginning of one, too. Of several nothing is chosen,
+    whoever has the others.
 
-    Raises :class:`NotPulled` for models that came some other way, :class:`ModelNotFound` for no model at all.
+    Raises :class:`NotPulled` for models that came some other way, :class:`ModelNotFound` for no model at all,
+    and :class:`ModelAmbiguous`.
     """
-    pulled = records.read()
-    if found := _named(name.lower(), pulled):
+    pulled, wanted = records.read(), name.lower()
+    if found := _named(wanted, pulled):
         return found
-    try:
-        path = find_model(name, model_dirs)
-    except ModelNotFound as error:
-        known = ", ".join(sorted({each.name for each in pulled})) or "nothing so far"
-        raise ModelNotFound(error.message, f"What localspec downloaded: {known}.") from None
-    place = place_of(path)
-    found = tuple(each for each in pulled if place in map(place_of, paths_of(each)))
-    if not found:
+    places = _places(name, model_dirs)
+    found = tuple(each for each in pulled if not places.keys().isdisjoint(map(place_of, paths_of(each))))
+    found = found or tuple(each for each in pulled if not places and _begins(each, wanted))
+    names = {each.name for each in found}
+    if found:  # beside what is another program's, too
+        ours = {place_of(path) for each in found for path in paths_of(each)}
+        names |= {called for place, called in places.items() if place not in ours}
+    if len(names) > 1:
+        raise ModelAmbiguous(f"{name!r} may be {', '.join(sorted(names))}")
+    if not found and places:
         raise NotPulled(
-            f"{name} was not downloaded by localspec: {place}",
+            f"{name} was not downloaded by localspec: {min(places)}",
             "Remove it with the program that it came with.",
         )
+    if not found:
+        known = ", ".join(sorted({each.name for each in pulled})) or "nothing so far"
+        raise ModelNotFound(f"there is no model named {name!r}", f"What localspec downloaded: {known}.")
     return found
+
+
+def _places(name: str, model_dirs: Sequence[str]) -> dict[str, str]:
+    """Where everything lies that the name may mean, whole or broken, and what to type for that; nowhere for
+    what is no model's."""
+    if found := meant(name, recent_disk(model_dirs).named):
+        return {place_of(each.path): each.model.names[0] for each in found}
+    try:
+        return {place_of(find_model(name, model_dirs)): name}
+    except ModelNotFound:
+        return {}
 
 
 def _named(name: str, pulled: Sequence[Pulled]) -> tuple[Pulled, ...]:
     return tuple(
         [each for each in pulled if name == each.name.lower()]
         or [each for each in pulled if name == each.repo.lower()]
-        or [each for each in pulled if any(name in (p.name.lower(), p.stem.lower()) for p in paths_of(each))]
+        or [each for each in pulled if name in _file_names(each)]
     )
+
+
+def _begins(pulled: Pulled, name: str) -> bool:
+    return any(text.startswith(name) for text in (pulled.name.lower(), *_file_names(pulled)))
+
+
+def _file_names(pulled: Pulled) -> list[str]:
+    return [name.lower() for path in paths_of(pulled) for name in (path.name, path.stem)]
 
 
 def paths_of(pulled: Pulled) -> tuple[Path, ...]:
@@ -56,14 +84,6 @@ def paths_of(pulled: Pulled) -> tuple[Path, ...]:
     if pulled.format == "mlx":
         return (pulled.place.snapshot,)
     return tuple(pulled.place.entry(file) for file in pulled.files)
-
-
-def model_names(pulled: Sequence[Pulled]) -> set[str]:
-    """What a daemon may call these models once they are loaded."""
-    paths = [path for each in pulled for path in paths_of(each)]
-    return {
-        name for path in paths for name in (path.name, path.stem, path.resolve().name, path.resolve().stem)
-    }
 
 
 def remove(pulled: Sequence[Pulled]) -> int:

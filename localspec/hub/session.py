@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 # Who uses which model is nobody else's business; read when the library is imported.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -18,11 +21,34 @@ from localspec._version import __version__
 from localspec.errors import HubBusy, HubDenied, HubUnavailable, LocalspecError, ModelNotFound
 
 TRANSPORT_ERRORS = (httpx2.TransportError, httpx2.TooManyRedirects)
+_ADDRESS = re.compile(
+    r"(?P<scheme>(?:[a-z][a-z0-9+.-]*://)?)(?:(?P<login>[^/?#]*)@)?(?P<rest>.*)", re.I | re.S
+)
 
 
 def endpoint() -> str:
-    """Where the hub is: HF_ENDPOINT, or the library's own."""
-    return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+    """Where the hub is: HF_ENDPOINT, or the library's own, without the name and password it may hold.
+
+    Those are shown to nobody. Raises :class:`HubUnavailable` where it cannot be told what is one.
+    """
+    scheme, _, rest = _address()
+    return scheme + rest
+
+
+def _login() -> dict[str, str]:
+    """The header that carries the name and password of the address, if it has some."""
+    _, login, _ = _address()
+    sent = base64.b64encode(unquote(login).encode(errors="surrogateescape")).decode()
+    return {"Authorization": f"Basic {sent}"} if login else {}
+
+
+def _address() -> tuple[str, str, str]:
+    """HF_ENDPOINT, or the library's own: its scheme, its name and password, the rest."""
+    found = _ADDRESS.fullmatch((os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/"))
+    if found is None or "@" in found["rest"]:
+        remedy = "Correct HF_ENDPOINT: in a name or password, / is written as %2F and @ as %40."
+        raise HubUnavailable("HF_ENDPOINT is no address of a hub", remedy)
+    return found["scheme"], found["login"] or "", found["rest"]
 
 
 @contextmanager
@@ -34,6 +60,9 @@ def get(url: str, repo: str, *, start: int = 0) -> Iterator[httpx2.Response]:
     ask, and ``TRANSPORT_ERRORS`` where the connection failed.
     """
     headers = build_hf_headers(library_name="localspec", library_version=__version__)
+    if not all(value.isascii() for value in headers.values()):
+        raise HubDenied("the token for the hub holds letters that no token has", "Correct HF_TOKEN.")
+    headers |= _login()
     headers["Accept-Encoding"] = "identity"  # bytes are counted as they are stored
     if start:
         headers["Range"] = f"bytes={start}-"

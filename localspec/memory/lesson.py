@@ -37,10 +37,17 @@ class Grams(NamedTuple):
 
 
 def steps(
-    tokens: Sequence[int], piece: Callable[[int], bytes], orders: Sequence[int] = ORDERS
+    tokens: Sequence[int],
+    piece: Callable[[int], bytes],
+    orders: Sequence[int] = ORDERS,
+    withhold: Callable[[int], None] = lambda count: None,
 ) -> Iterator[list[Grams]]:
-    """The n-grams of a text without those that touch a secret; an empty list is a step of preparation."""
+    """The n-grams of a text without those that touch a secret; an empty list is a step of preparation.
+
+    ``withhold`` is told how many tokens are of secrets.
+    """
     public = yield from _public(tokens, piece)
+    withhold(len(public) - int(public.sum()))
     words = np.asarray(tokens, np.uint64)
     for start, end in _runs(public):
         for first in range(start, end, STEP):

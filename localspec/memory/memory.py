@@ -63,6 +63,8 @@ class Memory:
         self.orders = orders
         self.failure: LocalspecError | None = None
         """the last error of ours that a file brought about, for those who want to know at once"""
+        self.withheld = 0
+        """tokens of texts that are not learnt, as they are of what looks like secrets"""
         self._piece, self._tell = piece, notice
         self._told: set[str] = set()
         self._files = TableFiles(
@@ -159,7 +161,7 @@ class Memory:
     def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
         name, epoch, since = said
         tag = tag_of(lesson.source)
-        for grams in steps(lesson.tokens, self._piece, self.orders):
+        for grams in steps(lesson.tokens, self._piece, self.orders, self._withhold):
             if self._is_forgotten(tag, since):
                 return
             if grams:
@@ -182,6 +184,9 @@ class Memory:
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
             yield
+
+    def _withhold(self, tokens: int) -> None:
+        self.withheld += tokens
 
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)

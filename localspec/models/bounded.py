@@ -18,6 +18,15 @@ T = TypeVar("T")
 REMEDY = "Give a complete model directory; `-m bundled` always works."
 
 
+LONGEST_SHOWN = 100
+"""characters or bytes of a text from a file that are shown"""
+
+
+def shown(text: str | bytes) -> str:
+    """A text from a file as it is told to people: its beginning, in quotes."""
+    return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}…"
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """A plain file and its size in bytes; links are followed.

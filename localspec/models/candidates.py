@@ -62,6 +62,11 @@ class Candidate(NamedTuple):
     needs: int | None = None
     tried: Tried = Tried()
 
+    @property
+    def name(self) -> str:
+        """What to type for it."""
+        return self.model.names[0] if self.model.names else self.model.id
+
 
 def auto_draft(target: Path, model_dirs: tuple[str, ...], room: Room) -> tuple[Path | None, str]:
     """What ``draft = auto`` pairs a target with, and why: the same for all who ask. Never raises for what is
@@ -90,9 +95,9 @@ def chosen(target: Path, candidates: Iterable[Candidate]) -> tuple[Path | None, 
     for found in candidates:
         others += 1
         if found.helps:
-            return Path(found.model.path), f"{found.model.id} drafts: {found.reason}"
+            return Path(found.model.path), f"{found.name} drafts: {found.reason}"
         if found.verdict != "refused" and not nearly:
-            nearly = f"{WITHOUT}: of {found.model.id}, {found.reason}"
+            nearly = f"{WITHOUT}: of {found.name}, {found.reason}"
     return None, nearly or f"{WITHOUT}: {_nobody(others)}"
 
 
@@ -202,8 +207,8 @@ class _Pairing:
 
     def _drawback(self, ratio: float, needs: int, tried: Tried) -> str:
         """Why it would not help; empty where nothing is known against it."""
-        if tried.failed:
-            return f"it could not be loaded: {tried.failed}"
+        if tried.failure is not None:
+            return tried.failure.told()
         if tried.loses:
             return f"it does not pay here: {_right(tried)}"
         if ratio < LEAST and not tried.wins:

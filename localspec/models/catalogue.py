@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bundled import (
     BUNDLED,
     BUNDLED_DRAFT,
@@ -28,10 +28,10 @@ from localspec.models.description import (
     weights_size,
 )
 from localspec.models.directory import is_directory_model, read_directory
-from localspec.models.disk import called, read_disk
+from localspec.models.disk import read_disk, recent_disk
 from localspec.models.fingerprint import directory_tokens, gguf_tokens
 from localspec.models.gguf import read_header
-from localspec.models.names import meant
+from localspec.models.meaning import chosen, covered, meant
 from localspec.models.split import split_of
 from localspec.models.stores.folder import scan_folder
 from localspec.models.stores.hub import repository_of
@@ -48,6 +48,7 @@ __all__ = [
     "bundled_dir",
     "bundled_model",
     "describe",
+    "find_all",
     "find_model",
     "format_of",
     "list_models",
@@ -60,8 +61,7 @@ __all__ = [
     "weights_size",
 ]
 
-SHOWN = 8
-"""matches of an ambiguous name that are told"""
+BUNDLED_NAMES = {BUNDLED: BUNDLED_TARGET, BUNDLED_TARGET: BUNDLED_TARGET, BUNDLED_DRAFT: BUNDLED_DRAFT}
 
 
 def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
@@ -79,64 +79,52 @@ def model_files(model_dirs: Iterable[str]) -> Iterator[tuple[str, Path]]:
 
 
 def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
-    """Every model on this disk, described; reading the headers only of those that have changed."""
-    return read_disk(model_dirs).models
+    """Every model on this disk, as it was a moment ago; of headers only those that have changed are read."""
+    return recent_disk(model_dirs).models
 
 
 def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
-    """The file or directory that ``name`` means: ``bundled``, a path, or a name of :func:`list_models`.
-
-    What has that very name comes before what begins so; the bundled models and the configured
-    directories come before all that is elsewhere. Of a name that stands for models of both formats,
-    ``format`` chooses, or else it is the GGUF file.
+    """The file or directory that ``name`` means: one of the bundled models, or what lies at a path, or a
+    model of :func:`list_models` (:mod:`localspec.models.meaning` tells which), or a directory that is here.
+    Of a model in several formats ``format`` chooses, or else it is the GGUF file.
 
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
-    :class:`ModelInvalid` for a directory that is no model's.
+    :class:`ModelInvalid` for one that cannot be used.
     """
-    if name == BUNDLED:
-        return bundled_model(BUNDLED_TARGET, format or "gguf")
+    given = _given(name, format)
+    if given is not None:
+        return given
+    named = recent_disk(model_dirs).named
+    if found := meant(name, named):
+        return chosen(name, found, format).path
     path = _path(name)
-    is_directory = os.path.isdir(path)
-    if is_path(name) or (os.path.exists(path) and not is_directory):
+    if os.path.isdir(path) or name.endswith(".gguf"):
         return _at(path)
-    dirs = tuple(model_dirs)
-    found = _of_id(name, dirs, format) or _of_name(name, dirs, format)
-    if found is not None:
-        return found
-    if is_directory:  # last: a folder that happens to be here takes no model's place either
-        return _at(path)
-    known = (each for model in list_models(dirs) for each in model.names)
-    near = difflib.get_close_matches(name, [BUNDLED, *dict.fromkeys(known)], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    known = {each.lower(): each for each in (BUNDLED, *(n for one in named for n in one.model.names))}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {known[near[0]]!r}?" if near else ""
     raise ModelNotFound(f"there is no model named {name!r}{hint}")
 
 
-def _of_id(name: str, model_dirs: tuple[str, ...], format: Format | None) -> Path | None:
-    """The bundled or configured model of this id. Nothing takes a bundled model's place."""
-    found: dict[Format, Path] = {}
-    is_bundled = name in (BUNDLED_TARGET, BUNDLED_DRAFT)
-    for id, path in bundled_models() if is_bundled else model_files(model_dirs):
-        if id == name:
-            found.setdefault(format_of(path), path)
-    return (found.get(format or "gguf") or next(iter(found.values()))) if found else None
+def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
+    """All that settings for ``name`` are for: every model of a ``family:size``, a model in both formats.
+
+    Raises as :func:`find_model`.
+    """
+    dirs = tuple(model_dirs)
+    if _given(name) is None and (found := covered(name, recent_disk(dirs).named)):
+        return [each.path for each in found]
+    return [find_model(name, dirs, format=format) for format in FORMATS]
 
 
-def _of_name(name: str, model_dirs: tuple[str, ...], format: Format | None) -> Path | None:
-    """The model that any store calls so; raises :class:`ModelAmbiguous`."""
-    found = called(name)
-    if len(found) == 1:  # no header needs to be read to know which one that is
-        return found[0]
-    models = meant(name, list_models(model_dirs))
-    names = sorted({model.names[0] for model in models})
-    if len(names) > 1:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        raise ModelAmbiguous(f"{name!r} may be {', '.join(names[:SHOWN])}{more}")
-    if not models:
-        return None
-    chosen = min(models, key=lambda model: model.format != (format or "gguf"))
-    if chosen.problem is not None:
-        raise ModelInvalid(chosen.problem, chosen.remedy)
-    return Path(chosen.path)
+def _given(name: str, format: Format | None = None) -> Path | None:
+    """What needs no looking up: a bundled model, whose place nothing takes, and what a path leads to."""
+    if bundled := BUNDLED_NAMES.get(name.lower()):
+        return bundled_model(bundled, format or "gguf")
+    path = _path(name)
+    is_file = os.path.exists(path) and not os.path.isdir(path)
+    # Bytes that are no text are shown as U+FFFD: which they are only the list knows.
+    return _at(path) if is_file or (is_path(name) and "\ufffd" not in name) else None
 
 
 def _at(path: Path) -> Path:
@@ -153,11 +141,9 @@ def _at(path: Path) -> Path:
 
 def is_path(name: str) -> bool:
     """Whether a name is a path's; other names may hold a ``/``, as those of repositories do."""
-    return name.startswith(("/", "./", "../", "~")) or name.endswith(".gguf") or _exists_below(name)
-
-
-def _exists_below(name: str) -> bool:
-    return "/" in name and os.path.exists(_path(name))
+    path = _path(name)
+    from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
+    return from_somewhere or ("/" in name and os.path.exists(path))
 
 
 def _path(name: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
@@ -31,6 +32,8 @@ FIM_PREFIXES = (
 """what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
 MOST_SAID = 200
 """characters of what a file calls itself; a header has room for millions"""
+HALVES = re.compile("[\ud800-\udfff]")
+"""surrogates, which stand for a byte each, or come alone out of JSON"""
 CODESTRALS = b"[PREFIX]"
 """other models of its makers have it, too, untrained"""
 
@@ -57,8 +60,9 @@ def format_of(path: Path) -> Format:
 
 
 def text_of(name: str | Path) -> str:
-    """A name to show: bytes that are no UTF-8 are replaced, as JSON cannot hold them."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """A name to show: what no UTF-8 can hold is replaced, such as bytes of a file's name that are no text, or
+    half a character in a configuration; JSON cannot hold them either."""
+    return HALVES.sub("\N{REPLACEMENT CHARACTER}", str(name))
 
 
 def describe(name: str, path: Path, vocabularies: Vocabularies | None = None) -> ModelDescription:

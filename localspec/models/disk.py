@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,7 +14,8 @@ from msgspec.structs import replace
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
 from localspec.models.description import BACKENDS, Format, text_of
 from localspec.models.index import Index, index_path
-from localspec.models.names import typed_names
+from localspec.models.meaning import Named
+from localspec.models.names import parse, typed_names
 from localspec.models.stores.found import Found
 from localspec.models.stores.store import Store, User, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
@@ -22,11 +24,20 @@ Progress = Callable[[str, float], None]
 """what is being read, and the fraction of models that were, 0 to 1"""
 
 
+FRESH_S = 2.0
+"""for so long a name is looked up in what was found last: a request looks up several, and a client may send
+one that no model has again and again"""
+
+
 class Disk(NamedTuple):
     """Every model, by stores; and the stores that are there."""
 
-    models: list[ModelDescription]
+    named: list[Named]
     stores: list[StoreDescription]
+
+    @property
+    def models(self) -> list[ModelDescription]:
+        return [each.model for each in self.named]
 
 
 class Model(NamedTuple):
@@ -37,36 +48,54 @@ class Model(NamedTuple):
     others: list[Found]
 
 
+def silent(what: str, fraction: float) -> None:
+    """Tells nobody of the progress."""
+
+
 def read_disk(
-    model_dirs: Iterable[str] = (),
-    *,
-    user: User | None = None,
-    progress: Progress = lambda what, fraction: None,
+    model_dirs: Iterable[str] = (), *, user: User | None = None, progress: Progress = silent
 ) -> Disk:
     """Look into every store. What cannot be read is told with its reason, never raised."""
-    stores: list[StoreDescription] = []
-    models = _once(_everything(stores_of(user or User.here(), model_dirs), stores))
+    return _read(stores_of(user or User.here(), model_dirs), progress)
+
+
+class _Recent:
+    """What was found last in these stores, and until when it is taken for what is there."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stores: list[Store] = []
+        self.until = -1.0
+        self.disk = Disk([], [])
+
+
+_recent = _Recent()
+
+
+def recent_disk(model_dirs: Iterable[str] = (), *, progress: Progress = silent) -> Disk:
+    """As :func:`read_disk`, but for what changed within the last :data:`FRESH_S`; who comes while it is read
+    waits for that."""
+    stores = list(stores_of(User.here(), model_dirs))
+    with _recent.lock:
+        if stores != _recent.stores or time.monotonic() >= _recent.until:
+            _recent.disk, _recent.stores = _read(stores, progress), stores
+            _recent.until = time.monotonic() + FRESH_S
+        return _recent.disk
+
+
+def _read(stores: Iterable[Store], progress: Progress) -> Disk:
+    report: list[StoreDescription] = []
+    models = _once(_everything(stores, report))
     index = Index(index_path())
     described = []
     try:
         for number, model in enumerate(models):
-            if not index.knows(model.found.path):
+            if model.found.problem is None and not index.knows(model.found.path):
                 progress(f"reading {text_of(model.found.id)}", number / len(models))
             described.append(_described(model, index))
     finally:
         index.save()  # what was read until Ctrl-C need not be read again
-    return Disk(_named(described, models), stores)
-
-
-def called(id: str, *, user: User | None = None) -> list[Path]:
-    """The files and directories that other programs call so, found without reading any."""
-    models = _once(_everything(stores_of(user or User.here()), []))
-    names = (id, f"{id}:latest")
-    return [
-        model.found.path
-        for model in models
-        if model.found.problem is None and any(each.id in names for each in (model.found, *model.others))
-    ]
+    return Disk(_named(described, models), report)
 
 
 def _everything(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
@@ -123,11 +152,12 @@ def _once(everything: Iterable[tuple[str, Found]]) -> list[Model]:
 def _keys(found: Found) -> Iterator[object]:
     try:
         place = os.stat(found.path)
-        yield place.st_dev, place.st_ino
     except (OSError, ValueError):
         yield found.path
-    if found.digest is not None:
-        yield found.digest
+        return
+    yield place.st_dev, place.st_ino
+    if found.digest is not None:  # of what is whole: what was cut short has another size
+        yield found.digest, place.st_size
 
 
 def _described(model: Model, index: Index) -> ModelDescription:
@@ -155,20 +185,30 @@ def _unread(found: Found) -> ModelDescription:
     )
 
 
-def _named(described: list[ModelDescription], models: list[Model]) -> list[ModelDescription]:
+def _named(described: list[ModelDescription], models: list[Model]) -> list[Named]:
     """Gives each model its names: the one to type first, then what its stores call it."""
-    usable = [
-        (model, found.found.hint)
-        for model, found in zip(described, models, strict=True)
-        if model.problem is None and model.store != BUNDLED
-    ]
-    typed = iter(typed_names([model for model, _ in usable], [hint for _, hint in usable]))
+    both = list(zip(described, models, strict=True))
+    parts = [None if _has_no_other(model) else parse(model, found.found.hint) for model, found in both]
+    ids = [_ids(model, found) for model, found in both]
+    # What is broken hides nothing: its name may be another's.
+    taken = [() if model.problem else own for model, own in zip(described, ids, strict=True)]
     named = []
-    for model, found in zip(described, models, strict=True):
-        first = () if model.problem or model.store == BUNDLED else (next(typed),)
-        ids = [text_of(each.id) for each in (found.found, *found.others)]
-        ids += [id.removesuffix(":latest") for id in ids]
-        ids += [each.hint for each in (found.found, *found.others) if "/" in each.hint]
-        ids += [BUNDLED] if model.store == BUNDLED and model.id == BUNDLED_TARGET else []
-        named.append(replace(model, names=tuple(dict.fromkeys((*first, *ids)))))
+    for (model, found), name, own, said in zip(both, typed_names(parts, taken), ids, parts, strict=True):
+        names = tuple(dict.fromkeys([name, *own] if name else own))
+        named.append(Named(replace(model, names=names), found.found.path, said))
     return named
+
+
+def _has_no_other(model: ModelDescription) -> bool:
+    """Whether a model goes by what its store calls it alone."""
+    return model.problem is not None or model.store == BUNDLED
+
+
+def _ids(model: ModelDescription, found: Model) -> list[str]:
+    """What its stores call a model; and its path, where that is not what it is shown as."""
+    places = (found.found, *found.others)
+    ids = [text_of(each.id) for each in places]
+    ids += [id.removesuffix(":latest") for id in ids]
+    ids += [each.hint for each in places if "/" in each.hint]
+    ids += [model.path] if model.path != str(found.found.path) else []
+    return ids + [BUNDLED] * (model.store == BUNDLED and model.id == BUNDLED_TARGET)

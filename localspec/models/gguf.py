@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import opened
+from localspec.models.bounded import opened, shown
 from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
@@ -147,7 +147,7 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
     for number in range(2, split.total + 1):
         path = split.part(number)
         try:
-            part = _read_file(path)
+            part = _read_file(path, texts=False)  # the first has them all
         except ModelNotFound:
             raise ModelInvalid(
                 f"part {number} of {split.total} is missing: there is no file {path}",
@@ -220,7 +220,7 @@ class _Reader:
         start = self.at
         key, kind = self.string(MAX_KEY), self.scalar("I")
         if key in metadata:
-            raise self.bad(f"it has two values of {key!r}")
+            raise self.bad(f"it has two values of {shown(key)}")
         if key == ALIGNMENT and kind != _UINT32:
             raise self.bad(f"an alignment of type {kind}")
         metadata[key] = self.value(kind, keep=key in self.kept)
@@ -311,10 +311,10 @@ class _Reader:
         name = self.string(MAX_KEY)
         dimensions = self.scalar("I")
         if dimensions > MAX_DIMENSIONS:
-            raise self.bad(f"tensor {name!r} has {dimensions} dimensions")
+            raise self.bad(f"tensor {shown(name)} has {dimensions} dimensions")
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
         if not 0 < _elements(shape) <= MAX_ELEMENTS:
-            raise self.bad(f"tensor {name!r} has the shape {shape}")
+            raise self.bad(f"tensor {shown(name)} has the shape {shape}")
         return Tensor(name, shape, self.scalar("I"), self.scalar("Q"))
 
     def check_vocabulary(self, metadata: dict[str, Any]) -> None:
@@ -334,7 +334,7 @@ class _Reader:
             end = data + tensor.offset + _elements(tensor.shape) // block * width
             if end > self.size:
                 raise self.bad(
-                    f"it is truncated: tensor {tensor.name!r} ends {end - self.size} bytes past its end"
+                    f"it is truncated: tensor {shown(tensor.name)} ends {end - self.size} bytes past its end"
                 )
 
 

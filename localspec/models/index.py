@@ -19,11 +19,12 @@ from localspec.errors import LocalspecError
 from localspec.models.bounded import read_bounded
 from localspec.models.description import Vocabulary, describe, text_of, weight_files
 from localspec.models.directory import CONFIG, INDEX
+from localspec.models.kind import MODULES
 from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
 from localspec.protocol.messages import ModelDescription
 
 MAX_INDEX = 64 * 1024 * 1024
-LAYOUT = f"{__version__}/1"
+LAYOUT = f"{__version__}/2"
 """a file of another layout is thrown away: raise the number when descriptions say more, or otherwise"""
 
 Signature = tuple[tuple[int, int, int, int], ...]
@@ -58,7 +59,7 @@ class Index:
 
     def describe(self, name: str, path: Path) -> ModelDescription:
         """As :func:`localspec.models.description.describe`, which is called where something has changed."""
-        key, signature = text_of(path), _signature(path)
+        key, signature = text_of(path), signature_of(path)
         known = self._content.models.get(key)
         if known is not None and known.signature == signature and known.model.id == text_of(name):
             return known.model
@@ -92,7 +93,7 @@ def _read(path: Path) -> _Content:
     return _Content(LAYOUT, {}, {})
 
 
-def _signature(path: Path) -> Signature:
+def signature_of(path: Path) -> Signature:
     """What changes when a model does; empty for one that is not there."""
     return tuple(each for file in _files(path) if (each := _stamp(file)) is not None)
 
@@ -101,7 +102,7 @@ def _files(path: Path) -> Iterable[Path]:
     weights = sorted(weight_files(path))
     if not os.path.isdir(path):
         return weights
-    return [*weights, *(path / name for name in (CONFIG, INDEX, TOKENIZER, SETTINGS, *TEMPLATES))]
+    return [*weights, *(path / name for name in (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, *TEMPLATES))]
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:

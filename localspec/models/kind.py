@@ -5,6 +5,8 @@ from __future__ import annotations
 from localspec.models.directory import ModelDirectory
 from localspec.models.gguf import GgufHeader
 
+MODULES = "modules.json"
+"""what sentence-transformers puts beside a model that it made of another"""
 EMBED = "it makes embeddings of texts"
 PROJECTOR = "it is the projector that lets another model see or hear"
 OTHER_TYPES = {
@@ -43,7 +45,7 @@ def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> str | None:
 def kind_of_directory(model: ModelDirectory) -> str | None:
     """What a model directory is instead of one that MLX can answer with; None for one that it can."""
     config = model.config
-    if (model.path / "modules.json").exists():
+    if (model.path / MODULES).exists():
         return EMBED
     if config.get("is_encoder_decoder") is True:
         return "it is an encoder with a decoder, which MLX does not run"

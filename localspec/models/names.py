@@ -1,10 +1,10 @@
-"""Names that can be typed, such as ``qwen2.5-coder:7b``, and which model is meant by one."""
+"""Names that can be typed, such as ``qwen2.5-coder:7b``: made of what the names of files and stores say."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -22,6 +22,14 @@ FLAT = re.compile(r"^[^_]+_.*gguf_(?=.)")
 """what llama.cpp's older cache puts before a file's own name: user and repository"""
 FORM = re.compile(r"[-._ ](gguf|mlx|safetensors|hf|imatrix|imat|i1)(?=$|[-._ ])")
 VARIANT = re.compile(r"[-_ ](instruct|chat|it|base|thinking|reasoning|pt)$")
+PREFERRED = (
+    *("Q4_K_M", "UD-Q4_K_XL", "Q4_K_L", "Q4_K_S", "MXFP4", "MXFP4_MOE", "IQ4_NL", "IQ4_XS", "Q4_0", "Q4_1"),
+    *("4BIT", "Q5_K_M", "UD-Q5_K_XL", "Q5_K_S", "Q5_0", "5BIT", "Q6_K", "6BIT", "Q8_0", "8BIT"),
+    *("BF16", "F16", "F32"),
+)
+"""quantisations, the best balance of size and quality first; of others the largest"""
+RESERVED = ("auto", "none")
+"""what a draft model may be called that is none"""
 
 
 class Parts(NamedTuple):
@@ -37,19 +45,27 @@ class Parts(NamedTuple):
     def short(self) -> str:
         return f"{self.family}:{self.size}" if self.size else self.family
 
+    @property
+    def preference(self) -> int:
+        """The place of the quantisation among :data:`PREFERRED`, after all of them if it is not there."""
+        said = self.quantisation.replace("-bit", "bit").upper()
+        alike = (said and (said.startswith(each) or each.startswith(said)) for each in PREFERRED)
+        return next((place for place, is_it in enumerate(alike) if is_it), len(PREFERRED))
 
-def typed_names(models: Sequence[ModelDescription], hints: Sequence[str]) -> list[str]:
+
+def typed_names(models: Sequence[Parts | None], called: Sequence[Collection[str]]) -> list[str | None]:
     """A name for each model that no other has: ``family:size``, and of what tells it from others as much
-    as is needed. ``hints`` are more words of each one's name, such as its repository's."""
-    parts = [parse(model, hint) for model, hint in zip(models, hints, strict=True)]
+    as is needed; None for None. ``called`` is what stores call each: no model gets such a name of another."""
     groups = defaultdict[str, list[Parts]](list)
-    for each in parts:
-        groups[each.short].append(each)
-    return _numbered([_qualified(each, groups[each.short]) for each in parts])
+    for each in models:
+        if each is not None:
+            groups[each.short].append(each)
+    return _numbered([each and _qualified(each, groups[each.short]) for each in models], called)
 
 
 def parse(model: ModelDescription, hint: str = "") -> Parts:
-    """What the names of a model say: the first of file, repository and title that has a size."""
+    """What the names of a model say: the first of file, repository and title that has a size. ``hint`` is
+    more words of its name, such as its repository's."""
     texts = [_plain(text) for text in (model.id, hint, model.title) if text] or [""]
     chosen = next((text for text in texts if SIZE.search(text)), texts[0])
     quantised = QUANTISATION.search(chosen)
@@ -96,37 +112,18 @@ def _qualified(each: Parts, group: list[Parts]) -> str:
     return f"{each.short}{'-' if each.size else ':'}{told}" if told else each.short
 
 
-def _numbered(names: list[str]) -> list[str]:
-    """The names, a number at the end of those that came before."""
-    taken = set(names)
-    seen: set[str] = set()
+def _numbered(names: Sequence[str | None], called: Sequence[Collection[str]]) -> list[str | None]:
+    """The names, a number at the end of those that another model has already, or that its store gave it."""
+    owners = defaultdict[str, set[int]](set)
+    for place, ids in enumerate(called):
+        for id in ids:
+            owners[id.lower()].add(place)
+    taken, given = {*RESERVED, *names, *owners}, set[str | None](RESERVED)
+    numbers = defaultdict[str | None, Iterator[int]](lambda: count(2))
+    own = list[str | None]()
     for place, name in enumerate(names):
-        if name in seen:
-            names[place] = next(each for n in count(2) if (each := f"{name}-{n}") not in taken)
-            taken.add(names[place])
-        seen.add(name)
-    return names
-
-
-def meant(name: str, models: Iterable[ModelDescription]) -> list[ModelDescription]:
-    """The models that ``name`` may stand for: those it names in full, or else begins; broken ones last."""
-    wanted = name.lower()
-    known = list(models)
-    for matches in (_is_first, _is_one, _begins_one):
-        found = [model for model in known if matches(wanted, model)]
-        usable = [model for model in found if model.problem is None]
-        if usable or (found and matches is not _begins_one):
-            return usable or found
-    return []
-
-
-def _is_first(wanted: str, model: ModelDescription) -> bool:
-    return model.names[:1] == (wanted,)
-
-
-def _is_one(wanted: str, model: ModelDescription) -> bool:
-    return wanted in (each.lower() for each in model.names)
-
-
-def _begins_one(wanted: str, model: ModelDescription) -> bool:
-    return any(each.lower().startswith(wanted) for each in model.names)
+        is_anothers = name in given or not owners.get(name or "", {place}) <= {place}
+        numbered = (f"{name}-{n}" for n in numbers[name])
+        own.append(next(each for each in numbered if each not in taken) if name and is_anothers else name)
+        given.add(own[-1])
+    return own

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from localspec.errors import TokenizerMismatch
+from localspec.models.bounded import shown
 
 Fit = Literal["exact", "compatible"]
 
@@ -65,4 +66,4 @@ def _first_difference(target: Tokens, draft: Tokens) -> str:
 
 
 def _shown(text: bytes | None) -> str:
-    return "unused" if text is None else repr(text)
+    return "unused" if text is None else shown(text)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from localspec.config import Config, EngineConfig, section_name
-from localspec.errors import LocalspecError
-from localspec.models.catalogue import BUNDLED, FORMATS, find_model, place_of
-from localspec.protocol.options import Options
+from localspec.errors import LocalspecError, ModelNotFound
+from localspec.models.catalogue import BUNDLED, FORMATS, find_all, find_model, place_of
+from localspec.protocol.options import Options, names_draft
 
+T = TypeVar("T")
+K = TypeVar("K")
+
+GENERAL = "[options]"
+"""what holds where no section says otherwise"""
 MOST_NAMES = 256
-"""whose sections are known without looking at the disk; clients can spell paths in any number of ways"""
+"""whose meaning is known without looking at the disk; clients can spell paths in any number of ways"""
 
 
 class Layer(NamedTuple):
@@ -28,26 +35,28 @@ class Sections:
 
     A workspace's section holds in all of its directory; of several the innermost goes first. A model's
     section holds however the model is named: names are compared by the places on the disk that they lead to.
-    Of two sections of one model the later goes first.
+    That of a ``family:size`` holds for all of these. Of two sections of one model the later goes first.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._known: dict[str, tuple[str, ...]] = {}
         """the headings of the sections by models' names"""
+        self._alike: dict[tuple[str, str], bool] = {}
+        """whether two names mean one model"""
 
     @property
-    def there_are(self) -> bool:
-        """Whether there are any: without them nothing depends on the disk."""
-        return bool(self.config.models or self.config.workspaces)
+    def need_the_disk(self) -> bool:
+        """Whether what holds for a model can depend on more than its name."""
+        return bool(self.config.models or self.config.workspaces or names_draft(self.config.options))
 
     def merged(self, said: Options, path: str | None = None) -> Options:
         """``said`` over all that the configuration says; ``path``: of the file that is asked about.
 
-        Looks at the disk where there are sections.
+        Looks at the disk where :attr:`need_the_disk`.
         """
         for layer in self.layers(said, path):
-            said = said.over(layer.options)
+            said = self._over(said, layer.options)
         return said
 
     def layers(self, said: Options, path: str | None = None) -> Iterator[Layer]:
@@ -59,7 +68,7 @@ class Sections:
             yield layer
         for name in self.of_model(said.model or self.config.options.model or BUNDLED):
             yield Layer(section_name("models", name), self.config.models[name].options)
-        yield Layer("[options]", self.config.options)
+        yield Layer(GENERAL, self.config.options)
 
     def engine(self, model: str) -> EngineConfig:
         """How a model is loaded, alike for all of its names; looks at the disk where there are sections."""
@@ -77,9 +86,14 @@ class Sections:
         holding = [name for name, directory in places.items() if inside.is_relative_to(directory)]
         return sorted(holding, key=lambda name: -len(places[name].parts))
 
+    def unresolved(self) -> list[tuple[str, LocalspecError]]:
+        """The sections of models that hold for none, by their names, and why: what is misspelt, yet to come,
+        broken, or may be several."""
+        return [(name, error) for name in self.config.models if (error := self._covered(name)[1]) is not None]
+
     def strangers(self) -> list[str]:
-        """The names that have sections and are no model's here: misspelt, or of one that is yet to come."""
-        return [name for name in self.config.models if not self._places(name)]
+        """Of :meth:`unresolved` the names that no model has."""
+        return [name for name, error in self.unresolved() if isinstance(error, ModelNotFound)]
 
     def of_model(self, model: str) -> tuple[str, ...]:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
@@ -88,22 +102,47 @@ class Sections:
         known = self._known.get(model)
         if known is None:
             places = self._places(model)
-            same = [n for n in self.config.models if n == model or not places.isdisjoint(self._places(n))]
+            sections = ((name, self._covered(name)[0]) for name in self.config.models)
+            same = [name for name, covered in sections if name == model or not places.isdisjoint(covered)]
             known = tuple(reversed(same))
             if places:  # otherwise it may yet come
-                self._keep(model, known)
+                _keep(self._known, model, known)
         return known
 
-    def _keep(self, model: str, names: tuple[str, ...]) -> None:
-        if len(self._known) >= MOST_NAMES:
-            self._known.clear()
-        self._known[model] = names
+    def _over(self, said: Options, base: Options) -> Options:
+        """``said`` over ``base``, whose draft stays with its model however that is named."""
+        model, other = said.model, base.model
+        if model and other and model != other and names_draft(base) and self._are_one(model, other):
+            base = replace(base, model=model)
+        return said.over(base)
+
+    def _are_one(self, model: str, other: str) -> bool:
+        known = self._alike.get((model, other))
+        if known is None:
+            places, others = self._places(model), self._places(other)
+            known = not places.isdisjoint(others)
+            if places and others:  # otherwise it may yet come
+                _keep(self._alike, (model, other), known)
+        return known
 
     def _places(self, name: str) -> set[str]:
         try:
             return places_of(name, self.config.model_dirs)
         except LocalspecError:
             return set()
+
+    def _covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
+        """The places that a section holds for; none, and why."""
+        try:
+            return set(map(place_of, find_all(name, self.config.model_dirs))), None
+        except LocalspecError as error:
+            return set(), error
+
+
+def _keep(known: dict[K, T], key: K, value: T) -> None:
+    if len(known) >= MOST_NAMES:
+        known.clear()
+    known[key] = value
 
 
 def places_of(name: str, model_dirs: tuple[str, ...]) -> set[str]:

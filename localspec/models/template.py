@@ -69,8 +69,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         return "".join(texts)
 
     def check_time(self) -> None:
-        if time.monotonic() > self.deadline:
-            raise TemplateError(f"it ran longer than {MAX_SECONDS:g} s")
+        if time.thread_time() > self.deadline:
+            raise TemplateError(f"it computed for longer than {MAX_SECONDS:g} s")
 
     def check_size(self, size: int) -> None:
         if size > MAX_CHARS:
@@ -93,8 +93,8 @@ def _raise_exception(message: str) -> NoReturn:
 class ChatTemplate:
     """A compiled chat template.
 
-    Raises :class:`ModelInvalid` where the source is no Jinja, or a rendering fails, runs longer
-    than two seconds or makes a text of more than eight million characters.
+    Raises :class:`ModelInvalid` where the source is no Jinja, or a rendering fails, computes for
+    longer than two seconds or makes a text of more than eight million characters.
     """
 
     def __init__(self, source: str | None, *, bos: str = "", eos: str = "") -> None:
@@ -116,7 +116,7 @@ class ChatTemplate:
         turns = [{"role": m.role, "content": m.content} for m in messages]
         pieces: list[str] = []
         length = 0
-        self._environment.deadline = time.monotonic() + MAX_SECONDS
+        self._environment.deadline = time.thread_time() + MAX_SECONDS
         try:
             for piece in self._template.generate(messages=turns, **self._variables):
                 pieces.append(piece)

@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import place_of, weights_size
+from localspec.models.catalogue import Format, format_of, place_of, weights_size
+from localspec.models.index import signature_of
 from localspec.models.record import Record, learnt_dir
 
 ENOUGH = 64
 """drafted tokens from which on a pair is known"""
 HOPELESS = 0.02
 """share of drafted tokens under which it pays nowhere, however long the drafts were"""
+FAILURE_S = 86_400.0
+"""seconds after which a draft that could not be loaded is tried again: memory was short, perhaps"""
+PACKAGES: dict[Format, tuple[str, ...]] = {"gguf": ("llama-cpp-python",), "mlx": ("mlx", "mlx-lm")}
+"""what loads a format: another version of it may do better"""
+
+
+class Failure(NamedTuple):
+    """``why`` a draft could not be loaded, ``at`` which Unix time, and ``under`` which circumstances."""
+
+    why: str
+    at: float
+    under: str
+
+    def told(self) -> str:
+        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(self.at))
+        return f"it could not be loaded on {when}: {self.why}"
 
 
 class Tried(NamedTuple):
     """``accepted`` of ``drafted`` tokens were right; ``gain`` is how many times as fast as plain decoding the
-    best drafts are expected to be, 1 where none pays; None: what steps cost is not known. ``failed`` says why
-    the draft could not be loaded when it was last chosen."""
+    best drafts are expected to be, 1 where none pays; None: what steps cost is not known. ``failure``: of the
+    draft when it was last chosen, while nothing has changed since."""
 
     drafted: int = 0
     accepted: int = 0
     gain: float | None = None
-    failed: str = ""
+    failure: Failure | None = None
 
     @property
     def loses(self) -> bool:
@@ -49,12 +68,12 @@ class TriedRecord:
         return self.tried._asdict()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        drafted, accepted, gain = state["drafted"], state["accepted"], state["gain"]
+        drafted, accepted, gain, failure = (state[field] for field in Tried._fields)
         if not (type(drafted) is type(accepted) is int and 0 <= accepted <= drafted):
             raise ValueError("more tokens right than drafted")
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
             raise ValueError("no gain")
-        self.tried = Tried(drafted, accepted, gain, str(state.get("failed", "")))
+        self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
 
 
 def name_of_pair(target: Path, draft: Path) -> str:
@@ -65,7 +84,8 @@ def name_of_pair(target: Path, draft: Path) -> str:
 def note_failure(target: Path, draft: Path, why: str) -> None:
     """Let it be known that this draft cannot be loaded, so that the next choice is another."""
     record = TriedRecord()
-    record.tried = known_of(target, draft)._replace(failed=why)
+    failure = Failure(why, time.time(), _circumstances(target, draft))
+    record.tried = known_of(target, draft)._replace(failure=failure)
     with contextlib.suppress(LocalspecError, OSError):
         Record(learnt_dir(), name_of_pair(target, draft), record).write()
 
@@ -75,4 +95,32 @@ def known_of(target: Path, draft: Path) -> Tried:
     record = TriedRecord()
     with contextlib.suppress(LocalspecError, OSError):  # where nothing can be kept, nothing is known
         Record(learnt_dir(), name_of_pair(target, draft), record).read()
+    failure = record.tried.failure
+    if failure is not None and not _holds(failure, target, draft):
+        return record.tried._replace(failure=None)
     return record.tried
+
+
+def _failure(why: object, at: object, under: object) -> Failure:
+    if not (isinstance(why, str) and isinstance(at, float) and isinstance(under, str)):
+        raise ValueError("no failure")
+    return Failure(why, at, under)
+
+
+def _holds(failure: Failure, target: Path, draft: Path) -> bool:
+    """Whether the draft would fail again; a clock that was set back makes it worth a try."""
+    is_recent = 0.0 <= time.time() - failure.at < FAILURE_S
+    return is_recent and failure.under == _circumstances(target, draft)
+
+
+def _circumstances(target: Path, draft: Path) -> str:
+    """What loads these models, and the state of their files."""
+    versions = [f"{package} {_version(package)}" for package in PACKAGES[format_of(draft)]]
+    return f"{', '.join(versions)}: {signature_of(target)}, {signature_of(draft)}"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"

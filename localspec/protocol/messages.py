@@ -70,7 +70,7 @@ class ModelLoad(Params):
     draft: str | None = None
     backend: BackendName | None = None
     workspace: str | None = None
-    keep_alive_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    keep_alive_s: Annotated[float, Meta(ge=0, le=1_000_000_000)] | None = None
 
 
 class ModelUnload(Params):
@@ -272,6 +272,8 @@ class Warmed(msgspec.Struct, frozen=True):
 
 
 class LoadedModel(msgspec.Struct, frozen=True):
+    """``path`` and ``draft_path``: where the two lie, alike for all of their names."""
+
     model: str
     draft: str | None
     pid: int
@@ -280,6 +282,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     backend: str = ""
     idle_left_s: float | None = None
     """seconds until it is unloaded if nobody uses it; None: it is at work, or stays"""
+    path: str = ""
+    draft_path: str | None = None
 
 
 class Unloaded(msgspec.Struct, frozen=True):

@@ -78,7 +78,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         options that name another model. Who has none in the end gets ``auto``.
         """
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
-        if base.draft not in (None, "auto", "none") and self._names_another_model(base):
+        if names_draft(base) and self._names_another_model(base):
             said.setdefault("draft", None)
         return msgspec.structs.replace(base, **said)
 
@@ -90,6 +90,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return _file(self.model) != _file(base.model)
         one, two = (name.rpartition("/")[2].removesuffix(".gguf") for name in (self.model, base.model))
         return one != two
+
+
+def names_draft(options: Options) -> bool:
+    """Whether these want one certain draft model."""
+    return options.draft not in (None, "auto", "none")
 
 
 def _is_path(name: str) -> bool:
@@ -119,18 +124,32 @@ def parse_options(values: Mapping[str, Any], *, strict: bool = True) -> Options:
     return check_options(options)
 
 
-def check_value(struct: type[msgspec.Struct], field: str, value: object, *, said: str) -> None:
+def check_value(
+    struct: type[msgspec.Struct],
+    field: str,
+    value: object,
+    *,
+    said: str,
+    remedy: str = "See `localspec run --help`.",
+    strict: bool = False,
+) -> None:
     """Raises :class:`InvalidOptions` for what ``field`` of ``struct`` does not take, naming what it takes.
 
-    ``said`` is how the person named the field; texts are read as on the command line.
+    ``said`` is how the person named the field. Unless ``strict``, texts are read as on the command line.
     """
     try:
-        msgspec.convert({field: value}, struct, strict=False)
+        msgspec.convert({field: value}, struct, strict=strict)
     except msgspec.ValidationError:
-        is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
-        instead = f", not {value!r}" if is_short else ""
-        message = f"{said} takes {allowed(struct, field)}{instead}"
-        raise InvalidOptions(message, "See `localspec run --help`.") from None
+        raise InvalidOptions(f"{said} takes {allowed(struct, field)}{instead(value)}", remedy) from None
+
+
+def instead(value: object) -> str:
+    """``, not 'many'``: a refused value as its owner wrote it; nothing of a long one."""
+    if isinstance(value, bool | list | tuple | dict):
+        said = msgspec.json.encode(value).decode()
+    else:
+        said = repr(value) if isinstance(value, str | int | float) else str(value)
+    return f", not {said}" if len(said) <= LONGEST_SHOWN else ""
 
 
 def allowed(struct: type[msgspec.Struct], field: str) -> str:
@@ -157,7 +176,8 @@ def _words(kind: inspect.Type) -> str:
         case inspect.StrType():
             return f"text of {kind.min_length or 0} to {kind.max_length} characters"
         case inspect.VarTupleType(item_type=item, max_length=most):
-            return f"{_words(item)}, {'any number of' if most is None else f'at most {most}'} times"
+            number = "" if most is None else f"at most {most} "
+            return f"a list of {number}{_words(item).replace('text', 'texts')}"
     return "something else"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import unicodedata
 from collections.abc import Mapping
@@ -18,12 +19,21 @@ CARRIED = (
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "OLLAMA_MODELS"),
     *("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
     *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("HOME", "XDG_RUNTIME_DIR"),
 )
-"""where files, models, libraries are, which devices may be used: no secret, nothing of one command alone"""
+"""where files, models, libraries, sockets are, which devices may be used: no secret, nothing of one command
+alone; the last two only where they are not what every login gets"""
 LISTS = {"PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
 PATHS = {
-    name for name in CARRIED if name.startswith(("LOCALSPEC_", "XDG_", "HF_H", "HUGG", "LLAMA_", "OLLAMA_"))
+    name
+    for name in CARRIED
+    if name.startswith(("HOME", "LOCALSPEC_", "XDG_", "HF_H", "HUGG", "LLAMA_", "OLLAMA_"))
 }
+PLACES = (
+    *("HOME", "XDG_RUNTIME_DIR"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+)
+"""what decides where localspec's own files are, where LOCALSPEC_HOME does not"""
 
 
 class Job(NamedTuple):
@@ -36,7 +46,8 @@ class Job(NamedTuple):
 
 def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
     """The daemon as this command would start it. Raises :class:`InvalidOptions` for what is no text."""
-    environment = {name: _absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
+    said = {name: _absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
+    environment = {name: value for name, value in said.items() if not _is_usual(name, value, said)}
     job = Job((sys.executable, "-m", "localspec.daemon", "--log"), environment, str(home.log_path()))
     for text in (*job.command, *job.environment.values(), job.log):
         # Control characters, and bytes that are no UTF-8: systemd refuses both, a plist the first.
@@ -48,7 +59,30 @@ def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
     return job
 
 
+def home_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Of a job's environment, what decides where localspec's own files are; nothing: the usual places."""
+    names = ("LOCALSPEC_HOME",) if "LOCALSPEC_HOME" in environment else PLACES
+    return {name: os.path.realpath(environment[name]) for name in names if name in environment}
+
+
+def as_of(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """What to write before a command so that it is one of their home, and not of ours."""
+    unset = (f"-u {name}" for name in ours if name not in theirs)
+    return " ".join(("env", *unset, *(f"{name}={shlex.quote(value)}" for name, value in theirs.items())))
+
+
 def _absolute(name: str, value: str) -> str:
     if name in LISTS:
         return os.pathsep.join(os.path.abspath(part) for part in value.split(os.pathsep) if part)
     return str(Path(value).expanduser().absolute()) if name in PATHS else value
+
+
+def _is_usual(name: str, value: str, said: Mapping[str, str]) -> bool:
+    """Whether a service has this by itself, or has no use for it."""
+    if name == "XDG_RUNTIME_DIR":
+        return "LOCALSPEC_HOME" in said or value == f"/run/user/{os.getuid()}"
+    if name == "HOME":
+        import pwd  # not on Windows, which has no services yet
+
+        return value == pwd.getpwuid(os.getuid()).pw_dir
+    return False

@@ -6,7 +6,9 @@ import os
 import plistlib
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
+from xml.parsers.expat import ExpatError
 
 from localspec.errors import ServiceUnavailable
 from localspec.service.job import Job
@@ -55,6 +57,12 @@ class Launchd(Manager):
     def render(self, job: Job) -> bytes:
         return plist(job)
 
+    def environment(self, content: bytes) -> dict[str, str]:
+        with suppress(ValueError, KeyError, TypeError, ExpatError):
+            said = plistlib.loads(content)["EnvironmentVariables"]
+            return {name: value for name, value in said.items() if isinstance(value, str)}
+        return {}
+
     def is_there(self) -> bool:
         return is_usable(("launchctl", "print", self._domain))
 
@@ -70,6 +78,10 @@ class Launchd(Manager):
     def remove(self) -> None:
         self._unload()
         self.path.unlink(missing_ok=True)
+
+    def enabled(self) -> bool:
+        disabled = call(("launchctl", "print-disabled", self._domain))
+        return re.search(rf'"{re.escape(LABEL)}" => (true|disabled)', disabled) is None
 
     def running(self) -> Running:
         if not self._is_loaded():

@@ -22,7 +22,7 @@ class Running(NamedTuple):
 
 
 class Manager(ABC):
-    """Every method but :meth:`render` and :meth:`is_there` raises :class:`ServiceUnavailable`."""
+    """Methods that ask the manager, but for :meth:`is_there`, raise :class:`ServiceUnavailable`."""
 
     name: str
     path: Path
@@ -33,6 +33,10 @@ class Manager(ABC):
     @abstractmethod
     def render(self, job: Job) -> bytes:
         """The service's file."""
+
+    @abstractmethod
+    def environment(self, content: bytes) -> dict[str, str]:
+        """What a file of :meth:`render` says of the job's environment; empty where it makes no sense."""
 
     @abstractmethod
     def is_there(self) -> bool:
@@ -49,6 +53,10 @@ class Manager(ABC):
     @abstractmethod
     def remove(self) -> None:
         """End it, and take its file away."""
+
+    @abstractmethod
+    def enabled(self) -> bool:
+        """Whether it is started at login."""
 
     @abstractmethod
     def running(self) -> Running:

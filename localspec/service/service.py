@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 import msgspec
 
 from localspec import home
 from localspec.client.discovery import Starter
 from localspec.errors import ServiceUnavailable
-from localspec.service.job import Job
+from localspec.service.job import Job, as_of, home_of
 from localspec.service.launchd import Launchd
 from localspec.service.manager import Manager
 from localspec.service.systemd import Systemd
@@ -31,6 +32,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     installed: bool
     current: bool
     """whether the file is the one that would be installed now"""
+    other_home: str | None
+    """what says where the files are of the daemon that it starts, where that is another one"""
+    enabled: bool
     state: str
     pid: int | None
     """the service's process; it may be on its way up or down"""
@@ -49,7 +53,11 @@ def this_manager(system: str = sys.platform) -> Manager:
 
 
 def install(manager: Manager, job: Job) -> bool:
-    """Write the service's file and register it; returns whether the file is another one than before."""
+    """Write the service's file and register it; returns whether the file is another one than before.
+
+    There is one service: raises :class:`ServiceUnavailable` where it is that of another home, too.
+    """
+    _check_home(manager, job)
     content = manager.render(job)
     changed = _content(manager) != content
     try:
@@ -82,8 +90,12 @@ def runs_as(pid: int | None, job: Job) -> bool:
         return False
 
 
-def uninstall(manager: Manager) -> bool:
-    """End the service and forget it; returns whether there was one."""
+def uninstall(manager: Manager, job: Job) -> bool:
+    """End the service and forget it; returns whether there was one.
+
+    Raises :class:`ServiceUnavailable` where it is that of another home, too.
+    """
+    _check_home(manager, job)
     home.starter_path().unlink(missing_ok=True)
     if not manager.path.exists():
         return False
@@ -95,15 +107,38 @@ def status(manager: Manager, job: Job) -> Status:
     """The service as its manager sees it."""
     running = manager.running()
     content = _content(manager)
+    theirs = _other_home(manager, job)
     return Status(
         manager=manager.name,
         file=str(manager.path),
         installed=content is not None,
         current=content == manager.render(job),
+        other_home=None if theirs is None else _told(theirs),
+        enabled=content is not None and manager.enabled(),
         state=running.state,
         pid=running.pid,
         log=job.log,
     )
+
+
+def _check_home(manager: Manager, job: Job) -> None:
+    theirs = _other_home(manager, job)
+    if theirs is not None:
+        raise ServiceUnavailable(
+            f"the service that is installed is that of another home: {_told(theirs)}",
+            f"Remove that one: `{as_of(theirs, home_of(job.environment))} localspec service uninstall`.",
+        )
+
+
+def _other_home(manager: Manager, job: Job) -> dict[str, str] | None:
+    """Whose service is installed, where it is not this home's."""
+    content = _content(manager)
+    theirs = None if content is None else home_of(manager.environment(content))
+    return None if theirs == home_of(job.environment) else theirs
+
+
+def _told(home: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in home.items()) or "the usual places"
 
 
 def _content(manager: Manager) -> bytes | None:

@@ -7,6 +7,7 @@ where; clients start it by themselves. A second way to start it would have to ag
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,6 +90,11 @@ class Systemd(Manager):
     def render(self, job: Job) -> bytes:
         return unit(job).encode()
 
+    def environment(self, content: bytes) -> dict[str, str]:
+        words = re.findall(r'^Environment="((?:[^"\\]|\\.)*)"$', content.decode(errors="replace"), re.M)
+        plain = (re.sub(r"\\(.)", r"\1", word).replace("%%", "%") for word in words)
+        return {name: value for name, _, value in (word.partition("=") for word in plain)}
+
     def is_there(self) -> bool:
         return is_usable((*SYSTEMCTL, "show", "--property=Version"))
 
@@ -105,6 +111,9 @@ class Systemd(Manager):
         call((*SYSTEMCTL, "disable", "--now", UNIT))
         self.path.unlink(missing_ok=True)
         call((*SYSTEMCTL, "daemon-reload"))
+
+    def enabled(self) -> bool:
+        return is_usable((*SYSTEMCTL, "is-enabled", "--quiet", UNIT))
 
     def running(self) -> Running:
         shown = call((*SYSTEMCTL, "show", UNIT, "--property=ActiveState,SubState,MainPID,Result"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from localspec.engine.choice import Choice, choose
+from localspec.engine.choice import Choice
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import load_engine, room_for, speed_of
+from localspec.engine.load import choose_here, load_engine
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError, OutOfMemory
 from localspec.models.catalogue import place_of, weights_size
@@ -65,6 +65,7 @@ def serve(channel: Channel) -> None:
         failed = EngineError(f"the model could not be loaded: {type(error).__name__}: {error}")
         channel.send(LoadFailed(failed.as_dict()))
         raise
+    draft = choice.draft if engine.draft is not None else None  # it may have been left out
     with engine:
         channel.send(
             Ready(
@@ -74,7 +75,7 @@ def serve(channel: Channel) -> None:
                 n_ctx=engine.target.capabilities.n_ctx,
                 reason=engine.reason,
                 path=place_of(choice.target),
-                draft_path=None if choice.draft is None else place_of(choice.draft),
+                draft_path=None if draft is None else place_of(draft),
             )
         )
         pulse.expect(slowest_step(engine, choice.target))
@@ -82,8 +83,9 @@ def serve(channel: Channel) -> None:
 
 
 def _choose(load: Load) -> Choice:
-    room = room_for(load.engine, load.free)
-    return choose(load.model, load.draft, load.model_dirs, backend=load.backend, speed=speed_of, room=room)
+    return choose_here(
+        load.model, load.draft, load.model_dirs, backend=load.backend, config=load.engine, free=load.free
+    )
 
 
 def _load(channel: Channel, load: Load, choice: Choice) -> Engine:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import pytest
 
 from localspec.cli.main import run
+from localspec.models import disk
 from tests.waiting import DEADLINE_S
 
 CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
@@ -46,6 +47,7 @@ class Cli:
                 patch.setenv(name, value)
             if cwd is not None:
                 patch.chdir(cwd)
+            patch.setattr(disk, "_recent", disk._Recent())  # a new command has not looked at the disk yet
             for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
                 patch.setattr(sys, name, stream)
             code = run(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 import tomllib
@@ -37,7 +38,7 @@ def cli() -> Iterator[Cli]:
         command.environment.pop(variable, None)
     yield command
     command("daemon", "stop")
-    shutil.rmtree(home)
+    shutil.rmtree(home, ignore_errors=True)  # the daemon may be closing its files still
 
 
 def file(cli: Cli) -> Path:
@@ -234,6 +235,14 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Pa
     assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
 
 
+def test_directories_are_named_from_where_they_are_set(cli: Cli, tmp_path: Path) -> None:
+    for key, text in (("model_dirs", '["models", "~/more", "/all"]'), ("workspace", "project")):
+        assert cli("config", "set", key, text, cwd=tmp_path).returncode == 0
+    written = tomllib.loads(file(cli).read_text())
+    assert written["model_dirs"] == [f"{tmp_path}/models", "~/more", "/all"]
+    assert written["options"]["workspace"] == f"{tmp_path}/project"
+
+
 def test_a_model_by_a_path_from_here_is_found_from_everywhere(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "one.gguf").touch()
     assert cli("config", "set", "model", "./one.gguf", cwd=tmp_path).returncode == 0
@@ -418,3 +427,60 @@ def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0 and file(cli).read_text() == CONFIG + "# interrupted\n"
+
+
+# --- a model that is not there -------------------------------------------------------------------
+
+ASKING = (
+    ("run", "--no-daemon", "x"),
+    ("run", "x"),
+    ("models", "load"),
+    ("models", "pair"),
+    ("memory", "export", "/tmp/never.jsonl"),
+)
+
+
+@pytest.mark.parametrize("asking", ASKING, ids=lambda asking: " ".join(asking[:2]))
+def test_a_model_that_nobody_typed_is_told_with_its_source(
+    cli: Cli, tmp_path: Path, asking: tuple[str, ...]
+) -> None:
+    def told(model: str) -> str:
+        cli("daemon", "stop")
+        done = cli(*asking, cwd=tmp_path)
+        assert done.returncode == 1 and model in done.stderr, done.stderr
+        return done.stderr.splitlines()[-1]
+
+    file(cli).write_text(CONFIG + '[options]\nmodel = "budnled"\n')
+    said = told("budnled")
+    assert "config.toml says model = 'budnled', and there is no model named 'budnled'; did you" in said
+    assert "`localspec config set model NAME`" in said and "`localspec config set model --unset`" in said
+    (tmp_path / ".git").mkdir()
+    file(cli).write_text(f'{CONFIG}[workspaces."{tmp_path}"]\nmodel = "~/lost.gguf"\n')
+    said = told("lost.gguf")
+    assert f"""[workspaces."{tmp_path}"] says model = '~/lost.gguf', and there is no file """ in said
+    command = f"""`localspec config set 'workspaces."{tmp_path}".model' --unset`"""
+    assert command in said
+    assert cli(*shlex.split(command.strip("`"))[1:]).returncode == 0
+    cli.environment["LOCALSPEC_MODEL"] = "./lost.gguf"
+    assert "LOCALSPEC_MODEL says model = './lost.gguf', and there is no file" in told("lost.gguf")
+    assert "run `unset LOCALSPEC_MODEL`" in told("lost.gguf")
+
+
+def test_a_model_that_was_typed_has_no_source(cli: Cli) -> None:
+    file(cli).write_text(CONFIG + '[options]\nmodel = "other"\ndraft = "lost"\n')
+    for asking in (("run", "--no-daemon", "-m", "other", "x"), ("models", "show", "other")):
+        assert cli(*asking).stderr.startswith(
+            "localspec: there is no model named 'other'. See `localspec models"
+        )
+    done = cli("run", "--no-daemon", "-m", "bundled", "--draft", "lost", "x")
+    assert done.stderr.startswith("localspec: there is no model named 'lost'.")
+
+
+def test_a_draft_that_nobody_typed_is_told_with_its_source(cli: Cli) -> None:
+    file(cli).write_text(CONFIG + '[options]\ndraft = "lost"\n[models."stdlib-1m"]\ndraft = "gone"\n')
+    asking = ("run", "--no-daemon", "x")
+    assert "config.toml says draft = 'lost', and there is no model" in cli(*asking).stderr
+    done = cli(*asking[:-1], "-m", "stdlib-1m", "x", "--json")
+    assert "says draft" not in done.stdout and "'gone'" in done.stdout
+    cli.environment["LOCALSPEC_DRAFT"] = "away"
+    assert "LOCALSPEC_DRAFT says draft = 'away', and there is no model" in cli(*asking).stderr

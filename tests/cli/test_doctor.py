@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,34 @@ import pytest
 
 from localspec._version import __version__
 from tests.cli.harness import CONFIG, Cli
+from tests.doctor.broken import BROKEN, WORSE, Told, write_broken, write_worse
 from tests.doctor.imports import KILL, REFUSE, at_import
 from tests.waiting import DEADLINE_S
 
 CHECKS = [
-    *("python", "llama_cpp", "mlx", "auto", "bundled", "config", "model", "model_dirs", "memory", "home"),
-    "daemon",
+    *("python", "llama_cpp", "mlx", "auto", "bundled", "config", "models", "model", "pairing", "memory"),
+    *("ngrams", "disk", "home", "permissions", "daemon", "sockets", "service", "editors"),
 ]
+CAN_MOUNT = (
+    shutil.which("unshare") is not None
+    and subprocess.run(("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt")).returncode == 0
+)
+OF_THE_MACHINE = {"memory", "disk"}
+"""may be short on any machine"""
+LEVELS = ("ok", "warning", "problem")
 MLX = "ok" if find_spec("mlx_lm") is not None else "warning"
 
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
+    """A command of somebody who has no other programs' models, in a home that is his alone."""
     home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    yield Cli(home)
+    command = Cli(home / "home")
+    command.environment["HOME"] = str(home)
+    for name in [name for name in command.environment if name.startswith(("HF_", "XDG_", "OLLAMA_"))]:
+        del command.environment[name]
+    yield command
+    command("daemon", "stop")
     shutil.rmtree(home)
 
 
@@ -41,19 +57,24 @@ def spoil(cli: Cli, folder: Path, package: str, what: str) -> None:
 
 
 def examined(cli: Cli, *, code: int = 0) -> dict[str, dict[str, Any]]:
-    """The findings by name, the worst of each name; all of them are well-formed."""
+    """The findings by name, the worst of each name."""
+    findings = told(cli, code=code)
+    return {each["name"]: each for each in sorted(findings, key=lambda each: LEVELS.index(each["level"]))}
+
+
+def told(cli: Cli, *, code: int = 0) -> list[dict[str, Any]]:
+    """The findings, all of them well-formed."""
     done = cli("doctor", "--json")
     assert (done.returncode, done.stderr) == (code, ""), done.stdout
     (line,) = done.stdout.splitlines()
     found = json.loads(line)
-    findings = found["findings"]
-    levels = ("ok", "warning", "problem")
+    findings: list[dict[str, Any]] = found["findings"]
     for each in findings:
         assert set(each) == {"name", "level", "sentence", "remedy"}
         assert each["sentence"][-1] in ".?" and "Traceback" not in each["sentence"]
         assert (each["level"] == "ok") == (each["remedy"] is None)
     assert found["ok"] == (code == 0) == all(each["level"] != "problem" for each in findings)
-    return {each["name"]: each for each in sorted(findings, key=lambda each: levels.index(each["level"]))}
+    return findings
 
 
 def test_settings_for_a_model_that_is_not_here_are_told(cli: Cli) -> None:
@@ -67,21 +88,33 @@ def test_settings_for_a_model_that_is_not_here_are_told(cli: Cli) -> None:
 def test_a_healthy_machine(cli: Cli) -> None:
     found = examined(cli)
     assert sorted(found) == sorted(CHECKS)
-    assert {name: each["level"] for name, each in found.items() if name != "memory"} == {
-        name: MLX if name == "mlx" else "ok" for name in CHECKS if name != "memory"
+    assert {name: each["level"] for name, each in found.items() if name not in OF_THE_MACHINE} == {
+        name: MLX if name == "mlx" else "ok" for name in CHECKS if name not in OF_THE_MACHINE
     }
     assert __version__ in found["python"]["sentence"]
     assert found["llama_cpp"]["sentence"].startswith("llama-cpp-python ")
     assert "stdlib-6m and stdlib-1m" in found["bundled"]["sentence"]
     assert found["daemon"]["sentence"].startswith("No daemon runs")
     assert f"in {cli.home}." in found["home"]["sentence"]
+    assert found["pairing"]["sentence"].startswith("stdlib-1m drafts for stdlib-6m, chosen by itself")
+    assert "stdlib-6m with stdlib-1m" in found["memory"]["sentence"]
+    assert (
+        "None can be installed" in found["service"]["sentence"] or "systemd" in found["service"]["sentence"]
+    )
+
+
+@pytest.mark.slow
+def test_a_pair_that_may_not_take_what_it_needs(cli: Cli) -> None:
+    assert cli("config", "set", "memory_mb", "100").returncode == 0
+    memory = examined(cli)["memory"]
+    assert memory["level"] == "warning" and "may take 100.0 MiB" in memory["sentence"]
 
 
 @pytest.mark.slow
 def test_a_line_for_each_check(cli: Cli) -> None:
     done = cli("doctor")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[1] for line in done.stdout.splitlines()] == CHECKS
+    assert list(dict.fromkeys(line.split()[1] for line in done.stdout.splitlines())) == CHECKS
     assert {line.split()[0] for line in done.stdout.splitlines()} <= {"ok", "warning"}
 
 
@@ -97,7 +130,10 @@ def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     cli.environment["LOCALSPEC_HOME"] = "/dev/null"
     found = examined(cli, code=1)
-    assert found["home"]["level"] == found["config"]["level"] == found["daemon"]["level"] == "problem"
+    problems = {name for name, each in found.items() if each["level"] == "problem"}
+    assert {"home", "config", "daemon"} <= problems and all(
+        "could not be checked" not in found[name]["sentence"] for name in problems
+    )
     assert "LOCALSPEC_HOME" in found["home"]["remedy"]
     assert found["llama_cpp"]["level"] == found["bundled"]["level"] == "ok"
 
@@ -119,10 +155,54 @@ def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
     lines = f'model_dirs = ["{models}", "{tmp_path}/gone"]\n' + CONFIG
     (cli.home / "config" / "config.toml").write_text(lines)
     done = cli("doctor")
-    broken, gone = (line for line in done.stdout.splitlines() if " model_dirs " in line)
+    there, gone = (line for line in done.stdout.splitlines() if " model_dirs " in line)
+    (broken,) = (line for line in done.stdout.splitlines() if " models " in line[:20])
     assert done.returncode == 0
-    assert broken.startswith("warning") and f"{models} holds 1 model; broken: a (" in broken
+    assert there.startswith("ok") and f"{models} holds 1 model." in there
     assert gone.startswith("warning") and f"{tmp_path}/gone is not there." in gone
+    assert broken.startswith("warning") and "1 cannot be used: a (" in broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("write", "expected"), [(write_broken, BROKEN), (write_worse, WORSE)])
+def test_a_broken_home(cli: Cli, write: Callable[[Path, Path], None], expected: list[Told]) -> None:
+    """Each line that is not well is told, with what mends it, and no other."""
+    write(cli.home, cli.home.parent)
+    code = int(any(level == "problem" for _, level, _, _ in expected))
+    found = [each for each in told(cli, code=code) if each["level"] != "ok"]
+    found = [each for each in found if each["name"] not in {*OF_THE_MACHINE, "mlx"}]
+    assert [(each["name"], each["level"]) for each in found] == [
+        (name, level) for name, level, _, _ in expected
+    ]
+    for each, (_, _, sentence, remedy) in zip(found, expected, strict=True):
+        assert sentence in each["sentence"] and remedy in each["remedy"], each
+
+
+@pytest.mark.slow
+def test_what_the_remedies_say_mends_a_home(cli: Cli) -> None:
+    """Those that are commands are run; what is only told as steps is left."""
+    write_broken(cli.home, cli.home.parent)
+    before = examined(cli)
+    for name in ("permissions", "ngrams", "model_dirs"):
+        command = re.split(r", or |(?:Run|away:|after) ", before[name]["remedy"])[1]
+        subprocess.run(command, shell=True, check=True)
+    assert cli("daemon", "start").returncode == 0
+    after = examined(cli)
+    mended = {name for name in before if before[name]["level"] != after.get(name, before[name])["level"]}
+    assert {"permissions", "ngrams", "sockets"} <= mended
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAN_MOUNT, reason="this user can mount nothing")
+def test_a_full_disk(cli: Cli) -> None:
+    (cli.home / "data").mkdir()
+    mounted = f"mount -t tmpfs -o size=1m,mode=0700 none '{cli.home}/data' && exec \"$@\""
+    command = ("unshare", "--mount", "sh", "-c", mounted, "sh", *cli.command, "doctor", "--json")
+    done = subprocess.run(command, env=cli.environment, capture_output=True, text=True)
+    found = [each for each in json.loads(done.stdout)["findings"] if each["name"] == "disk"]
+    (full,) = (each for each in found if "for data (" in each["sentence"])
+    assert full["level"] == "problem" and "`localspec models rm NAME`" in full["remedy"]
+    assert len(found) == 2 and done.returncode == 1
 
 
 @pytest.mark.slow
@@ -133,6 +213,9 @@ def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
         ('[options]\nmodle = "x"', {}, "config", "did you mean 'options.model'"),
         ("", {"LOCALSPEC_BACKEND": "nonsense"}, "config", "Mend LOCALSPEC_BACKEND."),
         ("", {"LOCALSPEC_MODEL": "nonsense"}, "model", "'nonsense'"),
+        ('[options]\nmodel = "nonsense"', {}, "model", "`localspec config set model NAME`"),
+        ('[options]\nmodel = "/etc/passwd"', {}, "model", "`localspec config set model NAME`"),
+        ('[options]\ndraft = "nonsense"', {}, "pairing", "`localspec config set draft auto`"),
     ],
 )
 def test_settings_that_are_wrong(
@@ -174,7 +257,21 @@ def test_the_daemon(cli: Cli) -> None:
     finally:
         os.kill(started["pid"], signal.SIGKILL)
     # It has left its discovery file behind.
-    assert examined(cli)["daemon"]["sentence"].startswith("No daemon runs")
+    found = examined(cli)
+    assert found["daemon"]["sentence"].startswith("No daemon runs")
+    assert found["sockets"]["level"] == "warning" and "daemon.json behind" in found["sockets"]["sentence"]
+    assert cli("daemon", "start").returncode == 0
+    assert examined(cli)["sockets"]["level"] == "ok"
+
+
+@pytest.mark.slow
+def test_a_daemon_with_other_settings(cli: Cli) -> None:
+    cli("daemon", "start")
+    assert cli("config", "set", "n_ctx", "512").returncode == 0
+    daemon = examined(cli)["daemon"]
+    assert daemon["level"] == "warning" and "other settings" in daemon["sentence"]
+    assert cli("daemon", "stop").returncode == 0
+    assert examined(cli)["daemon"]["level"] == "ok"
 
 
 @pytest.mark.slow

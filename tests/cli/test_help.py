@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cyclopts import App
+from rich.console import Console
 
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
@@ -58,6 +60,15 @@ def test_help_has_a_summary_and_examples(cli: Cli, command: str) -> None:
     shown = help.rpartition("Examples:\n")[2].splitlines()
     assert 1 <= len(shown) <= 4 and [line.strip() for line in shown] == list(EXAMPLES[command])
     assert all(f"localspec {command}".rstrip() in line for line in shown)
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_help_fits_a_terminal(command: str) -> None:
+    shown = io.StringIO()
+    app.help_print(command.split(), console=Console(width=80, file=shown))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 80
+    assert [f"  {line}" for line in EXAMPLES[command]] == lines[-len(EXAMPLES[command]) :]
 
 
 def test_the_exit_codes_are_all_told(cli: Cli) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
 import pytest
 
+from localspec.cli import output
 from localspec.cli.listing import count, size
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli
@@ -78,6 +80,28 @@ def test_the_daemon_lists_what_the_command_does(person: Cli) -> None:
     person("daemon", "stop")
 
 
+def test_what_the_daemon_has_not_read_is_read_where_progress_is_seen(
+    person: Cli, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert person("daemon", "start").returncode == person("models", "list").returncode == 0
+    new = home.file(FLAT / "new-3b.gguf", home.writer.content(Toy("new")))
+    told: list[str] = []
+    patiently = output.patiently
+
+    @contextmanager
+    def overheard(what: str) -> Iterator[Callable[[str, float], None]]:
+        with patiently(what):
+            yield lambda what, _: told.append(what)
+
+    monkeypatch.setattr(output, "patiently", overheard)
+    try:
+        assert "new:3b" in person("models", "list").stdout and told == ["reading new-3b"]
+        assert "new:3b" in person("models", "list").stdout and told == ["reading new-3b"]
+    finally:
+        new.unlink()
+        person("daemon", "stop")
+
+
 def test_on_a_terminal_there_is_a_table_for_each_store(person: Cli) -> None:
     command, *arguments = (*person.command, "models", "list")
     terminal = pexpect.spawn(
@@ -125,6 +149,36 @@ def test_a_model_is_shown_as_json(person: Cli) -> None:
     assert memory["n_ctx"] == 2048 and memory["weights"] == bundled_model("stdlib-6m").stat().st_size
 
 
+def test_of_a_name_of_several_quantisations_the_others_are_told(person: Cli) -> None:
+    told = facts(person("models", "show", "toy:7b").stdout)
+    assert told["names"].startswith("toy:7b-q4_0, ")
+    assert told["others"] == "toy:7b-q8_0 (gguf): name one in full if it is meant"
+    done = json.loads(person("models", "show", "TOY:7B", "--json").stdout)
+    assert [other["names"][0] for other in done["others"]] == ["toy:7b-q8_0"]
+    for name in ("toy:7b-q4_0", "toy-7b-instruct-q4_0"):
+        assert "others" not in facts(person("models", "show", name).stdout)
+
+
+def test_what_would_command_a_terminal_is_not_written_to_one(person: Cli, tmp_path: Path) -> None:
+    evil = "a\x1b[31m\nb\t\x9bc"
+    home = Home(tmp_path)
+    home.file(FLAT / f"{evil}.gguf", home.writer.content(Toy(evil)))
+    for tag in ("1b", "7b"):
+        home.ollama(f"evil{evil}", tag, None if tag == "7b" else home.writer.content(Toy("x")))
+    person.environment["HOME"] = str(tmp_path)
+    person.environment["OLLAMA_MODELS"] = str(tmp_path / OLLAMA)
+    listed, *shown = (
+        person("models", *words) for words in (["list"], ["show", evil], ["show", "evil"], ["show", "a?"])
+    )
+    lines = listed.stdout.splitlines()
+    assert len(lines) == 1 + 4 + 3 and lines[-1].startswith("evila\ufffd[31m\ufffdb\ufffd\ufffdc:7b ")
+    assert facts(shown[0].stdout)["names"] == "a-31m-b-c, a\ufffd[31m\ufffdb\ufffd\ufffdc"
+    for done in (listed, *shown):
+        assert not {"\x1b", "\x9b", "\t"} & {*done.stdout, *done.stderr}
+    ids = {model["id"] for model in json.loads(person("models", "list", "--json").stdout)["models"]}
+    assert {evil, f"evil{evil}:1b"} <= ids
+
+
 def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> None:
     told = facts(person("models", "show", "missing:7b").stdout)
     assert "its download is incomplete" in told["problem"] and told["remedy"] == "Pull it again with Ollama."
@@ -135,7 +189,7 @@ def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("toy", "model_ambiguous"), ("toy:7b", "model_ambiguous"), ("nobody", "model_not_found")],
+    [("toy", "model_ambiguous"), ("t", "model_ambiguous"), ("nobody", "model_not_found")],
 )
 def test_a_name_of_several_or_of_none_is_an_error(person: Cli, name: str, code: str) -> None:
     done = person("models", "show", name, "--json")

@@ -41,6 +41,20 @@ def test_what_is_no_text_is_shown_as_well_as_can_be(cli: Cli, log: Path) -> None
     assert cli("daemon", "logs", "-n", "1").stdout == "caf\ufffd\n"
 
 
+def test_what_would_command_the_terminal_is_not_shown(cli: Cli, log: Path) -> None:
+    with open(log, "a") as writer:
+        writer.write("a\x1b[2J\rb\u2028c\n")
+    assert cli("daemon", "logs", "-n", "1").stdout == "a\ufffd[2J\ufffdb\u2028c\n"
+    process = cli.begin("daemon", "logs", "--follow", "-n", "1")
+    assert process.stdout is not None and b"[2J" in process.stdout.readline()
+    with open(log, "a") as writer:
+        writer.write("\x1b[31mnew\n")
+    assert process.stdout.readline() == "\ufffd[31mnew\n".encode()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+
+
 def test_without_a_log_it_says_when_there_will_be_one(cli: Cli, log: Path) -> None:
     for path in log.parent.glob("daemon.log*"):
         path.unlink()

@@ -73,6 +73,19 @@ def test_priming_learns_what_git_tracks_into_the_repositorys_table(cli: Cli, rep
     assert private == []
 
 
+def test_what_is_left_out_as_a_secret_is_not_counted_as_learnt(cli: Cli, tmp_path: Path) -> None:
+    plain, secret = tmp_path / "plain.py", tmp_path / "secret.py"
+    plain.write_text(TEXT := "def add(a, b):\n    return a + b\n" * 3)
+    secret.write_text(f"{TEXT}API_KEY = 'ghp_q8WkfLz2Rt9VbNx4Yd7JmHc3Sp6Ag1Eu5Ki0'\n")
+    one = cli.json("memory", "prime", str(plain))
+    assert one["secret_tokens"] == 0
+    two = cli.json("memory", "prime", str(secret))
+    assert two["secret_tokens"] > 5 and two["tokens"] < one["tokens"] + 10
+    told = cli("memory", "prime", str(plain), str(secret)).stdout
+    left_out = f"{two['secret_tokens']} tokens of what looks like secrets left out"
+    assert told == f"Learned {one['tokens'] + two['tokens']} tokens of 2 files; {left_out}.\n"
+
+
 def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: Path) -> None:
     directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
     learned = cli.json("memory", "prime", str(repo))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import sys
 from pathlib import Path
 
+import pexpect
 import pytest
 
+from localspec.cli.bench import BenchFlags, order_of
 from localspec.models.catalogue import bundled_model
 from localspec.models.gguf import read_header
+from localspec.models.tried import Tried
 from tests.cli.harness import CONFIG, Cli
+from tests.engine.test_load import in_disguise
+from tests.models.test_tried import note
+from tests.waiting import DEADLINE_S
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 
@@ -89,10 +97,89 @@ def test_a_model_is_answered_with_the_draft_that_the_table_says(cli: Cli, models
     assert result["draft"] == cli.json("models", "pair", "target")["draft"] == "stdlib-1m"
 
 
+def test_names_are_those_that_can_be_typed(cli: Cli, models: Path) -> None:
+    shutil.copy(DRAFT, models / "Small-0.5B-Instruct-Q8_0.gguf")
+    found = cli.json("models", "pair", "target")["candidates"]
+    ids = {each["name"]: each["id"] for each in found}
+    assert ids["small:0.5b"] == "Small-0.5B-Instruct-Q8_0"
+    path = {each["name"]: each["path"] for each in found}["small:0.5b"]
+    table = cli("models", "pair", "target").stdout
+    assert " small:0.5b  exact " in table and "Small-0.5B" not in table
+    draft = cli.json("run", "--no-daemon", "--max-tokens", "1", "-m", "target", "--draft", "small:0.5b", "x")
+    assert draft["draft"] == Path(path).stem
+
+
+def test_what_would_command_a_terminal_or_end_a_line_is_not_written(cli: Cli, models: Path) -> None:
+    shutil.copy(TARGET, models / "tar\x1b[31mget\n.gguf")
+    (models / "a\x1b]0;title\x07\nb.gguf").write_bytes(b"none\x1b")
+    done = cli("models", "pair", str(models / "tar\x1b[31mget\n.gguf"))
+    lines = done.stdout.splitlines()
+    number = len(cli.json("models", "pair", str(models / "tar\x1b[31mget\n.gguf"))["candidates"])
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", done.stdout) and len(lines) == number + 2
+    assert lines[-1].startswith(
+        "tar\N{REPLACEMENT CHARACTER}[31mget\N{REPLACEMENT CHARACTER}: stdlib-1m drafts"
+    )
+
+
+PATIENCE = """import sys
+from localspec.cli import main, output
+output.PATIENCE_S = 0.0
+sys.exit(main.run(sys.argv[1:]))
+"""
+
+
+def test_on_a_terminal_it_is_a_table_and_says_what_takes_long(cli: Cli, models: Path) -> None:
+    terminal = pexpect.spawn(
+        sys.executable,
+        ["-c", PATIENCE, "models", "pair", "target"],
+        env={**cli.environment, "TERM": "xterm", "COLUMNS": "80"},
+        timeout=DEADLINE_S,
+        encoding="utf-8",
+        dimensions=(50, 80),
+    )
+    terminal.expect("reading the models on this disk|comparing vocabularies")
+    terminal.expect(r"draft .*vocabulary.*smaller.*memory.*why")
+    terminal.expect("stdlib-1m.*32mexact")
+    terminal.expect(r"cut\S*31m  refused: .*truncated")
+    terminal.expect("target: stdlib-1m drafts")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+
+
+@pytest.mark.parametrize(("n_ctx", "draft"), [(256, "stdlib-1m"), (100_000_000, None)])
+def test_the_benchmark_measures_the_pair_that_the_table_says(
+    cli: Cli, models: Path, monkeypatch: pytest.MonkeyPatch, n_ctx: int, draft: str | None
+) -> None:
+    """For the second there is no memory on any machine."""
+    cli("config", "set", "engine.n_ctx", str(n_ctx))
+    assert cli.json("models", "pair", "target")["draft"] == draft
+    monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
+    measured = order_of(BenchFlags(model="target"))
+    assert measured.target == models / "target.gguf"
+    assert measured.draft == (DRAFT if draft else None) and measured.config.n_ctx == n_ctx
+
+
 @pytest.mark.parametrize("order", [("auto", "stdlib-1m"), ("stdlib-1m", "auto")])
 def test_chosen_or_named_it_is_one_process(cli: Cli, models: Path, order: tuple[str, ...]) -> None:
     # The daemon reads its configuration when it starts.
     cli("daemon", "stop")
     pids = {cli.json("models", "load", "-m", "target", "--draft", draft)["pid"] for draft in order}
     assert len(pids) == 1 == len(cli.status()["models"])
+    cli("daemon", "stop")
+
+
+def test_a_draft_that_was_left_out_is_refused_where_it_is_named(
+    cli: Cli, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = in_disguise(models / "broken.gguf")
+    with monkeypatch.context() as patch:
+        patch.setenv("LOCALSPEC_HOME", str(cli.home))
+        note(models / "target.gguf", broken, Tried(100, 90, 2.0))
+    cli("daemon", "stop")
+    assert cli.json("models", "pair", "target")["draft"] == "broken"
+    loaded = cli.json("models", "load", "-m", "target")
+    assert (loaded["draft"], loaded["draft_path"]) == (None, None)
+    named = cli("models", "load", "-m", "target", "--draft", "broken")
+    assert named.returncode == 1 and "cannot load" in named.stderr
     cli("daemon", "stop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import textwrap
 from pathlib import Path
@@ -312,3 +313,14 @@ def test_a_file_called_none_is_not_meant(cli: Cli, tmp_path: Path) -> None:
 def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:
     one = cli.json("run", *GREEDY, "Tell", "me", "more")
     assert one["text"] == cli.json("run", *GREEDY, "Tell me more")["text"]
+
+
+def test_the_id_of_a_session_can_be_had(cli: Cli) -> None:
+    opened = cli("run", *GREEDY, "--stats", "x").stderr
+    id = re.findall(r"^session ([0-9a-f]{16}): ", opened, re.MULTILINE)[0]
+    assert f"session {id}\n" in cli("run", *GREEDY, "--stats", "-c", "y").stderr
+    assert cli("run", *GREEDY, "--session", id, "z").returncode == 0
+    refused = cli("run", "--session", "none-such", "x")
+    assert "there is no session 'none-such'. Continue the last one with -c; `localspec run --stats`" in (
+        refused.stderr
+    )

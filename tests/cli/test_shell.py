@@ -86,6 +86,16 @@ def test_bash(on_path: Cli) -> None:
     quiet = "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'"
     shell = Shell(on_path, "bash --norc --noprofile -i", quiet, f". {script(on_path, 'bash', 'bash.sh')}")
     assert {typed: shell.calls(typed) for typed in CASES} == CASES
+    odd = on_path.home / "a folder" / "odd; $(echo 1) 'x"
+    odd.parent.mkdir()
+    odd.touch()
+    called = shell.calls(f"complete --prefix-file {on_path.home}/a\\ fo\tod\t")
+    assert called == f"<complete><--prefix-file><{odd}>"
+
+
+def test_bash_is_given_no_name_of_a_file_as_it_stands(cli: Cli) -> None:
+    text = script(cli, "bash", "bash.sh").read_text()
+    assert text.count("_localspec_files") > 5 and "$(compgen -f" not in text
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,21 @@ def test_of_one_that_grew_at_a_stroke_the_end_is_kept(file: Path) -> None:
     file.write_bytes(b"beginning\n" + 100 * LINE)
     log.cut(file, older(file))
     assert older(file)[0].read_bytes() == 4 * LINE
+
+
+@pytest.mark.parametrize("name", ["a\nERROR forged", "\x1b[2J", "\x9b2J", "\r", "\u2028"])
+def test_a_name_neither_begins_a_line_nor_commands_a_terminal(name: str) -> None:
+    record = logging.LogRecord("it", logging.INFO, "", 0, "loads %s, café", (name,), None)
+    said = log.OneLine().format(record)
+    assert said.endswith(f"INFO it: loads {ascii(name)[1:-1]}, café") and said.splitlines() == [said]
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    try:
+        raise ValueError("of no use")
+    except ValueError:
+        record = logging.LogRecord("it", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    assert log.OneLine().format(record).splitlines()[1].startswith("Traceback")
 
 
 def test_who_has_it_open_goes_on_in_it(file: Path) -> None:

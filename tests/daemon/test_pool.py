@@ -17,15 +17,17 @@ from localspec.daemon.events import Events
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import Job, Key, StreamEvent, WorkerProcess
-from localspec.errors import EngineCrashed, ModelInvalid, ShuttingDown
+from localspec.errors import EngineCrashed, ModelAmbiguous, ModelInvalid, ShuttingDown
 from localspec.protocol.frames import Delta, Loading, Prefill
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER
 from tests.daemon.harness import gone
+from tests.models.ggufs import small
 from tests.waiting import run, soon, until
 
 ECHO = Key("echo", "none", "toy")
+NO_CONFIG = Config()
 
 
 def program(text: str) -> tuple[str, ...]:
@@ -34,8 +36,8 @@ def program(text: str) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def pool_of(command: tuple[str, ...] = WORKER) -> AsyncIterator[Pool]:
-    pool = Pool(Config(), Metrics(), Events(), command)
+async def pool_of(command: tuple[str, ...] = WORKER, config: Config = NO_CONFIG) -> AsyncIterator[Pool]:
+    pool = Pool(config, Metrics(), Events(), command)
     try:
         yield pool
     finally:
@@ -193,5 +195,31 @@ def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> Non
                 group.create_task(asyncio.to_thread(gate.write_text, "open"))
                 async with pool.lease(key, ignore) as worker:
                     assert worker.users == 1
+
+    run(test())
+
+
+def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_loaded(tmp_path: Path) -> None:
+    for name in ("tiny-one", "tiny-other", "tiny-third"):
+        (tmp_path / f"{name}.gguf").write_bytes(small())
+
+    async def load(pool: Pool, name: str) -> str:
+        path = str(tmp_path / f"{name}.gguf")
+        async with pool.lease(Key(path, "none", "auto"), ignore):
+            return path
+
+    async def test() -> None:
+        async with pool_of(config=Config(model_dirs=(str(tmp_path),))) as pool:
+            with pytest.raises(ModelAmbiguous, match="tiny"):
+                await pool.unload("tiny")
+            one = await load(pool, "tiny-one")
+            assert await pool.unload("tiny") == [one]
+            one, other = await load(pool, "tiny-one"), await load(pool, "tiny-other")
+            with pytest.raises(ModelAmbiguous, match="tiny"):
+                await pool.unload("tiny")
+            # One that is meant and is not loaded stands for no other.
+            assert await pool.unload("tiny-third") == []
+            assert await pool.unload("tiny-ot") == [other]
+            assert await pool.unload("TINY") == [one]
 
     run(test())

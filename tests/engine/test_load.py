@@ -13,7 +13,7 @@ import pytest
 import localspec
 from localspec.config import EngineConfig
 from localspec.engine.choice import Choice, choose
-from localspec.engine.load import load, load_engine, room_for, speed_of
+from localspec.engine.load import choose_here, load, load_engine, speed_of
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
@@ -158,7 +158,8 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
         assert engine.reason.startswith(f"{GGUF}; lookup and memory draft: llama.cpp cannot load {broken}")
         assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
     # The next time another is chosen.
-    assert known_of(chosen.target, broken).failed.startswith("llama.cpp cannot load")
+    failure = known_of(chosen.target, broken).failure
+    assert failure is not None and failure.why.startswith("llama.cpp cannot load")
     assert choose(str(chosen.target), "auto", (str(tmp_path),)).draft == DRAFT
     with pytest.raises(ModelInvalid, match="cannot load"):
         load_engine(chosen._replace(asked=True), config=SMALL)
@@ -195,7 +196,7 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
-    choice = choose(str(target), "auto", room=room_for(SMALL))
+    choice = choose_here(str(target), "auto", config=SMALL)
     with load_engine(choice, config=SMALL) as engine:
         assert engine.draft is not None and engine.draft.model == "stdlib-1m"
         assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
@@ -206,7 +207,7 @@ def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
     target.write_bytes(TARGET.read_bytes())
     alone, both = (needs_of(target, draft, SMALL).total for draft in (None, DRAFT))
     for free, draft in ((both, DRAFT), (both - 1, None), (alone, None)):
-        choice = choose(str(target), "auto", room=room_for(SMALL, free))
+        choice = choose_here(str(target), "auto", config=SMALL, free=free)
         assert choice.draft == draft
         load_engine(choice, config=SMALL, free=free).close()
     assert "it does not fit: both need" in choice.draft_reason

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.choice import FOR_DRAFTS, PREFERRED, Choice, Wanted, choose, needs, parse_name
+from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, choose, needs, parse_name
 from localspec.hub.listing import HubFile, Listing
+from localspec.models.names import PREFERRED
 
 REPO = "org/Model-7B-GGUF"
 GB = 1_000_000_000

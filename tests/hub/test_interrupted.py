@@ -122,6 +122,24 @@ def test_a_server_without_ranges_sends_all_again(cli: Puller, half: Hub) -> None
     assert Path(cli.json("models", "pull", REPO)["path"]).read_bytes() == CONTENT
 
 
+def test_a_page_in_place_of_the_file_takes_nothing_of_what_is_here(cli: Puller, half: Hub) -> None:
+    process = begin(cli)
+    process.kill()
+    process.communicate(timeout=DEADLINE_S)
+    half.go_on.set()
+    half.pauses.clear()
+    (partial,) = cli.partials()
+    kept = partial.read_bytes()
+    half.ranges, half.altered[NAME] = False, b"<html>Please log in</html>"
+    done = cli("models", "pull", REPO, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"]) == (69, "hub_unavailable") and NAME in error["message"]
+    assert kept and partial.read_bytes() == kept
+    half.ranges = True
+    half.altered.clear()
+    goes_on(cli, half, asked_before=len(half.ranges_of(CONTENT)))
+
+
 @pytest.mark.parametrize("left", [b"not what it should be", bytes(len(CONTENT) + 1)])
 def test_what_was_left_and_is_wrong_does_not_stay(cli: Puller, half: Hub, left: bytes) -> None:
     process = begin(cli)

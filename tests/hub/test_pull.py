@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from huggingface_hub import hf_hub_download, scan_cache_dir
 from localspec.hub.choice import needs
 from localspec.models.gguf import read_header
 from tests.hub.conftest import REPO, Puller, mlx_directory, model
-from tests.hub.server import Hub, Refusal, sha256
+from tests.hub.server import TOKEN, Hub, Refusal, furnish, sha256
 from tests.waiting import DEADLINE_S
 
 MB = 1 << 20
@@ -189,11 +190,18 @@ def test_a_hub_that_stumbles_is_asked_again(cli: Puller, tiny: Hub) -> None:
     assert len(tiny.ranges_of(Q4)) > 1
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "not an address", "ftp://x"])
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "not an address", "ftp://x", "http://x:99999"])
 def test_a_wrong_endpoint_is_told(cli: Puller, address: str) -> None:
     cli.environment["HF_ENDPOINT"] = address
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (69, "hub_unavailable") and "HF_ENDPOINT" in error["remedy"]
+
+
+def test_a_token_that_none_can_be_is_told(cli: Puller, tiny: Hub) -> None:
+    cli.environment["HF_TOKEN"] = "hf_\u00e4"
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (1, "hub_denied") and "HF_TOKEN" in error["remedy"]
+    assert "\u00e4" not in str(error)
 
 
 def test_what_is_no_hub_is_told(cli: Puller, hub: Hub) -> None:
@@ -212,7 +220,7 @@ def test_no_room_is_told_before_it_begins(cli: Puller, hub: Hub) -> None:
     repository = hub.add(REPO, {"m-q4_k_m.gguf": Q4})
     listing = repository.listing()
     free = shutil.disk_usage(cli.home).free
-    listing["siblings"][0]["lfs"]["size"] = free + 10 * MB
+    listing["siblings"][0]["lfs"]["size"] = 2 * free
     hub.listings[REPO] = json.dumps(listing).encode()
     code, error = failed(cli, f"{REPO}:Q4_K_M")
     assert (code, error["code"]) == (1, "disk_full") and "MB are free" in error["message"]
@@ -226,11 +234,14 @@ def test_names_that_lead_elsewhere_are_refused(cli: Puller, hub: Hub, name: str)
     assert cli.files() == []
 
 
-def test_links_that_lead_out_of_the_cache_are_refused(cli: Puller, tiny: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["blobs", "refs"])
+def test_links_that_lead_out_of_the_cache_are_refused(
+    cli: Puller, tiny: Hub, tmp_path: Path, folder: str
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     cli.folder().mkdir(parents=True)
-    (cli.folder() / "blobs").symlink_to(elsewhere)
+    (cli.folder() / folder).symlink_to(elsewhere)
     assert "leads out of the cache" in failed(cli, REPO)[1]["message"]
     assert list(elsewhere.iterdir()) == []
 
@@ -261,6 +272,109 @@ def test_a_failure_tells_no_token(cli: Puller, tiny: Hub) -> None:
     tiny.refusals["/blobs/"] = Refusal(403)
     done = cli.process("models", "pull", REPO)
     assert done.returncode == 1 and "hf_secret" not in done.stdout + done.stderr
+
+
+LOGIN = "me:hush%2Fhush"
+
+
+def secretive(cli: Puller) -> str:
+    """Put a name and password into the hub's address; returns what a request has of them."""
+    cli.environment["HF_ENDPOINT"] = cli.environment["HF_ENDPOINT"].replace("://", f"://{LOGIN}@")
+    return f"Basic {base64.b64encode(b'me:hush/hush').decode()}"
+
+
+def test_a_password_in_the_address_goes_to_the_hub_alone(cli: Puller, tiny: Hub) -> None:
+    sent = secretive(cli)
+    done = cli("models", "pull", REPO)
+    assert done.returncode == 0, done.stderr
+    assert {(asked.server, asked.token) for asked in tiny.log} == {("hub", sent), ("cdn", None)}
+    written = [path for path in cli.home.rglob("*") if path.is_file()]
+    assert written and not any(b"hush" in path.read_bytes() for path in written)
+    assert "hush" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "refusal"),
+    [
+        ("/api/models/", Refusal(404, {"X-Error-Code": "RepoNotFound"})),
+        ("/api/models/", Refusal(503)),
+        ("/api/models/", Refusal(302, {"Location": "http://"})),
+        ("/api/models/", Refusal(302, {"Location": "/api/models/"})),
+        ("/api/models/", Refusal(200)),
+        ("/resolve/", Refusal(404, {"X-Error-Code": "EntryNotFound"})),
+        ("/resolve/", Refusal(500)),
+        ("/blobs/", Refusal(500)),
+    ],
+)
+def test_a_failure_tells_no_password(cli: Puller, tiny: Hub, part: str, refusal: Refusal) -> None:
+    secretive(cli)
+    tiny.refusals[part] = refusal
+    done = cli("models", "pull", REPO)
+    assert done.returncode and "Traceback" not in done.stderr
+    assert "hush" not in done.stdout + done.stderr and "me:" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "http://me:hush@127.0.0.1:9",
+            "me:hush@127.0.0.1",
+            "http://me:hush@",
+            "ftp://me:hush@x",
+            "me:hush@",
+        ),
+        *("http://me:hu/hush@127.0.0.1:9", "http://me:hu@hush@127.0.0.1:9", "http://me:hush@[::"),
+        *(
+            "http:/me:hush@x",
+            "http://me:hush\n@x y",
+            "http://me:hush@x:port",
+            "http://me:%ff%hush@127.0.0.1:9",
+        ),
+    ],
+)
+def test_a_wrong_address_tells_no_password(cli: Puller, address: str) -> None:
+    cli.environment["HF_ENDPOINT"] = address
+    code, error = failed(cli, REPO)
+    assert (code, error["code"]) == (69, "hub_unavailable") and "HF_ENDPOINT" in error["remedy"]
+    assert "hush" not in str(error) and "me:" not in str(error)
+
+
+def test_where_no_quantisation_was_named_the_others_are_told(cli: Puller, tiny: Hub) -> None:
+    assert "are free. There are also Q8_0.\n" in cli("models", "pull", REPO).stderr
+    assert cli.json("models", "pull", REPO)["others"] == ["Q8_0"]
+    named = cli("models", "pull", f"{REPO}:Q8_0")
+    assert named.returncode == 0 and "There are also" not in named.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        (f"https://hub.example/{REPO}/tree/main", f"Write {REPO}."),
+        ("https://hub.example", "Write ORG/NAME."),
+        ("qwen2.5-coder:7b", "Write ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it"),
+        (f"{REPO}/tiny-7b-q4_k_m.gguf", "one file of it goes with --file."),
+    ],
+)
+def test_what_is_no_name_on_the_hub_is_told(cli: Puller, tiny: Hub, name: str, remedy: str) -> None:
+    code, error = failed(cli, name)
+    assert (code, error["code"]) == (2, "invalid_options") and remedy in error["remedy"]
+    assert not tiny.log
+
+
+def test_the_hub_that_is_shown_has_what_it_says(cli: Puller, hub: Hub) -> None:
+    codes = {}
+    for repo, what in furnish(hub).items():
+        if repo != "org/Slow-GGUF":  # waits until it is interrupted
+            done = cli("models", "pull", repo, "--mlx") if "MLX" in what else cli("models", "pull", repo)
+            assert "Traceback" not in done.stderr and done.stderr.count("\n") < 15
+            codes[repo.partition("/")[2]] = int(done.returncode)
+    assert {name for name, code in codes.items() if code == 0} == {
+        *("Tiny-7B-GGUF", "Tiny-4bit", "Qwen2.5-Coder-7B-Instruct-GGUF", "Cut-GGUF")
+    }
+    assert (codes["Busy"], codes["Failing"], codes["Airport"], codes["Damaged-GGUF"]) == (75, 69, 69, 1)
+    cli.environment["HF_TOKEN"] = TOKEN
+    assert codes["Gated-GGUF"] == 1 and cli("models", "pull", "org/Gated-GGUF").returncode == 0
 
 
 def test_flags_that_exclude_each_other(cli: Puller, tiny: Hub) -> None:

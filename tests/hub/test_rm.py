@@ -127,6 +127,49 @@ def test_a_download_of_another_program_goes_on(cli: Puller, tiny: Hub) -> None:
     assert theirs.read_bytes() == b"some of it"
 
 
+@pytest.mark.parametrize("name", ["tiny", "tiny-7b-q4", "tiny:7b", "TINY-7B-Q4_K_M", "org/tiny"])
+def test_it_goes_by_the_beginning_of_a_name(cli: Puller, tiny: Hub, name: str) -> None:
+    cli.json("models", "pull", REPO)
+    assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
+
+
+@pytest.mark.parametrize("name", ["tiny-7b-q4_k_m", "tiny-7b-q4", "org/tiny"])
+def test_what_is_damaged_goes_by_its_names_too(cli: Puller, tiny: Hub, name: str) -> None:
+    path = Path(cli.json("models", "pull", REPO)["path"])
+    path.resolve().write_bytes(Q4[:1000])
+    assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
+
+
+def test_the_beginning_of_two_names_is_refused(cli: Puller, tiny: Hub) -> None:
+    for name in (REPO, f"{REPO}:Q8_0"):
+        cli.json("models", "pull", name)
+    error = refused(cli, "tiny-7b")
+    assert error["code"] == "model_ambiguous" and f"{REPO}:Q4_K_M, {REPO}:Q8_0" in error["message"]
+
+
+def test_the_beginning_of_anothers_name_is_refused_as_well(cli: Puller, tiny: Hub) -> None:
+    path = Path(cli.json("models", "pull", REPO)["path"])
+    other = cli.home / "mine" / "tiny-70b.gguf"
+    other.parent.mkdir()
+    other.write_bytes(model(2))
+    config = cli.home / "config" / "config.toml"
+    config.write_text(f'model_dirs = ["{other.parent}"]\n{config.read_text()}')
+    error = refused(cli, "tiny")
+    assert error["code"] == "model_ambiguous" and f"{REPO}:Q4_K_M, tiny:70b" in error["message"]
+    assert path.exists() and removed(cli, "tiny:7b")[0] == [f"{REPO}:Q4_K_M"] and other.exists()
+
+
+def test_what_was_broken_off_goes_by_the_beginning_of_its_name(cli: Puller, tiny: Hub) -> None:
+    for file, name in (("q4_k_m", "Q4_K_M"), ("q8_0", "Q8_0")):
+        tiny.cuts[f"tiny-7b-{file}.gguf"] = [1_000_000, *[0] * 20]
+        assert cli("models", "pull", f"{REPO}:{name}").returncode == 69
+    error = refused(cli, "tiny-7b")
+    assert error["code"] == "model_ambiguous" and f"{REPO}:Q4_K_M, {REPO}:Q8_0" in error["message"]
+    assert removed(cli, "tiny-7b-q8")[0] == [f"{REPO}:Q8_0"]
+    assert removed(cli, "org/tiny-7b-gguf:q4")[0] == [f"{REPO}:Q4_K_M"]
+    assert cli.files() == []
+
+
 def test_a_directory_for_mlx_goes_whole(cli: Puller, hub: Hub) -> None:
     hub.add("org/Tiny-4bit", mlx_directory())
     cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
@@ -193,5 +236,34 @@ def test_a_loaded_model_is_unloaded_first_and_one_at_work_is_left_alone(cli: Pul
         assert len(cli.status()["models"]) == 1
         removed(cli, REPO)
         assert cli.status()["models"] == [] and cli.files() == []
+    finally:
+        cli("daemon", "stop")
+
+
+def test_a_directory_that_is_not_whole_was_never_loaded(cli: Puller, hub: Hub) -> None:
+    hub.add("org/Tiny-4bit", mlx_directory())
+    hub.cuts["config.json"] = [10, *[0] * 20]
+    assert cli("models", "pull", "org/Tiny-4bit", "--mlx").returncode == 69
+    try:
+        assert cli("daemon", "start").returncode == 0
+        assert removed(cli, "org/tiny-4bit")[0] == ["org/Tiny-4bit"] and cli.files() == []
+    finally:
+        cli("daemon", "stop")
+
+
+def test_who_drafts_is_told_by_its_place(cli: Puller, hub: Hub, tmp_path: Path) -> None:
+    """Here a model that was pulled has the name of the bundled draft."""
+    hub.add(REPO, {"stdlib-1m.gguf": model()})
+    path = cli.json("models", "pull", REPO)["path"]
+    target = tmp_path / "target.gguf"
+    target.write_bytes(bundled_model("stdlib-6m").read_bytes())
+    try:
+        cli.json("models", "load", "-m", "bundled", "--backend", "llama_cpp", "--keep-alive", "0")
+        cli.json("models", "load", "-m", str(target), "--draft", path, "--keep-alive", "0")
+        drafts = {model["path"]: model["draft_path"] for model in cli.status()["models"]}
+        bundled = {str(bundled_model("stdlib-6m")): str(bundled_model("stdlib-1m"))}
+        assert drafts == bundled | {str(target): str(Path(path).resolve())}
+        assert removed(cli, path)[0]
+        assert {model["path"] for model in cli.status()["models"]} == bundled.keys()
     finally:
         cli("daemon", "stop")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,7 +192,7 @@ def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -
     assert draft(target, free(needs[large] - 1))[0] == "small"
     name, why = draft(target, free(needs[small] - 1))
     told = f"both need {needs[large] // MB} MB of memory, {(needs[small] - 1) // MB} MB are free"
-    assert name is None and why == f"lookup and memory draft: of large, it does not fit: {told}"
+    assert name is None and why == f"lookup and memory draft: of large:1m, it does not fit: {told}"
     assert draft(target, Room(CONFIG))[0] == "large"
 
 
@@ -224,7 +226,11 @@ def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None
     model(tmp_path, "second", 200)
     note_failure(target, first, "a tensor is missing")
     assert draft(target)[0] == "second"
-    assert judge(target)[0].reason == "it could not be loaded: a tensor is missing"
+    told = judge(target)[0].reason
+    assert re.fullmatch(r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", told)
+    shutil.copy(first, tmp_path / "repaired")
+    os.replace(tmp_path / "repaired", first)
+    assert draft(target)[0] == "first"
 
 
 def test_too_little_was_seen_to_go_by(tmp_path: Path) -> None:

@@ -147,6 +147,16 @@ def test_what_two_stores_call_by_one_digest_is_one_model(home: Home) -> None:
     assert find_model("toy") == find_model("toy:7b") == find_model("toy:latest") == Path(model.path)
 
 
+def test_a_copy_that_was_cut_short_hides_no_whole_one(home: Home) -> None:
+    snapshot = home.hub("org/Toy-7B-GGUF", {"toy-7b-q4_0.gguf": small()})
+    blob = (snapshot / "toy-7b-q4_0.gguf").resolve()
+    blob.write_bytes(small()[:-1])
+    home.ollama("toy", "7b", small())
+    models = by_id(read_disk())
+    assert "truncated" in str(models["toy-7b-q4_0"].problem) and models["toy:7b"].problem is None
+    assert find_model("toy:7b") == Path(models["toy:7b"].path)
+
+
 def test_hard_and_symbolic_links_are_one_model(home: Home) -> None:
     first = home.file(FLAT / "toy-1b.gguf", small())
     second = home.root / LM_STUDIO / "me" / "toy" / "other-1b.gguf"
@@ -196,6 +206,13 @@ def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
     directories.write(folder.parent, {"tokenizer.json": tokenizer}, name="models")
     after = by_id(read_disk())["models"]
     assert before.vocab_fp != after.vocab_fp and before.tokenizer_fp != after.tokenizer_fp
+
+
+def test_what_says_that_a_directory_makes_embeddings_is_looked_for_anew(home: Home) -> None:
+    folder = directories.write(home.root / LM_STUDIO.parent, name="models")
+    assert by_id(read_disk())["models"].problem is None
+    (folder / "modules.json").write_text("[]")
+    assert "embeddings" in str(by_id(read_disk())["models"].problem)
 
 
 def test_only_what_was_not_read_before_is_progress(home: Home) -> None:
@@ -282,20 +299,19 @@ def test_the_beginning_of_a_name_is_enough(home: Home) -> None:
 
 
 def test_a_name_of_several_is_refused_with_their_names(home: Home) -> None:
-    for type in ("Q4_0", "Q8_0"):
-        home.file(FLAT / f"Toy-7B-{type}.gguf", small(type))
-    with pytest.raises(ModelAmbiguous, match="'toy' may be toy:7b-q4_0, toy:7b-q8_0") as caught:
+    for size in ("1B", "7B"):
+        home.file(FLAT / f"Toy-{size}-Q8_0.gguf", small(size))
+    with pytest.raises(ModelAmbiguous, match="'toy' may be toy:1b, toy:7b") as caught:
         find_model("toy")
     assert caught.value.code == "model_ambiguous" and caught.value.remedy
-    assert find_model("toy:7b-q8").name == "Toy-7B-Q8_0.gguf"
+    assert find_model("toy:7").name == "Toy-7B-Q8_0.gguf"
 
 
-def test_one_file_name_in_two_stores_is_no_name_of_one(home: Home) -> None:
-    home.file(FLAT / "toy-7b.gguf", small("a"))
+def test_one_file_name_in_two_stores_is_that_of_the_first(home: Home) -> None:
+    first = home.file(FLAT / "toy-7b.gguf", small("a"))
     second = home.file(LM_STUDIO / "me" / "toy" / "toy-7b.gguf", small("b"))
     assert [model.names[0] for model in read_disk().models[4:]] == ["toy:7b", "toy:7b-2"]
-    with pytest.raises(ModelAmbiguous, match="toy:7b, toy:7b-2"):
-        find_model("toy-7b")
+    assert find_model("toy-7b") == find_model("toy:7b") == first
     assert find_model("toy:7b-2") == second
 
 

@@ -150,6 +150,8 @@ def test_an_alignment_of_another_type_is_refused(tmp_path: Path, kind: int, payl
 
 def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
     assert "two values of 'a'" in refused(tmp_path, ggufs.gguf([ggufs.uint32("a", 1), ggufs.uint32("a", 2)]))
+    long = [ggufs.uint32("a" * 60_000, 1)] * 2
+    assert refused(tmp_path, ggufs.gguf(long)).endswith(f"two values of '{'a' * 100}'…")
 
 
 @pytest.mark.parametrize("key", ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type"])

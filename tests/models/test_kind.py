@@ -69,6 +69,9 @@ def directory_of(folder: Path, **config: object) -> Path:
         ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "an encoder with"),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, "by bitsandbytes for transformers"),
         ({"quantization_config": {"quant_method": "exl2" * 99}}, "which MLX does not read"),
+        # JSON can hold half a character, which nothing can write.
+        ({"quantization_config": {"quant_method": "\ud800zz"}}, "by \N{REPLACEMENT CHARACTER}zz for"),
+        ({"architectures": ["\udc80Odd"]}, "a \N{REPLACEMENT CHARACTER}Odd, which"),
     ],
 )
 def test_a_directory_that_mlx_does_not_answer_with_is_told(

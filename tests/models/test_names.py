@@ -1,4 +1,4 @@
-"""Names that can be typed: short, of one model each, and what is meant by the beginning of one."""
+"""Names that can be typed: short, and of one model each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.models.names import meant, parse, typed_names
+from localspec.models.names import PREFERRED, RESERVED, parse, typed_names
 from localspec.protocol.messages import ModelDescription
 
 
@@ -33,8 +33,11 @@ def model(
     )
 
 
-def named(*models: ModelDescription, hints: tuple[str, ...] = ()) -> list[str]:
-    return typed_names(models, hints or ("",) * len(models))
+def named(
+    *models: ModelDescription, hints: tuple[str, ...] = (), called: tuple[tuple[str, ...], ...] = ()
+) -> list[str | None]:
+    parts = [parse(*each) for each in zip(models, hints or ("",) * len(models), strict=True)]
+    return typed_names(parts, called or ((),) * len(models))
 
 
 @pytest.mark.parametrize(
@@ -104,38 +107,34 @@ def test_a_name_does_not_depend_on_the_order(ids: list[str]) -> None:
     assert dict(zip(ids, named(*map(model, ids)), strict=True)) == straight
 
 
-SHELF = (
-    model("stdlib-6m", "stdlib-6m"),
-    model("Toy-7B-Q4_0", "toy:7b-q4_0", "Toy-7B-Q4_0"),
-    model("Toy-7B-Q8_0", "toy:7b-q8_0", "Toy-7B-Q8_0"),
-    model("llama3.1:8b", "llama3.1:8b", "llama3.1:8b"),
-    model("llama3.1:8b-q8", "llama3.1:8b-q8", "llama3.1:8b-q8"),
-    model("tonic", "tonic", problem="it is empty"),
-)
+def test_what_a_store_calls_a_model_is_no_others_name() -> None:
+    two = (model("toy-7b"), model("toy:7b"))
+    assert named(*two, called=(("toy-7b",), ("toy:7b",))) == ["toy:7b-2", "toy:7b"]
+    assert named(*two, called=(("toy-7b",), ("TOY:7B", "toy:7b-2"))) == ["toy:7b-3", "toy:7b"]
+    assert named(model("toy"), model("toy"), called=(("toy",), ("toy",))) == ["toy-2", "toy-3"]
+
+
+def test_names_that_mean_something_else_are_no_models() -> None:
+    assert named(*map(model, RESERVED)) == ["auto-2", "none-2"]
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("id", "quantisation", "like"),
     [
-        ("toy:7b-q4_0", ["Toy-7B-Q4_0"]),
-        ("TOY:7B-Q4_0", ["Toy-7B-Q4_0"]),
-        ("toy-7b-q8_0", ["Toy-7B-Q8_0"]),
-        ("toy:7b", ["Toy-7B-Q4_0", "Toy-7B-Q8_0"]),
-        ("toy:7b-q8", ["Toy-7B-Q8_0"]),
-        ("llama3.1:8b", ["llama3.1:8b"]),  # not the one that begins so
-        ("to", ["Toy-7B-Q4_0", "Toy-7B-Q8_0"]),  # a broken one is not meant by its beginning
-        ("tonic", ["tonic"]),
-        ("ton", []),
-        ("7b", []),
+        ("Toy-7B-Q4_K_M", None, "Q4_K_M"),
+        ("toy:7b", "Q4_K", "Q4_K_M"),
+        ("Toy-7B-4-bit", None, "4BIT"),
+        ("Toy-7B-4bit-DWQ", None, "4BIT"),
+        ("Toy-7B-UD-Q4_K_XL", None, "UD-Q4_K_XL"),
+        ("Toy-7B-mxfp4_moe", None, "MXFP4"),
+        ("Toy-7B-Q4_0_4_4", None, "Q4_0"),
+        ("Toy-7B-f16", None, "F16"),
     ],
 )
-def test_a_name_means_what_it_names_in_full_or_begins(name: str, found: list[str]) -> None:
-    assert [model.id for model in meant(name, SHELF)] == found
+def test_quantisations_are_known_by_their_labels(id: str, quantisation: str | None, like: str) -> None:
+    assert parse(model(id, quantisation=quantisation)).preference == PREFERRED.index(like)
 
 
-def test_of_a_name_that_several_have_the_usable_are_meant() -> None:
-    shelf = model("a", "x", problem="it is empty"), model("b", "y", "X")
-    assert [model.id for model in meant("x", shelf)] == ["a"]  # its first name
-    assert [model.id for model in meant("x", (shelf[1], model("c", "z", "x", problem="it is empty")))] == [
-        "b"
-    ]
+def test_unknown_quantisations_come_last() -> None:
+    for unknown in (None, "Q2_K", "IQ1_S"):
+        assert parse(model("toy-7b", quantisation=unknown)).preference == len(PREFERRED)

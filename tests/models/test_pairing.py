@@ -64,6 +64,11 @@ def test_the_first_token_that_differs_is_named() -> None:
         pair(WORDS, draft)
 
 
+def test_of_a_long_token_the_beginning_is_told() -> None:
+    with pytest.raises(TokenizerMismatch, match=r"token 6 is b.w{100}.…, the target.s is b.w6.$"):
+        pair(WORDS, [*WORDS[:6], b"w" * 1_000_000, *WORDS[7:]])
+
+
 def test_an_id_that_only_one_of_them_uses_differs() -> None:
     less = {token: text for token, text in enumerate(WORDS) if token != 100}
     with pytest.raises(TokenizerMismatch, match="token 100 is unused, the target's is b'w100'"):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from localspec.config import parse_config
+from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.models import disk
 from localspec.models.catalogue import bundled_model
 from localspec.models.sections import MOST_NAMES, Sections, places_of
 from localspec.protocol.options import Options
@@ -20,7 +22,7 @@ def sections(text: str) -> Sections:
 
 def test_without_sections_the_options_hold() -> None:
     found = sections('[options]\nmodel = "m"\nk = 3')
-    assert not found.there_are
+    assert not found.need_the_disk
     assert found.merged(Options(k=4)) == Options(k=4).over(found.config.options)
     assert found.engine("m") is found.config.engine
 
@@ -103,7 +105,10 @@ def test_of_two_sections_of_one_model_the_later_goes_first() -> None:
         assert (engine.n_ctx, engine.threads, options.k, options.seed) == (2, 1, 2, 1)
 
 
-def test_a_model_of_a_configured_directory_is_found_once_it_is_there(tmp_path: Path) -> None:
+def test_a_model_of_a_configured_directory_is_found_once_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "FRESH_S", 0.0)
     found = sections(f'model_dirs = ["{tmp_path}"]\n[models."mine"]\nn_ctx = 64')
     path = tmp_path / "mine.gguf"
     assert found.engine("mine").n_ctx == 64
@@ -123,17 +128,64 @@ def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
     assert found.merged(Options(model="b", draft="mine")).draft == "mine"
 
 
+@pytest.mark.parametrize("heading", ["[options]", f'[workspaces."{TARGET.parent}"]'])
+@pytest.mark.parametrize("configured", ["bundled", "stdlib-6m", str(TARGET)])
+@pytest.mark.parametrize("name", ["bundled", "stdlib-6m", str(TARGET), f"{TARGET.parent}/./{TARGET.name}"])
+def test_a_draft_stays_with_its_model_however_that_is_named(heading: str, configured: str, name: str) -> None:
+    found = sections(f'{heading}\nmodel = "{configured}"\ndraft = "mine"')
+    assert found.need_the_disk
+    for _ in range(2):  # the second time it is known
+        assert found.merged(Options(model=name, workspace=str(TARGET.parent))).draft == "mine"
+    for other in ("stdlib-1m", str(bundled_model("stdlib-1m")), "no-such-model"):
+        assert found.merged(Options(model=other, workspace=str(TARGET.parent))).draft in (None, "auto")
+    assert found.merged(Options(model=name, draft="none", workspace=str(TARGET.parent))).draft == "none"
+
+
+def test_of_a_model_that_is_to_come_the_draft_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "FRESH_S", 0.0)
+    found = sections(f'model_dirs = ["{tmp_path}"]\n[options]\nmodel = "mine"\ndraft = "of-mine"')
+    path = tmp_path / "deep" / "mine.gguf"
+    assert found.merged(Options(model=f"{tmp_path}/min")).draft is None
+    path.parent.mkdir()
+    path.write_bytes(small())
+    (tmp_path / "min").symlink_to(path)
+    assert found.merged(Options(model=f"{tmp_path}/min")).draft == "of-mine"
+
+
 def test_names_that_clients_make_up_are_not_kept_for_ever() -> None:
     found = sections('[models."bundled"]\nn_ctx = 64')
     for number in range(2 * MOST_NAMES):
         assert found.engine(f"{TARGET.parent}/{'./' * number}{TARGET.name}").n_ctx == 64
         assert found.engine(f"no-{number}").n_ctx == 0
     assert len(found._known) <= MOST_NAMES
+    found = sections('[options]\nmodel = "bundled"\ndraft = "mine"')
+    for number in range(2 * MOST_NAMES):
+        name = f"{TARGET.parent}/{'./' * number}{TARGET.name}"
+        assert found.merged(Options(model=name)).draft == "mine"
+    assert 0 < len(found._alike) <= MOST_NAMES
 
 
-def test_names_of_no_model_are_told() -> None:
-    found = sections('[models."bundled"]\nk = 1\n[models."budnled"]\nk = 1\n[models."/nowhere.gguf"]\nk = 1')
-    assert found.strangers() == ["budnled", "/nowhere.gguf"]
+def test_sections_that_hold_for_no_model_are_told_with_the_reason(tmp_path: Path) -> None:
+    for name in ("toy-1b", "toy-7b", "other-7b-q4_0", "other-7b-q8_0"):
+        (tmp_path / f"{name}.gguf").write_bytes(small())
+    (tmp_path / "empty.gguf").write_bytes(b"")
+    names = ("bundled", "budnled", "/nowhere.gguf", "toy", "toy:7b", "other", "empty")
+    sections_of = "".join(f'[models."{name}"]\nk = 1\n' for name in names)
+    found = sections(f'model_dirs = ["{tmp_path}"]\n{sections_of}')
+    told = {name: type(error) for name, error in found.unresolved()}
+    missing = {"budnled": ModelNotFound, "/nowhere.gguf": ModelNotFound}
+    assert told == {**missing, "toy": ModelAmbiguous, "empty": ModelInvalid}
+    assert found.strangers() == list(missing)
+
+
+def test_a_section_of_a_family_and_size_is_for_all_of_it(tmp_path: Path) -> None:
+    """Also after another quantisation came, which may be the preferred one."""
+    for name in ("Toy-7B-Q8_0", "Toy-7B-Q4_0", "Toy-7B-Base-Q4_0", "Toy-1B-Q8_0"):
+        (tmp_path / f"{name}.gguf").write_bytes(small())
+    found = sections(f'model_dirs = ["{tmp_path}"]\n[models."toy:7b"]\nn_ctx = 64')
+    for name in ("Toy-7B-Q8_0", "toy-7b-q4_0", "toy:7b-base", str(tmp_path / "Toy-7B-Q8_0.gguf"), "toy:7b"):
+        assert found.engine(name).n_ctx == 64, name
+    assert found.engine("toy:1b").n_ctx == 0
 
 
 def test_a_name_for_both_formats_has_two_places() -> None:

@@ -91,6 +91,13 @@ def test_lm_studios_directory_is_the_one_it_was_told(home: Home) -> None:
         assert root_of("lmstudio", home.root) == elsewhere / "models"
 
 
+@pytest.mark.parametrize("named", ["x" * 5000, "loop/x", "no\0file"])
+def test_lm_studio_may_have_been_told_what_cannot_be_looked_at(home: Home, named: str) -> None:
+    (home.root / "loop").symlink_to("loop")
+    home.file(".lmstudio-home-pointer", named.replace("loop", str(home.root / "loop")).encode())
+    assert root_of("lmstudio", home.root) == home.root / ".lmstudio" / "models"
+
+
 def test_ollamas_models_are_the_users_and_the_services(tmp_path: Path) -> None:
     def roots(system: str, **environ: str) -> list[Path]:
         user = User(environ, tmp_path, system)
@@ -196,15 +203,46 @@ def test_a_file_is_known_by_its_blobs_digest(home: Home) -> None:
     assert found.path.is_symlink()  # its name is the file's, not the blob's
 
 
-def test_the_snapshot_that_main_is_comes_first(home: Home) -> None:
-    home.hub("org/Toy-GGUF", {"a.gguf": b"new"}, revision="b" * 40)
+def test_of_a_file_in_several_snapshots_it_is_that_of_main(home: Home) -> None:
+    home.hub("org/Toy-GGUF", {"a.gguf": b"new", "deep/b.gguf": b"b"}, revision="b" * 40)
     (home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main").unlink()
-    home.hub("org/Toy-GGUF", {"a.gguf": b"old"}, revision="a" * 40)
+    home.hub("org/Toy-GGUF", {"a.gguf": b"old", "c.gguf": b"c"}, revision="a" * 40)
     main = home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main"
     for revision in ("a" * 40, "b" * 40):
         main.write_text(revision)
-        first, _ = scan_hub(home.root / HUB)
-        assert first.path.parent.name == revision
+        found = {each.id: each.path for each in scan_hub(home.root / HUB)}
+        assert found["a"].parent.name == revision
+        assert set(found) == {"a", "b", "c"}  # what one snapshot has alone is there as well
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_in_place_of_the_revision_is_not_waited_for(home: Home) -> None:
+    home.hub("org/Toy-GGUF", {"a.gguf": b"1"})
+    main = home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main"
+    main.unlink()
+    os.mkfifo(main)
+    assert ids(scan_hub, home.root / HUB) == ["a"]
+    main.unlink()
+    main.symlink_to("/dev/zero")
+    assert ids(scan_hub, home.root / HUB) == ["a"]
+
+
+def test_of_a_directory_in_several_snapshots_it_is_that_of_main(home: Home) -> None:
+    files = {"config.json": b"{}", "model.safetensors": b"1"}
+    for revision in ("b" * 40, "a" * 40, "c" * 40):
+        (home.root / HUB / "models--org--Toy-4bit" / "refs" / "main").unlink(missing_ok=True)
+        home.hub("org/Toy-4bit", dict(files), revision=revision)
+    (found,) = scan_hub(home.root / HUB)
+    assert found.path.name == "c" * 40
+
+
+def test_an_older_snapshot_serves_where_the_newer_is_not_all_there(home: Home) -> None:
+    home.hub("org/Toy-GGUF", {"a.gguf": b"old"}, revision="a" * 40)
+    (home.root / HUB / "models--org--Toy-GGUF" / "refs" / "main").unlink()
+    home.hub("org/Toy-GGUF", {"a.gguf": None}, revision="b" * 40)
+    newer, older = scan_hub(home.root / HUB)
+    assert newer.problem is not None and older.problem is None
+    assert (newer.path.parent.name, older.path.parent.name) == ("b" * 40, "a" * 40)
 
 
 def test_incomplete_downloads_of_the_hub_are_told(home: Home) -> None:

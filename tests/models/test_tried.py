@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from localspec import home
 from localspec.models.record import Record, learnt_dir
 from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair, note_failure
+from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET
 
 
@@ -65,21 +68,64 @@ def test_another_file_in_its_place_is_another_pair(tmp_path: Path) -> None:
 
 def test_a_failure_is_noted_beside_what_was_seen_before() -> None:
     note(TARGET, DRAFT, Tried(100, 80, 1.5))
+    before = time.time()
     note_failure(TARGET, DRAFT, "a tensor is missing")
-    assert known_of(TARGET, DRAFT) == Tried(100, 80, 1.5, "a tensor is missing")
+    tried = known_of(TARGET, DRAFT)
+    assert tried.failure is not None and tried._replace(failure=None) == Tried(100, 80, 1.5)
+    assert tried.failure.why == "a tensor is missing" and before <= tried.failure.at <= time.time()
+
+
+def failed(target: Path, draft: Path) -> bool:
+    return known_of(target, draft).failure is not None
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(-60, False), (60, True), (86_300, True), (86_500, False)])
+def test_a_failure_is_forgotten_after_a_day(seconds: float, holds: bool) -> None:
+    note_failure(TARGET, DRAFT, "there was no memory")
+    failure = known_of(TARGET, DRAFT).failure
+    assert failure is not None
+    note(TARGET, DRAFT, Tried(100, 80, 1.5, failure._replace(at=time.time() - seconds)))
+    assert failed(TARGET, DRAFT) == holds and known_of(TARGET, DRAFT).drafted == 100
+
+
+@pytest.mark.parametrize("which", ["target", "draft"])
+def test_a_failure_is_forgotten_when_a_file_changes(tmp_path: Path, which: str) -> None:
+    target, draft = tmp_path / "target", tmp_path / "draft.gguf"
+    directories.write(tmp_path, name="target")
+    draft.write_bytes(b"one")
+    changed = {"target": target / "config.json", "draft": draft}[which]
+    note_failure(target, draft, "a tensor is missing")
+    assert failed(target, draft)
+    (tmp_path / "same").write_bytes(changed.read_bytes())
+    os.replace(tmp_path / "same", changed)
+    assert not failed(target, draft)
+
+
+def test_a_failure_is_forgotten_when_what_loads_it_is_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note_failure(TARGET, DRAFT, "there is no such architecture")
+    assert failed(TARGET, DRAFT)
+    newer = tmp_path / "llama_cpp_python-999.dist-info"
+    newer.mkdir()
+    (newer / "METADATA").write_text("Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: 999\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert not failed(TARGET, DRAFT)
 
 
 @pytest.mark.parametrize(
     "state",
     [
         {},
-        {"drafted": 1, "accepted": 2, "gain": None},
-        {"drafted": -1, "accepted": -1, "gain": None},
-        {"drafted": "9", "accepted": 1, "gain": None},
-        {"drafted": True, "accepted": False, "gain": None},
-        {"drafted": 9, "accepted": 1, "gain": 0.5},
-        {"drafted": 9, "accepted": 1, "gain": float("nan")},
-        {"drafted": 9, "accepted": 1, "gain": []},
+        {"drafted": 1, "accepted": 2, "gain": None, "failure": None},
+        {"drafted": -1, "accepted": -1, "gain": None, "failure": None},
+        {"drafted": "9", "accepted": 1, "gain": None, "failure": None},
+        {"drafted": True, "accepted": False, "gain": None, "failure": None},
+        {"drafted": 9, "accepted": 1, "gain": 0.5, "failure": None},
+        {"drafted": 9, "accepted": 1, "gain": float("nan"), "failure": None},
+        {"drafted": 9, "accepted": 1, "gain": [], "failure": None},
+        {"drafted": 9, "accepted": 1, "gain": 1.5, "failure": "x"},
+        {"drafted": 9, "accepted": 1, "gain": 1.5, "failure": ["why", "when", "under"]},
     ],
 )
 def test_a_record_with_nonsense_is_refused(state: dict[str, object]) -> None:

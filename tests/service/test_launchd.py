@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from localspec.service.launchd import Launchd
+from localspec.doctor.service import service
+from localspec.service.launchd import LABEL, Launchd
 from localspec.service.service import MANAGERS
 from tests.cli.harness import Cli
 from tests.waiting import until_sync
@@ -89,6 +92,44 @@ def test_it_is_unloaded_and_removed(mac: Cli) -> None:
     assert not Path(facts["file"]).exists() and status(mac)["state"] == "not loaded"
 
 
+def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> None:
+    mac.json("service", "install")
+    first = listens(mac)
+    assert first["other_home"] is None and first["enabled"]
+    other = Cli(tmp_path / "a b")
+    other.environment |= {name: mac.environment[name] for name in ("HOME", "PATH")}
+    try:
+        for command in ("uninstall", "install"):
+            error = json.loads(other("service", command, "--json").stdout)["error"]
+            assert error["code"] == "service_unavailable" and str(mac.home) in error["message"]
+            assert f"LOCALSPEC_HOME={mac.home} localspec service uninstall" in error["remedy"]
+        told = other("service", "status")
+        assert told.returncode == 69 and f"another home: LOCALSPEC_HOME={mac.home}." in told.stderr
+        assert status(mac)["pid"] == first["pid"] and psutil.pid_exists(first["pid"])
+    finally:
+        other("daemon", "stop")
+
+
+def test_the_doctor_tells_of_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in mac.environment.items():
+        monkeypatch.setenv(name, value)
+    assert "None is installed in launchd" in service().sentence
+    mac.json("service", "install")
+    assert service().level == "ok" and "launchd starts the daemon at login" in service().sentence
+    monkeypatch.setenv("HF_HOME", str(mac.home / "hub"))
+    assert service().level == "warning"
+
+
+def test_an_agent_that_was_disabled_is_told(mac: Cli) -> None:
+    mac.json("service", "install")
+    subprocess.run(
+        (mac.home / "launchctl", "disable", f"gui/{os.getuid()}/{LABEL}"), env=mac.environment, check=True
+    )
+    assert not status(mac)["enabled"]
+    mac.json("service", "install")
+    assert status(mac)["enabled"]
+
+
 def test_a_file_that_cannot_be_written_is_told(mac: Cli) -> None:
     (mac.home / "Library").touch()
     done = mac("service", "install", "--json")
@@ -101,6 +142,7 @@ def test_a_file_that_cannot_be_written_is_told(mac: Cli) -> None:
 
 
 def test_a_manager_that_refuses_is_told_in_its_own_words(mac: Cli) -> None:
-    (mac.home / "launchctl").write_text('#!/bin/sh\n[ "$1" = enable ] || exit 0\necho "Not so" >&2\nexit 3\n')
+    refusing = 'case "$*" in enable*) echo "Not so" >&2; exit 3;; print*localspec*) exit 113;; esac'
+    (mac.home / "launchctl").write_text(f"#!/bin/sh\n{refusing}\n")
     error = json.loads(mac("service", "install", "--json").stdout)["error"]
     assert error["message"].endswith("fails: Not so") and "launchctl enable" in error["message"]

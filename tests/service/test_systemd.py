@@ -90,6 +90,19 @@ def test_it_runs_the_daemon_that_clients_find(person: Cli) -> None:
 
 
 @pytest.mark.slow
+def test_the_doctor_finds_nothing_wrong_with_it(person: Cli) -> None:
+    installed(person)
+    found = json.loads(person("doctor", "--json").stdout)["findings"]
+    (told,) = (each for each in found if each["name"] == "service")
+    assert told["level"] == "ok" and "now it is active (running)" in told["sentence"]
+    command = ("systemctl", "--user", "disable", "localspec.service")
+    subprocess.run(command, env=person.environment, check=True, capture_output=True)
+    found = json.loads(person("doctor", "--json").stdout)["findings"]
+    (told,) = (each for each in found if each["name"] == "service")
+    assert told["level"] == "warning" and "`localspec service install`" in told["remedy"]
+
+
+@pytest.mark.slow
 def test_it_starts_at_login(person: Cli) -> None:
     installed(person)
     command = ("systemctl", "--user", "is-enabled", "localspec.service")
@@ -182,6 +195,37 @@ def test_a_daemon_at_work_is_left_alone(person: Cli) -> None:
     after = installed(person)
     assert after["pid"] != first["pid"]
     assert psutil.Process(after["pid"]).environ()["HF_HOME"] == person.environment.pop("HF_HOME")
+
+
+@pytest.mark.slow
+def test_the_service_of_another_home_is_left_alone(person: Cli, folder: Path) -> None:
+    first = installed(person)
+    other = Cli(folder / "other")
+    other.environment = {**person.environment, "LOCALSPEC_HOME": str(other.home)}
+    for command in ("uninstall", "install"):
+        error = json.loads(other("service", command, "--json").stdout)["error"]
+        assert str(person.home) in error["message"] and "localspec service uninstall" in error["remedy"]
+    assert status(person)["pid"] == first["pid"]
+    # The command that it names does what was asked for: the name of that home is a strange one.
+    words = error["remedy"].split("`")[1].replace(" localspec ", f" {sys.executable} -m localspec ")
+    subprocess.run(words, shell=True, env=other.environment, check=True, stdout=subprocess.DEVNULL)
+    assert not status(person)["installed"]
+
+
+@pytest.mark.slow
+def test_where_the_socket_is_is_carried(person: Cli, folder: Path) -> None:
+    """Set by hand, a runtime directory can be another than the manager's own: clients look there."""
+    by_hand = folder / "by hand"
+    by_hand.mkdir(mode=0o700)
+    (by_hand / "systemd").symlink_to(folder / "run" / "systemd")
+    default = Cli(folder / "unused")
+    default.environment = {**person.environment, "XDG_RUNTIME_DIR": str(by_hand)}
+    del default.environment["LOCALSPEC_HOME"]
+    try:
+        installed(default)
+        assert Path(default.status()["socket"]).is_relative_to(by_hand)
+    finally:
+        assert default("service", "uninstall").returncode == 0
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from localspec.service.job import Job
-from localspec.service.launchd import plist
-from localspec.service.systemd import unit
+from localspec.service.launchd import Launchd, plist
+from localspec.service.manager import Manager
+from localspec.service.systemd import Systemd, unit
 from tests.service.jobs import JOB, STRANGE, words
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -48,6 +49,14 @@ def test_a_plist_gives_back_what_was_put_in(tmp_path: Path) -> None:
 def test_every_value_of_a_unit_stands_on_one_line(tmp_path: Path) -> None:
     (start,) = re.findall(r"^ExecStart=:(.*)$", unit(strange_job(tmp_path)), re.M)
     assert start.startswith('"/') and start.endswith('"')
+
+
+@pytest.mark.parametrize("manager", [Systemd(), Launchd()], ids=["systemd", "launchd"])
+def test_what_a_file_says_of_the_environment_can_be_read_again(tmp_path: Path, manager: Manager) -> None:
+    for job in (JOB, strange_job(tmp_path), JOB._replace(environment={})):
+        assert manager.environment(manager.render(job)) == job.environment
+    for broken in (b"", b"\xff\0", b"<plist><dict/></plist>", b"<plist><array/></plist>", b'Environment="a'):
+        assert manager.environment(broken) == {}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")

@@ -39,7 +39,7 @@ def cli() -> Iterator[Cli]:
 def test_the_table_tells_every_reason(cli: Cli) -> None:
     found = cli.json("models", "pair", "target")
     assert found["draft"] == "draft"
-    assert found["reason"].startswith("draft drafts: same vocabulary, same family, 6 times smaller")
+    assert found["reason"].startswith("draft:5m drafts: same vocabulary, same family, 6 times smaller")
     reasons = {each["id"]: each["reason"] for each in found["candidates"] if each["format"] == "gguf"}
     assert "vocabulary has 128256 tokens, the target's 151936" in reasons["llama"]
     assert "token 1000 is b'renamed', the target's is b'" in reasons["renamed"]

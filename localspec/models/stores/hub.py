@@ -10,10 +10,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from localspec.errors import ModelError
+from localspec.models.bounded import read_bounded
 from localspec.models.stores.folder import scan_folder
 from localspec.models.stores.found import SHA256, Found, entries, files, is_folder, subfolders, unfinished
 
 PREFIX = "models--"
+MAX_REVISION = 1024
 
 
 def scan_hub(root: Path) -> Iterator[Found]:
@@ -31,10 +34,16 @@ def repository_of(path: Path) -> str | None:
 
 def _repository(folder: Path) -> Iterator[Found]:
     name = repository_of(folder) or folder.name
+    seen = set[Path]()
     for snapshot in _snapshots(folder):
         try:
-            for found in scan_folder(snapshot):
-                yield _named(found, snapshot, name)
+            for found in (_named(each, snapshot, name) for each in scan_folder(snapshot)):
+                # Of one file the first revision is meant; others may have files that it has not.
+                place = found.path.relative_to(snapshot)
+                if place not in seen:
+                    yield found
+                if found.problem is None:
+                    seen.add(place)
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
     # One line for all that is missing: the names of blobs tell nobody anything.
@@ -54,8 +63,8 @@ def _named(found: Found, snapshot: Path, name: str) -> Found:
 def _snapshots(folder: Path) -> list[Path]:
     """The snapshots, the one that ``main`` is first."""
     try:
-        main = (folder / "refs" / "main").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        main = read_bounded(folder / "refs" / "main", MAX_REVISION).decode(errors="replace").strip()
+    except ModelError:
         main = ""
     return sorted(subfolders(folder / "snapshots"), key=lambda path: (path.name != main, path.name))
 

@@ -97,7 +97,7 @@ def _scan_llama_cpp(root: Path) -> Iterator[Found]:
 
 def _lm_studio(user: User) -> Path:
     home = _pointer(user.home / ".lmstudio-home-pointer") or user.home / ".cache" / "lm-studio"
-    if not home.is_dir():
+    if not os.path.isdir(home):  # Path.is_dir raises where a directory above is closed
         home = user.home / ".lmstudio"
     return _downloads(home / "settings.json") or home / "models"
 

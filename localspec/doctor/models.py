@@ -1,0 +1,195 @@
+"""The models on this disk, the one that answers, the draft that it gets, and who is named for nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from localspec.config import Config, section_name
+from localspec.doctor.finding import Finding, ended, some
+from localspec.engine.choice import Choice
+from localspec.errors import LocalspecError
+from localspec.models.candidates import LEAST
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, find_model, format_of, model_name
+from localspec.models.disk import Disk
+from localspec.models.pairing import check_pair
+from localspec.models.sections import GENERAL, Layer, Sections
+from localspec.models.stores.store import CONFIGURED
+from localspec.models.vocabulary import read_tokens
+from localspec.protocol.messages import ModelDescription, StoreDescription
+from localspec.protocol.options import Options
+
+NO_MODELS = Finding(
+    "models",
+    "ok",
+    "No program keeps models here beside the bundled pair; `localspec models pull ORG/NAME` gets others.",
+)
+EDIT = "Mend it with `localspec config edit`; `localspec models list` shows the names."
+
+
+def found(disk: Disk) -> Iterator[Finding]:
+    """What the stores hold, and each that cannot be read."""
+    own = _own(disk.models)
+    broken = [model for model in own if model.problem is not None]
+    if not own:
+        yield NO_MODELS
+    else:
+        stores = Counter(model.store for model in own)
+        by_store = ", ".join(f"{number} in {store}" for store, number in stores.items())
+        told = f"{len(own)} model{'s' * (len(own) > 1)} beside the bundled pair: {by_store}"
+        if broken:
+            reasons = some((f"{model.id} ({model.problem})" for model in broken), join="; ")
+            told += f". {len(broken)} cannot be used: {reasons}"
+            step = "`localspec models list` tells every reason, `localspec models show NAME` what mends one."
+            yield Finding("models", "warning", f"{told}.", step)
+        else:
+            yield Finding("models", "ok", f"{told}.")
+    yield from map(_unreadable, (store for store in disk.stores if store.problem))
+
+
+def _own(models: Iterable[ModelDescription]) -> list[ModelDescription]:
+    return [model for model in models if model.store != BUNDLED]
+
+
+def _unreadable(store: StoreDescription) -> Finding:
+    return Finding("models", "warning", ended(f"Of {store.name}, {store.problem}"), store.remedy)
+
+
+def model_dir(folder: Path, disk: Disk) -> Finding:
+    """A directory of ``model_dirs``."""
+    if not os.path.isdir(folder):
+        return _no_folder(folder)
+    if not os.access(folder, os.R_OK | os.X_OK):
+        mend = f"Run chmod u+rx {shlex.quote(str(folder))}"
+        return Finding("model_dirs", "warning", f"{folder} cannot be read.", mend)
+    models = [model for model in disk.models if _lies_in(folder, model)]
+    if not models:
+        told, step = f"{folder} holds no models.", "Put GGUF files or MLX directories there."
+        return Finding("model_dirs", "warning", told, step)
+    return Finding("model_dirs", "ok", f"{folder} holds {len(models)} model{'s' * (len(models) > 1)}.")
+
+
+def _no_folder(folder: Path) -> Finding:
+    edit = "mend model_dirs with `localspec config edit`."
+    try:
+        os.stat(folder)
+    except FileNotFoundError:
+        step = f"Run mkdir -p {shlex.quote(str(folder))}, or {edit}"
+        if os.path.lexists(folder):  # mkdir follows no link
+            step = edit.capitalize()
+        return Finding("model_dirs", "warning", f"{folder} is not there.", step)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no file has such a name"
+        return Finding("model_dirs", "warning", f"{folder} cannot be read: {why}.", edit.capitalize())
+    return Finding("model_dirs", "warning", f"{folder} is no directory.", edit.capitalize())
+
+
+def _lies_in(folder: Path, model: ModelDescription) -> bool:
+    """Whether it was found there; a model that several stores have is told as the first one's."""
+    places = (model.path, *model.also) if model.store == CONFIGURED else model.also
+    return any(Path(place).is_relative_to(folder) for place in places)
+
+
+# The configuration's names.
+
+
+def strangers(config: Config) -> Iterator[Finding]:
+    """Names in sections that are no model's here, or of several."""
+    for name, error in Sections(config).unresolved():
+        yield _nowhere(f"{section_name('models', name)} is for no model", error)
+    for directory, options in config.workspaces.items():
+        yield from _named(section_name("workspaces", directory), options, config)
+    for name, section in config.models.items():
+        yield from _named(section_name("models", name), section.options, config)
+
+
+def _named(section: str, options: Options, config: Config) -> Iterator[Finding]:
+    for key in ("model", "draft"):
+        name = getattr(options, key)
+        if name is not None and not (key == "draft" and name in ("auto", "none")):
+            try:
+                find_model(name, config.model_dirs)
+            except LocalspecError as error:
+                yield _nowhere(f"{key} in {section} leads nowhere", error)
+
+
+def _nowhere(told: str, error: LocalspecError) -> Finding:
+    return Finding("config", "warning", ended(f"{told}: {error.message}"), EDIT)
+
+
+# What answers where a command names no model.
+
+
+def default(choice: Choice, usable: bool) -> Finding:
+    """``usable`` says whether its backend is."""
+    target, runs_on = choice.target, BACKENDS[format_of(choice.target)]
+    told = f"{model_name(target)} answers unless told otherwise, {choice.backend_reason}."
+    broken = describe(model_name(target), target).problem
+    if broken:
+        return Finding("model", "problem", f"{told} But {broken}.", mend("model"))
+    if not usable:
+        return Finding("model", "problem", told, f"Mend {runs_on}, or choose another model.")
+    return Finding("model", "ok", told)
+
+
+def pairing(choice: Choice, models: Sequence[ModelDescription]) -> Finding:
+    """The draft of what answers, and how many of the other ``models`` have one.
+
+    Raises :class:`TokenizerMismatch` for a draft that was asked for and is none.
+    """
+    name = model_name(choice.target)
+    if choice.asked and choice.draft is not None:
+        check_pair(read_tokens(choice.target), read_tokens(choice.draft))
+    if choice.draft is None:
+        told = f"{name} answers without a draft model: {choice.draft_reason}."
+    elif choice.asked:
+        told = f"{model_name(choice.draft)} drafts for {name}: it was asked for."
+    else:
+        told = f"{model_name(choice.draft)} drafts for {name}, chosen by itself: {choice.draft_reason}."
+    usable = [model for model in _own(models) if model.problem is None]
+    if usable:
+        told += (
+            f" {with_drafts(usable)} of {len(usable)} other usable models have a smaller one of the very "
+            "same vocabulary; `localspec models pair NAME` tells more."
+        )
+    return Finding("pairing", "ok", told)
+
+
+def with_drafts(models: Iterable[ModelDescription]) -> int:
+    """How many have another of their own format and vocabulary that is small enough to draft.
+
+    Vocabularies that differ and are compatible are left out: comparing all of them would take a while.
+    """
+    groups = defaultdict[tuple[str, str], list[ModelDescription]](list)
+    for model in models:
+        if model.vocab_fp is not None:
+            groups[model.format, model.vocab_fp].append(model)
+    return sum(
+        any(_ratio(target, draft) >= LEAST for draft in group)
+        for group in groups.values()
+        for target in group
+    )
+
+
+def _ratio(target: ModelDescription, draft: ModelDescription) -> float:
+    if target.parameters and draft.parameters:
+        return target.parameters / draft.parameters
+    return target.size / max(1, draft.size)
+
+
+def mend(key: str, layers: Iterable[Layer] = ()) -> str:
+    """What mends ``model`` or ``draft``, said in the environment or in the file; ``layers`` are the parts of
+    the file that hold, the strongest first."""
+    variable = f"LOCALSPEC_{key.upper()}"
+    if os.environ.get(variable):
+        return f"Mend {variable}; `localspec models list` shows the names."
+    source = next((each.source for each in layers if getattr(each.options, key) is not None), GENERAL)
+    if source != GENERAL:  # `config set` changes what holds where no section says otherwise
+        return f"Mend {key} in {source}: `localspec config edit`; `localspec models list` shows the names."
+    other = "NAME" if key == "model" else "auto"
+    return (
+        f"Choose another with `localspec config set {key} {other}`; `localspec models list` shows the names."
+    )

@@ -1,0 +1,82 @@
+"""Command lines that are none of ours: each is answered with what is near, and whose help to read."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from tests.cli.harness import Cli
+from tests.cli.test_help import ALL
+from tests.waiting import DEADLINE_S
+
+THEIRS = re.compile(r"\b(int|float|bool|str|token|tokens|parameter|positional)\b", re.I)
+"""how the library puts it"""
+WRONG = [
+    ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
+    ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
+    ("models pear", "models", "`localspec models` has no command 'pear'; did you mean pair?"),
+    ("help", "", "`localspec` has no command 'help'; there are run, complete, daemon,"),
+    (
+        "config fly",
+        "config",
+        "`localspec config` has no command 'fly'; there are show, get, set, path, edit.",
+    ),
+    ("--versoin", "", "`localspec` has no option --versoin; did you mean --version?"),
+    ("models -x", "models", "`localspec models` has no option -x."),
+    ("run --jsn=3 x", "run", "`localspec run` has no option --jsn; did you mean --json?"),
+    ("bench simulate x --cots 1=2", "bench simulate", "has no option --cots; did you mean --cost?"),
+    ("models show", "models show", "`localspec models show` needs MODEL."),
+    ("bench simulate", "bench simulate", "`localspec bench simulate` needs LOG."),
+    ("config get a b", "config get", "`localspec config get` has no use for 'b'."),
+    ("run --temperature", "run", "--temperature needs a value."),
+    ("run -m", "run", "-m needs a value."),
+    ("run -k four x", "run", "-k takes a whole number from 1 to 20, not 'four'."),
+    ("run --backend cuda x", "run", "--backend takes auto, llama_cpp or mlx, not 'cuda'."),
+    ("models load --keep-alive soon", "models load", "--keep-alive takes a number, not 'soon'."),
+    ("daemon logs -n x", "daemon logs", "-n takes a whole number, not 'x'."),
+    ("models pull a/b --draft=maybe", "models pull", "--draft takes true or false, not 'maybe'."),
+    (
+        "--install-completion --shell tcsh",
+        "--install-completion",
+        "--shell takes bash, zsh or fish, not 'tcsh'.",
+    ),
+    ("run -m a -m b x", "run", "-m is given twice."),
+]
+
+
+@pytest.mark.parametrize(("line", "command", "told"), WRONG)
+def test_what_is_wrong_is_told_with_the_nearest_and_whose_help_to_read(
+    cli: Cli, line: str, command: str, told: str
+) -> None:
+    done = cli(*line.split())
+    assert done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
+    assert told in done.stderr and not THEIRS.search(done.stderr.partition("See `")[0])
+    assert done.stderr.endswith(f" See `{' '.join(('localspec', *command.split()))} --help`.\n")
+
+
+@pytest.mark.parametrize("command", [each for each in ALL if not each.startswith("-")])
+def test_every_command_tells_of_an_option_that_it_has_not(cli: Cli, command: str) -> None:
+    done = cli(*command.split(), "--never-heard", "--json")
+    name = f"localspec {command}".rstrip()
+    assert done.returncode == 2 and not done.stderr
+    assert json.loads(done.stdout)["error"] == {
+        "code": "invalid_options",
+        "message": f"`{name}` has no option --never-heard",
+        "remedy": f"See `{name} --help`.",
+    }
+
+
+def test_a_word_without_end_is_not_repeated(cli: Cli) -> None:
+    for line in (("x" * 5000,), ("run", "--" + "x" * 5000), ("config", "get", "a", "x" * 5000)):
+        assert len(cli(*line).stderr) < 300
+
+
+def test_help_ends_quietly_where_nobody_reads_on(cli: Cli) -> None:
+    line = f"{' '.join(cli.command)} run --help | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ("bash", "-c", line), env=cli.environment, capture_output=True, text=True, timeout=4 * DEADLINE_S
+    )
+    assert done.stdout.splitlines()[-1] == "0" and not done.stderr

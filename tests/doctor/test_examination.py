@@ -1,0 +1,80 @@
+"""A check that fails is a finding, and what findings tell people to type is a command."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError, MissingArgumentError
+
+import localspec
+from localspec.cli.app import app
+from localspec.doctor.examination import guarded
+from localspec.doctor.finding import Finding
+from localspec.errors import InvalidOptions
+
+SOURCES = sorted(Path(localspec.__file__).parent.rglob("*.py"))
+COMMAND = re.compile(r"`(?:X )?localspec ([^`…]+)`")
+
+
+def test_what_a_check_raises_is_a_problem_beside_what_it_found() -> None:
+    well = Finding("x", "ok", "Well.")
+
+    def refused() -> Iterator[Finding]:
+        yield well
+        raise InvalidOptions("there is no key", "Mend it.")
+
+    def broken() -> Iterator[Finding]:
+        yield well
+        raise ZeroDivisionError("oh")
+
+    assert guarded("x", refused) == [well, Finding("x", "problem", "There is no key.", "Mend it.")]
+    first, second = guarded("x", broken)
+    assert first == well and second.level == "problem" and "ZeroDivisionError: oh" in second.sentence
+
+
+def texts(path: Path) -> Iterator[str]:
+    """The texts of a module that are no docstrings; ``X`` stands for what is put in."""
+    tree = ast.parse(path.read_text())
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings | parts
+        ):
+            yield node.value
+
+
+def commands() -> list[str]:
+    """Everything that is told to be typed, wherever that is said."""
+    return sorted({found for path in SOURCES for text in texts(path) for found in COMMAND.findall(text)})
+
+
+def parses(command: str) -> bool:
+    try:
+        app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
+    except MissingArgumentError:
+        return True  # a sentence names the command alone
+    except CycloptsError:
+        return False
+    return True
+
+
+def test_the_commands_of_remedies_are_found() -> None:
+    assert {"config set X X", "service install", "models list", "service uninstall"} <= set(commands())
+
+
+@pytest.mark.parametrize("command", commands())
+def test_what_people_are_told_to_type_is_a_command(command: str) -> None:
+    assert parses(command)
+
+
+@pytest.mark.parametrize("command", ["modles list", "models list --problems", "service restart"])
+def test_what_is_no_command_would_be_noticed(command: str) -> None:
+    assert not parses(command)

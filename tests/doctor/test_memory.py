@@ -1,0 +1,80 @@
+"""What is told of memory: the machine's, and the n-grams'."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localspec.doctor import memory
+from localspec.memory.files import TableFiles
+from localspec.memory.header import HEADER_BYTES
+from localspec.models.fit import Needs
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("available", "level"), [(8 * GIB, "ok"), (100 << 20, "warning")])
+def test_little_memory_is_a_warning(available: int, level: str) -> None:
+    found = memory.machine(available, 16 * GIB)
+    assert found.level == level and "of 16.0 GiB" in found.sentence
+
+
+@pytest.mark.parametrize(("room", "level"), [(6 * GIB, "warning"), (7 * GIB, "ok")])
+def test_a_pair_that_does_not_fit_is_a_warning(room: int, level: str) -> None:
+    found = memory.machine(6 * GIB, 16 * GIB, "a with b", Needs(5 * GIB, GIB, GIB), room)
+    assert found.level == level and "a with b" in found.sentence and "7.0 GiB" in found.sentence
+    assert (found.remedy is None) == (level == "ok")
+
+
+def table(folder: Path) -> Path:
+    files = TableFiles(folder / "0123456789abcdef", print, start_bits=4)
+    files.folder.mkdir(parents=True)
+    made = files.open_or_create("user", None)
+    made.close()
+    return made.path
+
+
+def test_nothing_is_remembered_yet_or_ever(tmp_path: Path) -> None:
+    (found,) = memory.ngrams(tmp_path / "memory", True)
+    assert found.level == "ok" and "yet" in found.sentence
+    (found,) = memory.ngrams(tmp_path / "memory", False)
+    assert found.level == "ok" and "is off" in found.sentence
+
+
+def test_sound_tables_are_counted(tmp_path: Path) -> None:
+    table(tmp_path)
+    (found,) = memory.ngrams(tmp_path, True)
+    assert found.level == "ok" and found.sentence.startswith("1 table of n-grams, 0.0 MiB")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda path: path.write_bytes(b""), "it is too short"),
+        (lambda path: path.write_bytes(bytes(2 * HEADER_BYTES)), "it is no n-gram table"),
+        (lambda path: os.truncate(path, HEADER_BYTES), "its size is not what its header says"),
+        (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
+    ],
+)
+def test_a_table_that_cannot_be_used(tmp_path: Path, spoil: object, told: str) -> None:
+    path = table(tmp_path)
+    assert callable(spoil)
+    spoil(path)
+    (found,) = memory.ngrams(tmp_path, True)
+    assert found.level == "warning" and told in found.sentence and str(path) in str(found.remedy)
+
+
+def test_what_was_set_aside_is_told(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    aside = path.with_name(f"{path.name}.quarantine-1")
+    aside.touch()
+    (found,) = memory.ngrams(tmp_path, True)
+    assert found.level == "warning" and str(found.remedy).endswith(f"rm {aside}")
+
+
+def test_a_file_in_its_place_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "memory").touch()
+    (found,) = memory.ngrams(tmp_path / "memory", True)
+    assert found.level == "problem" and str(found.remedy).endswith(f"rm {tmp_path}/memory")

@@ -1,0 +1,185 @@
+"""From a name to a model, over whole homes: what the list shows is loaded, and the disk is read once."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.config import Config, ModelConfig
+from localspec.errors import ModelAmbiguous, ModelNotFound
+from localspec.models import disk
+from localspec.models.catalogue import Format, find_all, find_model, place_of
+from localspec.models.disk import read_disk
+from localspec.models.sections import Sections, places_of
+from localspec.protocol.options import Options
+from tests.models import directories
+from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, Home, write_home
+from tests.models.test_disk import home, small, writer
+
+__all__ = ["home", "writer"]
+
+
+def check_all_names(model_dirs: tuple[str, ...]) -> int:
+    """Every name that is shown leads where the list says, or to one of the same name; how many were asked."""
+    models = read_disk(model_dirs).models
+    by_place = {place_of(Path(model.path)): model for model in models}
+    asked = 0
+    for model in models:
+        if model.problem is not None:
+            continue
+        wanted: Format = "mlx" if model.format == "mlx" else "gguf"
+        assert find_model(model.names[0], model_dirs, format=wanted) == Path(model.path), model.names
+        for name in model.names[1:]:
+            asked += 1
+            try:
+                found = find_model(name, model_dirs, format=wanted)
+            except ModelAmbiguous as error:
+                assert model.names[0] in error.message or "more" in error.message
+            else:
+                same = by_place[place_of(found)]
+                assert same is model or name.lower() in map(str.lower, same.names)
+    return asked
+
+
+def test_in_a_whole_home_every_name_leads_to_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
+    write_home(tmp_path)
+    assert check_all_names((str(tmp_path / MODEL_DIR),)) > 30
+
+
+FAMILIES = ["toy", "Toy", "bundled", "auto", "stdlib"]
+SIZES = ["", "-7b", ":7b", "-7B", ":7b-2", "-6m", "-7b-instruct", ":7b-instruct"]
+QUANTISATIONS = ["", "-q4_0", "-Q8_0", "-4bit", ".Q4_K_M", "-gguf"]
+NAMES = st.builds(lambda *parts: "".join(parts), *map(st.sampled_from, (FAMILIES, SIZES, QUANTISATIONS)))
+
+
+def put(home: Home, store: str, name: str, content: bytes) -> None:
+    """A model in one of the stores, called so."""
+    if store == "ollama":
+        family, _, tag = name.partition(":")
+        home.ollama(family, tag or "latest", content)
+    elif store == "hub":
+        home.hub(f"org/{name}", {f"{name}.gguf": content})
+    elif store == "mlx":
+        directories.write(home.root / LM_STUDIO / "me", name=name)
+    elif store == "jan":
+        home.jan(name, content)
+    else:
+        home.file(Path(MODEL_DIR if store == "own" else FLAT) / f"{name}.gguf", content)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "jan", "mlx"]), NAMES), max_size=10)
+)
+@settings(max_examples=30, deadline=None)
+def test_in_any_home_every_name_leads_to_its_model(models: list[tuple[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", folder)
+        patch.setenv("LOCALSPEC_HOME", os.path.join(folder, "localspec"))
+        home = Home(Path(folder))
+        for number, (store, name) in enumerate(dict.fromkeys(models)):
+            put(home, store, name, small(str(number)))
+        check_all_names((os.path.join(folder, MODEL_DIR),))
+
+
+def test_a_tag_of_ollamas_is_no_name_of_another_model(home: Home) -> None:
+    other = home.file(FLAT / "Qwen3-8B.gguf", small("other"))
+    home.ollama("qwen3", "8b", small("ollama's"))
+    names = [model.names[0] for model in read_disk().models[4:]]
+    assert names == ["qwen3:8b-2", "qwen3:8b"]
+    assert find_model("qwen3:8b-2") == other
+    for name in ("qwen3:8b", "QWEN3:8B"):
+        assert find_model(name).name.startswith("sha256-")
+
+
+def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
+    """What worked yesterday works, and means the preferred one."""
+    first = home.file(FLAT / "Toy-7B-Q8_0.gguf", small("a"))
+    assert find_model("toy:7b") == first
+    second = home.file(LM_STUDIO / "me" / "toy" / "Toy-7B-Q4_K_M.gguf", small("b"))
+    mlx = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B-4bit")
+    disk._recent.until = 0.0
+    for name in ("toy:7b", "TOY:7b", "toy"):
+        assert find_model(name) == second
+        assert places_of(name, ()) == {str(second), str(mlx)}
+        assert set(find_all(name)) == {first, second, mlx}
+
+
+def test_one_file_name_in_both_formats_is_both(home: Home) -> None:
+    file = home.file(FLAT / "Toy-7B.gguf", small())
+    folder = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B")
+    for name in ("toy-7b", "toy:7b", "to"):
+        assert find_model(name) == find_model(name, format="gguf") == file
+        assert find_model(name, format="mlx") == folder
+
+
+def test_bytes_that_are_no_text_are_found_by_the_name_and_path_that_are_shown(home: Home) -> None:
+    path = home.root / FLAT / os.fsdecode(b"caf\xe9-7b.gguf")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(small())
+    model = read_disk().models[4]
+    assert (model.problem, model.id) == (None, "caf\ufffd-7b")
+    for name in (*model.names, model.path, str(path)):
+        assert find_model(name) == path
+
+
+# --- how often the disk is read ----------------------------------------------------------------
+
+
+@pytest.fixture
+def scans(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The times that a store was read; nothing that was found gets old."""
+    root = home.root / LM_STUDIO
+    home.file(LM_STUDIO / "me" / "toy" / "toy-7b.gguf", small())
+    read = list[str]()
+    scandir = os.scandir
+
+    def counted(path: str) -> os._ScandirIterator[str]:
+        if Path(path) == root:
+            read.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    monkeypatch.setattr(disk, "FRESH_S", float("inf"))
+    yield read
+    disk._recent.until = 0.0
+
+
+def test_a_request_reads_the_disk_once(scans: list[str]) -> None:
+    names = ["toy:7b", "toy", "nobody", "budnled", "TOY-7B", "toy:7", "other", "bundled"]
+    sections = Sections(Config(models={name: ModelConfig() for name in names}))
+    sections.merged(Options(model="toy:7b"))
+    sections.engine("toy:7b")
+    assert len(places_of("toy:7b", ())) == 1 and len(sections.unresolved()) == 3
+    assert len(scans) == 1
+
+
+def test_a_name_of_no_model_is_not_looked_for_again_and_again(scans: list[str]) -> None:
+    for _ in range(3):
+        with pytest.raises(ModelNotFound):
+            find_model("nobody")
+    assert len(scans) == 1
+
+
+def test_bundled_models_and_paths_need_no_reading(scans: list[str], home: Home) -> None:
+    path = home.root / LM_STUDIO / "me" / "toy" / "toy-7b.gguf"
+    for name in ("bundled", "stdlib-6m", "STDLIB-1M", str(path)):
+        assert find_model(name).exists()
+    assert not scans
+
+
+def test_what_is_listed_is_what_is_there_now(scans: list[str], home: Home) -> None:
+    find_model("toy")
+    home.file(LM_STUDIO / "me" / "toy" / "new-7b.gguf", small("new"))
+    assert len(read_disk().models) == 6 and len(scans) == 2
+    with pytest.raises(ModelNotFound):  # for as long as what was found is fresh
+        find_model("new")

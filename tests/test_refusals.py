@@ -1,0 +1,98 @@
+"""Every setting, by every way in: what is wrong is said in our words, and what would be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.config import TABLES, Config, load_config, override
+from localspec.config_file import ConfigFile
+from localspec.errors import InvalidOptions
+from localspec.settings import Setting, settings
+
+THEIRS = re.compile(r"\$|expected|validation|\b(int|str|float|bool|tuple|dict|array|object|null)\b", re.I)
+"""how the libraries put it"""
+WRONG = (
+    *("3", "-1", "1.5", "1" + "0" * 30, "nan", "-inf", "true", "''", "'many'", "[]", "[1]", "['']"),
+    *("['a', true]", "{a = 1}", "2020-01-01", "12:00:00", f"'{'x' * 5000}'", "'\\0'", "['\\n']"),
+)
+"""values in TOML; for each setting some are right"""
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    path = ConfigFile().path
+    path.parent.mkdir()
+    return path
+
+
+def refusals_of_the_file(file: Path, text: str) -> Iterator[InvalidOptions]:
+    file.write_text(text)
+    try:
+        load_config()
+    except InvalidOptions as error:
+        yield error
+
+
+def check(error: InvalidOptions, setting: Setting, said: str) -> None:
+    assert error.message.startswith(f"{said} takes {setting.takes}"), error.message
+    assert len(error.message) < 200
+    assert not THEIRS.search(error.message) and not THEIRS.search(error.remedy)
+    assert "`localspec config" in error.remedy or "Write a list as in TOML" in error.remedy
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.key)
+def test_the_file_is_refused_in_our_words(file: Path, setting: Setting) -> None:
+    refused = 0
+    sections = {kind: f'[{kind}."/x"]' for kind in ("models", "workspaces") if setting.may_stand_in(kind)}
+    for value in WRONG:
+        for error in refusals_of_the_file(file, f"\n{setting.key} = {value}"):
+            check(error, setting, setting.key)
+            assert error.remedy.startswith(
+                f"Mend line 2 of {file}: `localspec config edit`, or `localspec config set {setting.key} "
+            )
+            refused += 1
+        for header in sections.values():
+            for error in refusals_of_the_file(file, f"{header}\n{setting.name} = {value}"):
+                check(error, setting, f"in {header}: {setting.name}")
+                assert error.remedy.startswith(f"Mend line 2 of {file}: `localspec config edit`, or `")
+                refused += 1
+    assert refused >= 8 * (1 + len(sections))
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.key)
+def test_what_is_typed_is_refused_in_our_words(setting: Setting) -> None:
+    takes_any_text = setting.takes == "text"
+    refused = 0
+    for text in ("-3", "1e40", "nan", "many", "", "[1]", "x" * 5000):
+        try:
+            setting.parse(text)
+        except InvalidOptions as error:
+            check(error, setting, setting.key)
+            refused += 1
+        try:
+            if setting.struct is not Config:
+                override(Config(), {setting.name: text})
+        except InvalidOptions as error:
+            if "verified exactly" not in error.message:
+                check(error, setting, f"--opt {setting.name}")
+            refused += 1
+    assert refused or takes_any_text
+
+
+@pytest.mark.parametrize("name", [*TABLES, "models", "workspaces"])
+@pytest.mark.parametrize("value", ["3", "true", "[]", "'x'"])
+def test_what_is_no_table_is_refused_in_our_words(file: Path, name: str, value: str) -> None:
+    (error,) = refusals_of_the_file(file, f"\n{name} = {value}")
+    assert error.message.startswith(f"{name} is a table of settings, [{name}], not ")
+    assert error.remedy == f"Mend line 2 of {file}: `localspec config edit`."
+
+
+def test_values_are_shown_as_they_were_written(file: Path) -> None:
+    for value in ("true", "[1]", "'many'", "2020-01-01", "12:00:00", "-1"):
+        (error,) = refusals_of_the_file(file, f"engine.n_ctx = {value}")
+        assert error.message.endswith(f", not {value}")
