@@ -211,7 +211,7 @@ def test_a_full_disk(cli: Cli) -> None:
     [
         ("model_dirs = ", {}, "config", "is not valid TOML"),
         ('[options]\nmodle = "x"', {}, "config", "did you mean 'options.model'"),
-        ("", {"LOCALSPEC_BACKEND": "nonsense"}, "config", "Mend LOCALSPEC_BACKEND."),
+        ("", {"LOCALSPEC_BACKEND": "nonsense"}, "config", "`unset LOCALSPEC_BACKEND`"),
         ("", {"LOCALSPEC_MODEL": "nonsense"}, "model", "'nonsense'"),
         ('[options]\nmodel = "nonsense"', {}, "model", "`localspec config set model NAME`"),
         ('[options]\nmodel = "/etc/passwd"', {}, "model", "`localspec config set model NAME`"),
