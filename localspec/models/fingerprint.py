@@ -23,14 +23,17 @@ def _gpt2_alphabet() -> dict[str, int]:
 
 
 ALPHABET = _gpt2_alphabet()
+_NO_LATIN_1 = 0xFFFF
+_AS_LATIN_1 = dict.fromkeys(range(256), _NO_LATIN_1) | {ord(char): byte for char, byte in ALPHABET.items()}
+"""a stand-in's byte as the character of that number; what stands for none is made not to encode"""
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_level(text: str) -> bytes:
     """The bytes of a byte-level BPE token as its file writes it."""
     try:
-        return bytes(ALPHABET[char] for char in text)
-    except KeyError:
+        return text.translate(_AS_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError:
         return text.encode()
 
 
@@ -89,4 +92,4 @@ def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
 
 def _is_padding(token: int, text: str) -> bool:
     """Whether this only fills an id that no token has, as llama.cpp's converter writes it."""
-    return text == f"[PAD{token}]"
+    return text.startswith("[PAD") and text == f"[PAD{token}]"

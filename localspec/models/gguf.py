@@ -293,15 +293,18 @@ class _Reader:
         """An array of texts: the loop over a vocabulary, which takes most of a header's time."""
         texts: list[str] = []
         data, length_at, at = self.data, _FORMS["Q"].unpack_from, self.at
+        have = len(data)
         for _ in range(n):
-            if at + 8 > len(data):
+            begin = at + 8
+            if begin > have:
                 self.at = at
                 self.need(8)
-            begin = at + 8
+                have = len(data)
             at = begin + length_at(data, at)[0]
-            if at > len(data):
+            if at > have:
                 self.at = begin
                 self.need(at - begin)
+                have = len(data)
             if keep:
                 texts.append(data[begin:at].decode("utf-8", "replace"))
         self.at = at
