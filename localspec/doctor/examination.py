@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from localspec import home
-from localspec.config import Config, config_path, environment_options, fingerprint, load_config
+from localspec.config import Config, config_path, environment_options, load_config
 from localspec.doctor import daemon, editors, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
@@ -212,8 +212,7 @@ class Examination:
         return daemon.ask()
 
     def _daemon(self) -> Iterator[Finding]:
-        settings = None if self._config is None else fingerprint(self._config)
-        yield daemon.daemon(self._asked, settings)
+        yield daemon.daemon(self._asked)
 
     def _sockets(self) -> Iterator[Finding]:
         yield from daemon.sockets(self._asked, home.places()["runtime"])
