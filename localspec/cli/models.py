@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -12,7 +11,7 @@ from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.catalogue import describe, find_model, model_name, place_of
+from localspec.models.catalogue import describe, find_model, listed, model_name
 from localspec.models.disk import read_disk, recent_disk
 from localspec.models.meaning import meant
 from localspec.models.sections import Sections
@@ -166,6 +165,5 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
         if found:
             return found[0], []
         raise
-    places = {place_of(Path(place)): model for model, *_ in named for place in (model.path, *model.also)}
-    one = places.get(place_of(path)) or describe(model_name(path), path)
+    one = listed(path, model_dirs) or describe(model_name(path), path)
     return one, [each for each in found if each != one]

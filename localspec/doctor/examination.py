@@ -21,7 +21,7 @@ from localspec.doctor.probe import Report
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files, model_name
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files
 from localspec.models.disk import Disk, read_disk
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.processor import processor_name
@@ -193,7 +193,7 @@ class Examination:
             yield memory.machine(free_memory(), total)
             return
         target, draft = self._choice.target, self._choice.draft
-        pair = model_name(target) + (f" with {model_name(draft)}" if draft is not None else "")
+        pair = self._choice.name + (f" with {self._choice.draft_name}" if draft is not None else "")
         engine = Sections(self._config or Config()).engine(str(target))
         needs = needs_of(target, draft, engine)
         yield memory.machine(free_memory(), total, pair, needs, self._room())

@@ -445,7 +445,6 @@ def test_a_model_that_nobody_typed_is_told_with_its_source(
     cli: Cli, tmp_path: Path, asking: tuple[str, ...]
 ) -> None:
     def told(model: str) -> str:
-        cli("daemon", "stop")
         done = cli(*asking, cwd=tmp_path)
         assert done.returncode == 1 and model in done.stderr, done.stderr
         return done.stderr.splitlines()[-1]

@@ -54,7 +54,7 @@ def test_which_files_are_opened(model: str, draft: str, choice: Choice) -> None:
 
 
 def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
-    target, draft, *reasons, asked = choose("bundled", "auto", backend="mlx")
+    target, draft, *reasons, asked, _ = choose("bundled", "auto", backend="mlx")
     assert (target, draft) == (bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx"))
     assert reasons == ["on mlx, as asked", "the bundled pair"] and not asked
     assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == draft
