@@ -150,5 +150,5 @@ def _open_file(path: Path) -> Store:
         for suffix in ("", "-wal", "-shm"):
             if (part := path.with_name(path.name + suffix)).exists():
                 part.replace(aside.with_name(aside.name + suffix))
-        log.error("%s is damaged (%s): set aside as %s", path, error, aside.name)
+        log.error("%s is damaged (%s): set aside as %s; a new one is begun", path, error, aside)
         return _open_file(path)

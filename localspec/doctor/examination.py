@@ -14,7 +14,7 @@ import psutil
 
 from localspec import home
 from localspec.config import Config, config_path, environment_options, load_config
-from localspec.doctor import daemon, editors, memory, models, packages, places, service
+from localspec.doctor import daemon, editors, history, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
@@ -67,6 +67,7 @@ class Examination:
             "pairing": self._pairing,
             "memory": self._memory,
             "ngrams": self._ngrams,
+            "history": lambda: iter([history.history(home.places()["data"] / home.HISTORY)]),
             "disk": self._disk_space,
             "home": places.homes,
             "permissions": lambda: iter(self._rights),
