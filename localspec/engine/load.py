@@ -12,7 +12,7 @@ import msgspec
 
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
-from localspec.config import EngineConfig
+from localspec.config import EngineConfig, load_config
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
@@ -279,7 +279,8 @@ def load(
 ) -> Engine:
     """Load a model, in this process.
 
-    ``target`` and ``draft`` are paths or names; ``memory=True`` uses and fills this user's n-gram
+    ``target`` and ``draft`` are paths, or names as the command takes them: those of ``model_dirs`` in
+    ``config.toml``, too, of which nothing else is heeded. ``memory=True`` uses and fills this user's n-gram
     memory; ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
     :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request.
     """
@@ -291,7 +292,8 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    choice = choose_here(str(target), str(draft), backend=backend, config=config)
+    model_dirs = load_config().model_dirs
+    choice = choose_here(str(target), str(draft), model_dirs, backend=backend, config=config)
     engine = load_engine(choice, config=config, memory=memory)
     engine.options = options
     return engine
