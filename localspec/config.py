@@ -7,7 +7,6 @@ defaults. ``models/sections.py`` finds which sections those are.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tomllib
@@ -206,11 +205,6 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
 
 def _origin(where: str, text: str = "") -> Origin:
     return Origin(where, text, is_file=where == str(config_path()))
-
-
-def fingerprint(config: Config) -> str:
-    """Alike for two processes that were told the same."""
-    return hashlib.sha256(msgspec.json.encode(config)).hexdigest()[:16]
 
 
 def environment_options() -> Options:

@@ -105,7 +105,7 @@ class Unauthorized(DaemonError):
 
 class VersionSkew(DaemonError):
     code = "version_skew"
-    default_remedy = "Restart the daemon: `localspec daemon stop`, then try again."
+    default_remedy = "Run `localspec daemon restart`, then try again."
 
 
 class DaemonUnavailable(DaemonError):

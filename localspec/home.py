@@ -15,6 +15,7 @@ from localspec.errors import LocalspecError
 APP = "localspec"
 PRIVATE = 0o700
 OLDER_LOGS = 3
+HISTORY = "history.sqlite"
 
 
 def _place(kind: str) -> Path:
@@ -91,7 +92,7 @@ def token_path() -> Path:
 
 def history_path() -> Path:
     """The chats, in full; there once a daemon has run."""
-    return data_dir() / "history.sqlite"
+    return data_dir() / HISTORY
 
 
 def chat_caches_dir() -> Path:

@@ -19,7 +19,6 @@ from localspec.config import (
     ModelConfig,
     config_path,
     environment_options,
-    fingerprint,
     load_config,
     override,
     parse_config,
@@ -464,8 +463,3 @@ def test_a_link_in_a_circle_is_refused_and_one_to_nowhere_is_no_file(file: Path)
     file.unlink()
     file.symlink_to(file.with_name("nothing"))
     assert load_config() == Config()
-
-
-def test_equal_configurations_have_one_fingerprint(file: Path) -> None:
-    file.write_text(SECTIONS)
-    assert fingerprint(load_config()) == fingerprint(load_config()) != fingerprint(Config())

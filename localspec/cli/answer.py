@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AT_WORK = "it is at work, and is replaced when it is idle."
+
 
 def read_stdin() -> str:
     """What was piped in; nothing where stdin is a terminal or closed. Raises :class:`InvalidOptions`."""
@@ -92,13 +94,21 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
     from localspec.client import connect
 
     async with await connect(start=start, on_start=lambda: note("localspec: starting the daemon.")) as client:
-        if start and client.outdated:
-            theirs = client.welcome.server.version
-            note(
-                f"localspec: the daemon is localspec {theirs}, this command is {__version__}; "
-                "it is at work, and is replaced when it is idle."
-            )
+        if start and (told := _left_alone(client)):
+            note(f"localspec: {told}")
         return await ask(client)
+
+
+def _left_alone(client: Client) -> str:
+    """Why another daemon would have taken its place, and why none has; empty: it is as it should be."""
+    if client.outdated:
+        theirs = client.welcome.server.version
+        return f"the daemon is localspec {theirs}, this command is {__version__}; {AT_WORK}"
+    if client.welcome.settings == "changed":
+        return f"config.toml has changed since the daemon started; {AT_WORK}"
+    if client.welcome.settings == "broken":
+        return "config.toml is broken, as `localspec doctor` tells; the daemon goes on with what it has read."
+    return ""
 
 
 async def show(stream: RemoteStream[T], printer: Printer) -> T:

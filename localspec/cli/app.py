@@ -41,6 +41,7 @@ for _name, _help in (
     ("run", "Run the daemon in the foreground, logging to stderr, until Ctrl-C."),
     ("start", "Start the daemon if it does not run, and say where it listens."),
     ("stop", "Stop the daemon; running requests end with the text so far."),
+    ("restart", "Stop the daemon and start one with the settings and the environment of now."),
     ("status", "What the daemon is doing; exits with 69 if none runs."),
 ):
     daemon.command(

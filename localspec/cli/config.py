@@ -17,9 +17,7 @@ from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
 from localspec.cli.flags import absolute, workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
-    Config,
     config_path,
-    fingerprint,
     load_config,
     parse_toml,
     read_toml,
@@ -132,7 +130,7 @@ def set_(
         parsed = _from_here(setting, value)
         config = file.set(place, parsed)
     told = _where(place)
-    daemon = _daemon_runs_with(config)
+    daemon = _daemon_runs_with()
     if as_json:
         output.json({"path": str(file.path), "key": told, "value": parsed, "daemon": daemon})
     else:
@@ -178,7 +176,7 @@ def edit() -> int:
                 scratch.unlink()
                 return ExitCode.OK
             try:
-                config = file.replace(_edited(scratch), was=before)
+                file.replace(_edited(scratch), was=before)
                 break
             except InvalidOptions as error:
                 _offer_again(error)
@@ -186,7 +184,7 @@ def edit() -> int:
         raise _kept(error, scratch, begun) from None
     scratch.unlink()
     output.note(output.printable(f"{file.path} is valid, and changed."))
-    _tell_of_the_daemon(_daemon_runs_with(config))
+    _tell_of_the_daemon(_daemon_runs_with())
     return ExitCode.OK
 
 
@@ -330,7 +328,7 @@ def _where(place: Place) -> str:
 # The daemon.
 
 
-def _daemon_runs_with(config: Config) -> str:
+def _daemon_runs_with() -> str:
     """``none``: there is no daemon; ``current``: one with these settings; ``stale``: one with others."""
     try:
         running = answer.remote(lambda client: client.status(), start=False)
@@ -338,12 +336,12 @@ def _daemon_runs_with(config: Config) -> str:
         return "stale"
     except DaemonUnavailable:
         return "none"
-    return "current" if running.settings == fingerprint(config) else "stale"
+    return "current" if running.settings == "current" else "stale"
 
 
 def _tell_of_the_daemon(daemon: str) -> None:
     if daemon == "stale":
-        output.note("The daemon runs with other settings: `localspec daemon stop`, the next one reads these.")
+        output.note("The daemon runs with other settings; the next command replaces one that is idle.")
 
 
 # Editing.

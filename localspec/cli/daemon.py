@@ -12,13 +12,17 @@ from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import answer, output
-from localspec.config import fingerprint, load_config
-from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, VersionSkew
+from localspec.config import load_config
+from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 MEGABYTE = 1024 * 1024
 STOP_S = 10.0
+CHANGED = {
+    "changed": "config.toml has changed since it started; the next command replaces it if it is idle.",
+    "broken": "config.toml is broken, as `localspec doctor` tells; it goes on with what it has read.",
+}
 
 
 def run() -> int:
@@ -56,16 +60,34 @@ async def _started() -> Discovery:
 
 def stop() -> int:
     """Stop the daemon; running requests end with the text so far."""
+    output.note("The daemon has stopped." if _stopped() else "No daemon is running.")
+    return ExitCode.OK
+
+
+def restart(*, as_json: AsJson = False) -> int:
+    """Stop the daemon, as `daemon stop` does, and start one with config.toml and this shell's environment as
+    they are now; where a service is installed, with the environment of that.
+
+    Parameters
+    ----------
+    as_json
+        Print the discovery object, as `daemon start` does.
+    """
+    load_config()  # while it is broken, the daemon that runs is the only one to be had
+    _stopped()
+    return start(as_json=as_json)
+
+
+def _stopped() -> bool:
+    """Stop the daemon; whether there was one."""
     try:
         answer.remote(lambda client: client.shutdown(), start=False)
     except DaemonUnavailable:
-        output.note("No daemon is running.")
-        return ExitCode.OK
+        return False
     except VersionSkew:
         # It speaks another protocol, but every one of them understands this.
         _terminate()
-    output.note("The daemon has stopped.")
-    return ExitCode.OK
+    return True
 
 
 def _terminate() -> None:
@@ -96,18 +118,9 @@ def status(*, as_json: AsJson = False) -> int:
         output.json(found)
     else:
         output.write(describe(found))
-        if found.settings != _settings_now():
-            output.note(
-                "config.toml has changed since it started: `localspec daemon stop`, the next one reads it."
-            )
+        if told := CHANGED.get(found.settings):
+            output.note(told)
     return ExitCode.OK
-
-
-def _settings_now() -> str | None:
-    """The fingerprint of what a daemon would start with; None: of nothing, the file is wrong."""
-    with contextlib.suppress(InvalidOptions):
-        return fingerprint(load_config())
-    return None
 
 
 def describe(found: DaemonStatus) -> str:

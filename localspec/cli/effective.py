@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -13,13 +13,14 @@ from localspec.config import (
     Config,
     config_path,
     environment_options,
+    load_config,
     parse_config,
     parse_toml,
     read_toml,
     section_name,
 )
-from localspec.errors import LocalspecError, ModelError
-from localspec.models.catalogue import BUNDLED, is_path
+from localspec.errors import LocalspecError, ModelError, ModelNotFound
+from localspec.models.catalogue import BUNDLED, find_model, is_path
 from localspec.models.sections import Layer, Sections
 from localspec.protocol.options import Options
 from localspec.settings import Setting, settings
@@ -27,6 +28,10 @@ from localspec.settings import Setting, settings
 FILE = "config.toml"
 DEFAULT = "default"
 COMMAND_LINE = "command line"
+NOT_THERE = (
+    "This shell finds it. The daemon was started with other settings or in another environment (HF_HOME, "
+    "OLLAMA_MODELS, …): run `localspec daemon restart`; for a service, `localspec service install` first."
+)
 
 
 class Effective(NamedTuple):
@@ -88,14 +93,30 @@ def explained(error: ModelError, arguments: Sequence[str]) -> ModelError:
         rows = settle(Options(workspace=workspace_from_here()), place="this directory").rows
     except LocalspecError:
         return error
+    rows = tuple(row for row in rows if row.setting.name in ("model", "draft"))
+    error = _here(error, (*arguments, *(row.value for row in rows)))
     for name, value, source in ((row.setting.name, row.value, row.source) for row in rows):
-        if name not in ("model", "draft") or source == DEFAULT or any(value in each for each in arguments):
+        if source == DEFAULT or any(value in each for each in arguments):
             continue
         path = os.path.normpath(os.path.expanduser(value))
         if repr(value) in error.message or (is_path(value) and path in error.message):
             message = f"{source} says {name} = {value!r}, and {error.message}"
-            return type(error)(message, _remedy(name, source))
+            remedy = error.remedy if error.remedy == NOT_THERE else _remedy(name, source)
+            return type(error)(message, remedy)
     return error
+
+
+def _here(error: ModelError, said: Iterable[str]) -> ModelError:
+    """The error; for a name that this shell knows, what to do about a daemon that does not."""
+    names = (name for each in said for name in (each, each.partition("=")[2]))
+    wanted = next((name for name in names if name and repr(name) in error.message), None)
+    if not isinstance(error, ModelNotFound) or wanted is None:
+        return error
+    try:
+        find_model(wanted, load_config().model_dirs)
+    except LocalspecError:
+        return error
+    return ModelNotFound(error.message, NOT_THERE)
 
 
 def _remedy(name: str, source: str) -> str:

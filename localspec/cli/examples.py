@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "daemon status": ("localspec daemon status", "localspec daemon status --json"),
     "daemon logs": ("localspec daemon logs -n 100", "localspec daemon logs --follow"),
     "daemon stop": ("localspec daemon stop",),
+    "daemon restart": ("localspec daemon restart", "localspec daemon restart --json"),
     "service": ("localspec service install", "localspec service status"),
     "service install": ("localspec service install", "LOCALSPEC_HOME=~/portable localspec service install"),
     "service uninstall": ("localspec service uninstall",),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.catalogue import describe, find_model, model_name, place_of
+from localspec.models.catalogue import all_places, describe, find_model, listed, model_name
 from localspec.models.disk import read_disk, recent_disk
 from localspec.models.meaning import meant
 from localspec.models.sections import Sections
@@ -146,13 +147,20 @@ def unload(
 
 
 def _find() -> ModelList:
-    """What is new is read here, where its progress is seen; a daemon then knows it, and what is loaded."""
+    """What this shell finds, and which of it a daemon has loaded."""
     with output.patiently("reading the models on this disk") as progress:
         disk = read_disk(load_config().model_dirs, progress=progress)
-        try:
-            return answer.remote(lambda client: client.list_models(), start=False)
-        except DaemonUnavailable:
-            return ModelList(tuple(disk.models), tuple(disk.stores))
+    try:
+        loaded = answer.remote(lambda client: client.status(), start=False).models
+    except DaemonUnavailable:
+        loaded = ()
+    models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
+    return ModelList(tuple(models), tuple(disk.stores))
+
+
+def _is_among(loaded: Sequence[LoadedModel], model: ModelDescription) -> bool:
+    places = all_places(model)
+    return any(each.backend == model.backend and each.path in places for each in loaded)
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
@@ -166,6 +174,5 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
         if found:
             return found[0], []
         raise
-    places = {place_of(Path(place)): model for model, *_ in named for place in (model.path, *model.also)}
-    one = places.get(place_of(path)) or describe(model_name(path), path)
+    one = listed(path, model_dirs) or describe(model_name(path), path)
     return one, [each for each in found if each != one]

@@ -16,6 +16,7 @@ from localspec.errors import ExitCode
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from localspec.engine.choice import Choice
     from localspec.models.candidates import Candidate
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "right", "gain", "why")
@@ -47,24 +48,25 @@ def pair(
         Print one JSON object.
     """
     from localspec.models.candidates import chosen
-    from localspec.models.catalogue import model_name, place_of
+    from localspec.models.catalogue import place_of, shown_name
 
-    target, found = _judged(model, n_ctx)
-    draft, reason = chosen(target, found)
+    choice, found = _judged(model, n_ctx)
+    draft, reason = chosen(choice.target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
     place = "" if draft is None else place_of(draft)
     facts = [_facts(each) | {"chosen": place_of(Path(each.model.path)) == place} for each in found]
     if as_json:
-        told = {"target": model_name(target), "path": place_of(target), "reason": reason}
-        output.json(told | {"draft": None if draft is None else model_name(draft), "candidates": facts})
+        told = {"target": choice.name, "path": place_of(choice.target), "reason": reason}
+        name = None if draft is None else shown_name(draft, choice.model_dirs)
+        output.json(told | {"draft": name, "candidates": facts})
         return ExitCode.OK
     if facts:
         _show(facts)
-    output.write(output.one_line(f"{model_name(target)}: {reason}") + "\n")
+    output.write(output.one_line(f"{choice.name}: {reason}") + "\n")
     return ExitCode.OK
 
 
-def _judged(model: str | None, n_ctx: int | None) -> tuple[Path, list[Candidate]]:
+def _judged(model: str | None, n_ctx: int | None) -> tuple[Choice, list[Candidate]]:
     """The target that is meant, and all others beside it; raises :class:`ModelError`."""
     from localspec.engine.load import choose_here, room_for
     from localspec.models.candidates import judged
@@ -77,12 +79,12 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Path, list[Candidate]
         number = len(read_disk(config.model_dirs, progress=progress).models)
         said = sections.merged(ModelFlags(model=None if model is None else absolute(model)).options())
         name, backend = said.model or "bundled", said.backend or "auto"
-        target = choose_here(name, "none", config.model_dirs, backend=backend).target
+        choice = choose_here(name, "none", config.model_dirs, backend=backend)
         found: list[Candidate] = []
-        for candidate in judged(target, config.model_dirs, room_for(sections.engine(name))):
+        for candidate in judged(choice.target, config.model_dirs, room_for(sections.engine(name))):
             found.append(candidate)
             progress("comparing vocabularies", len(found) / max(number, len(found)))
-    return target, found
+    return choice, found
 
 
 def _show(facts: Sequence[dict[str, Any]]) -> None:

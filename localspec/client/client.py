@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,7 @@ from localspec.client import discovery
 from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
-from localspec.errors import DaemonUnavailable, EngineBusy
+from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
@@ -116,6 +115,11 @@ class Client:
     def outdated(self) -> bool:
         """Whether the daemon is older than this client."""
         return _numbers(self.welcome.server.version) < _numbers(__version__)
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another daemon is to take its place: it is older, or ``config.toml`` has changed since."""
+        return self.outdated or self.welcome.settings == "changed"
 
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
@@ -323,6 +327,10 @@ class Client:
         With ``if_idle`` one that is at work goes on, and :class:`EngineBusy` is raised.
         """
         await self._ask("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until the daemon has closed the connection, as one that stops does."""
         await self._wire.closed()
 
     async def request(self, method: str, params: object = NOTHING, type: Any = Any) -> Any:
@@ -344,25 +352,33 @@ async def connect(
 ) -> Client:
     """Connect to this user's daemon; if ``start`` allows, one that does not run is started.
 
-    An idle daemon that is older than this client is replaced then, too. ``on_start`` is called
-    before ``command`` is started. ``url`` names another way to a daemon, over TCP with ``token`` or
-    this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
+    An idle daemon that is older than this client is replaced then, too, and one whose ``config.toml`` has
+    changed. ``on_start`` is called before ``command`` is started. ``url`` names another way to a daemon, over
+    TCP with ``token`` or this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
+    :class:`VersionSkew`.
     """
     if url is not None:
         return await _open(None, url, home.token_path() if token is None else token, name)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
-    if client is not None and start and client.outdated:
-        with contextlib.suppress(EngineBusy):
-            await client.shutdown(if_idle=True)
-            client = None
-    if client is not None:
+    if client is not None and not (start and client.replaceable and await _gone(client)):
         return client
     if not start:
         raise DaemonUnavailable("no daemon is running")
     on_start()
     found = await asyncio.to_thread(discovery.start_daemon, command)
     return await _open(found.socket, found.url, Path(found.token_file), name)
+
+
+async def _gone(client: Client) -> bool:
+    """Stop the daemon if it is idle; whether it has ended, through this client or another."""
+    try:
+        await client.shutdown(if_idle=True)
+    except EngineBusy:
+        return False
+    except (ShuttingDown, DaemonUnavailable):
+        await client.ended()
+    return True
 
 
 async def _answering(found: Discovery, name: str) -> Client | None:

@@ -176,6 +176,7 @@ class Connection:
             server=messages.ServerInfo("localspec", __version__),
             limits=messages.Limits(limits.max_frame, limits.max_in_flight),
             models=tuple(ready.model for _, ready in self.daemon.pool.loaded()),
+            settings=self.daemon.settings.state(),
         )
         self.outbox.put(jsonrpc.result(id, result))
 

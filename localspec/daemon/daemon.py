@@ -13,6 +13,7 @@ from localspec.daemon.events import Events
 from localspec.daemon.history import History
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import COMMAND, Pool
+from localspec.daemon.settings import Settings
 from localspec.daemon.streams import Streams
 from localspec.daemon.suggestions import Suggestions
 from localspec.daemon.turns import Turns
@@ -33,6 +34,7 @@ class Daemon:
 
     def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
         self.config = config
+        self.settings = Settings(config)
         self.metrics = Metrics()
         self.events = Events()
         self.pool = Pool(config, self.metrics, self.events, worker_command)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-DAMAGE_REMEDY = "Run `localspec daemon stop`: the next start sets the file aside and begins a new one."
+DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
 
 
 class History:
@@ -70,6 +70,10 @@ class History:
         if found is None:
             raise SessionNotFound(f"there is no session {id[:40]!r}")
         return found
+
+    async def has_private(self) -> bool:
+        """Whether there are private sessions, which end with the daemon."""
+        return not await self._do(self._private.is_empty)
 
     async def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
         """The sessions that were asked for, but the private ones, the last used first."""
@@ -146,5 +150,5 @@ def _open_file(path: Path) -> Store:
         for suffix in ("", "-wal", "-shm"):
             if (part := path.with_name(path.name + suffix)).exists():
                 part.replace(aside.with_name(aside.name + suffix))
-        log.error("%s is damaged (%s): set aside as %s", path, error, aside.name)
+        log.error("%s is damaged (%s): set aside as %s; a new one is begun", path, error, aside)
         return _open_file(path)

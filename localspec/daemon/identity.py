@@ -10,12 +10,11 @@ from localspec.config import EngineConfig
 from localspec.daemon.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room, auto_draft
-from localspec.models.catalogue import BACKENDS, FORMATS, find_model, format_of, place_of
+from localspec.models.catalogue import BACKENDS, FORMATS, all_places, find_model, format_of, place_of
 from localspec.models.disk import recent_disk
 from localspec.models.fit import Needs, size_of
 from localspec.models.meaning import chosen, meant
 from localspec.models.sections import Sections, places_of
-from localspec.protocol.messages import ModelDescription
 
 NOT_PATHS = ("auto", "none")
 
@@ -70,11 +69,6 @@ def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]
     if not there:
         return places_of(name, model_dirs)
     return {place for format in FORMATS for place in all_places(chosen(name, there, format).model)}
-
-
-def all_places(model: ModelDescription) -> set[str]:
-    """Where a model was found, in all stores that have it."""
-    return {place_of(Path(path)) for path in (model.path, *model.also)}
 
 
 def _named(key: Key, paths: list[Path], draft: str) -> Key:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from localspec._version import __version__
-from localspec.config import fingerprint
 from localspec.daemon import chat, completions, memory, models, sessions
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
@@ -61,14 +60,19 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         connections=len(daemon.connections),
         running=len(daemon.busy),
         models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
-        settings=fingerprint(daemon.config),
+        settings=daemon.settings.state(),
     )
 
 
 async def daemon_shutdown(exchange: Exchange, params: messages.DaemonShutdown) -> messages.Nothing:
-    if params.if_idle and exchange.daemon.busy:
-        raise EngineBusy("the daemon is at work")
-    exchange.daemon.stopping.set()
+    daemon = exchange.daemon
+    if params.if_idle:
+        # A private session ends with the daemon, and somebody else who is connected may be in one.
+        if len(daemon.connections) > 1 and await daemon.history.has_private():
+            raise EngineBusy("somebody may be in a private session")
+        if daemon.busy:
+            raise EngineBusy("the daemon is at work")
+    daemon.stopping.set()
     return messages.Nothing()
 
 

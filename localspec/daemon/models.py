@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import merged
-from localspec.daemon.identity import all_places
 from localspec.daemon.pool import Pool, key_of
 from localspec.daemon.worker import WorkerProcess
 from localspec.errors import Gone
-from localspec.models.catalogue import read_disk
+from localspec.models.catalogue import all_places, read_disk
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 

@@ -137,6 +137,9 @@ class Store:
         options = msgspec.json.decode(row[1], type=Options)
         return Session(id=id, title=row[0], options=options, system=row[2], private=private)
 
+    def is_empty(self) -> bool:
+        return self._db.execute("SELECT 1 FROM sessions LIMIT 1").fetchone() is None
+
     def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
         wanted = {"query": query.query.casefold(), "limit": query.limit, "offset": query.offset}
         return tuple(SessionSummary(*row) for row in self._db.execute(LISTED, wanted))

@@ -52,8 +52,8 @@ async def _ask() -> Asked:
         return Asked(found, error=error)
 
 
-def daemon(asked: Asked, settings: str | None) -> Finding:
-    """``settings`` is the fingerprint of what a daemon would start with; None: the file is wrong."""
+def daemon(asked: Asked) -> Finding:
+    """Whether one runs, answers, and is the one that a command would start."""
     if asked.error is not None:
         found = problem_of("daemon", asked.error)
         return found if not isinstance(asked.error, VersionSkew) else _as_warning(found)
@@ -63,10 +63,11 @@ def daemon(asked: Asked, settings: str | None) -> Finding:
     version, pid = asked.status.version, asked.status.pid
     if version != __version__:
         told = f"The daemon (pid {pid}) is localspec {version}, this command is {__version__}."
-        return Finding("daemon", "warning", told, "Run `localspec daemon stop`: the next is this one.")
-    if settings is not None and asked.status.settings != settings:
+        return Finding("daemon", "warning", told, "Run `localspec daemon restart`.")
+    if asked.status.settings == "changed":
         told = f"The daemon (pid {pid}) runs with other settings than config.toml has now."
-        return Finding("daemon", "warning", told, "Run `localspec daemon stop`: the next reads these.")
+        step = "The next command replaces it while it is idle; `localspec daemon restart` does at once."
+        return Finding("daemon", "warning", told, step)
     return Finding("daemon", "ok", f"The daemon runs (pid {pid}, localspec {version}).")
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 
 from localspec import home
-from localspec.config import Config, config_path, environment_options, fingerprint, load_config
-from localspec.doctor import daemon, editors, memory, models, packages, places, service
+from localspec.config import Config, config_path, environment_options, load_config
+from localspec.doctor import daemon, editors, history, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files, model_name
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files
 from localspec.models.disk import Disk, read_disk
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.processor import processor_name
@@ -67,6 +67,7 @@ class Examination:
             "pairing": self._pairing,
             "memory": self._memory,
             "ngrams": self._ngrams,
+            "history": lambda: iter([history.history(home.places()["data"] / home.HISTORY)]),
             "disk": self._disk_space,
             "home": places.homes,
             "permissions": lambda: iter(self._rights),
@@ -193,7 +194,7 @@ class Examination:
             yield memory.machine(free_memory(), total)
             return
         target, draft = self._choice.target, self._choice.draft
-        pair = model_name(target) + (f" with {model_name(draft)}" if draft is not None else "")
+        pair = self._choice.name + (f" with {self._choice.draft_name}" if draft is not None else "")
         engine = Sections(self._config or Config()).engine(str(target))
         needs = needs_of(target, draft, engine)
         yield memory.machine(free_memory(), total, pair, needs, self._room())
@@ -212,8 +213,7 @@ class Examination:
         return daemon.ask()
 
     def _daemon(self) -> Iterator[Finding]:
-        settings = None if self._config is None else fingerprint(self._config)
-        yield daemon.daemon(self._asked, settings)
+        yield daemon.daemon(self._asked)
 
     def _sockets(self) -> Iterator[Finding]:
         yield from daemon.sockets(self._asked, home.places()["runtime"])

@@ -13,7 +13,7 @@ from localspec.doctor.finding import Finding, ended, some
 from localspec.engine.choice import Choice
 from localspec.errors import LocalspecError
 from localspec.models.candidates import LEAST
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, find_model, format_of, model_name
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, find_model, format_of
 from localspec.models.disk import Disk
 from localspec.models.pairing import check_pair
 from localspec.models.sections import GENERAL, Layer, Sections
@@ -126,8 +126,8 @@ def _nowhere(told: str, error: LocalspecError) -> Finding:
 def default(choice: Choice, usable: bool) -> Finding:
     """``usable`` says whether its backend is."""
     target, runs_on = choice.target, BACKENDS[format_of(choice.target)]
-    told = f"{model_name(target)} answers unless told otherwise, {choice.backend_reason}."
-    broken = describe(model_name(target), target).problem
+    told = f"{choice.name} answers unless told otherwise, {choice.backend_reason}."
+    broken = describe(choice.name, target).problem
     if broken:
         return Finding("model", "problem", f"{told} But {broken}.", mend("model"))
     if not usable:
@@ -140,15 +140,15 @@ def pairing(choice: Choice, models: Sequence[ModelDescription]) -> Finding:
 
     Raises :class:`TokenizerMismatch` for a draft that was asked for and is none.
     """
-    name = model_name(choice.target)
+    name = choice.name
     if choice.asked and choice.draft is not None:
         check_pair(read_tokens(choice.target), read_tokens(choice.draft))
     if choice.draft is None:
         told = f"{name} answers without a draft model: {choice.draft_reason}."
     elif choice.asked:
-        told = f"{model_name(choice.draft)} drafts for {name}: it was asked for."
+        told = f"{choice.draft_name} drafts for {name}: it was asked for."
     else:
-        told = f"{model_name(choice.draft)} drafts for {name}, chosen by itself: {choice.draft_reason}."
+        told = f"{choice.draft_name} drafts for {name}, chosen by itself: {choice.draft_reason}."
     usable = [model for model in _own(models) if model.problem is None]
     if usable:
         told += (

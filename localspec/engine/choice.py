@@ -10,11 +10,7 @@ from typing import NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions
 from localspec.models.candidates import KINDS, Room, auto_draft
-from localspec.models.catalogue import (
-    BACKENDS,
-    find_model,
-    format_of,
-)
+from localspec.models.catalogue import BACKENDS, find_model, format_of, shown_name
 
 ANYWHERE = Room()
 Speed = Callable[[Path], float | None]
@@ -23,13 +19,24 @@ Speed = Callable[[Path], float | None]
 
 class Choice(NamedTuple):
     """Which models to open, why on this backend, and why this draft, or none; ``asked`` by somebody, or
-    chosen: what was chosen is left out where it cannot be loaded."""
+    chosen: what was chosen is left out where it cannot be loaded. ``model_dirs``: where they have names."""
 
     target: Path
     draft: Path | None
     backend_reason: str
     draft_reason: str
     asked: bool = True
+    model_dirs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What people are told that the target is called; looks at the disk."""
+        return shown_name(self.target, self.model_dirs)
+
+    @property
+    def draft_name(self) -> str | None:
+        """As :attr:`name`; None without a draft."""
+        return None if self.draft is None else shown_name(self.draft, self.model_dirs)
 
 
 def choose(
@@ -50,12 +57,12 @@ def choose(
     target, on = _target(model, model_dirs, backend, speed)
     why = f"on {BACKENDS[format_of(target)]}, {on}"
     if draft == "none":
-        return Choice(target, None, why, "no draft model was wanted")
+        return Choice(target, None, why, "no draft model was wanted", model_dirs=model_dirs)
     if draft != "auto":
         found = find_model(draft, model_dirs, format=format_of(target))
-        return Choice(target, found, why, "this draft model was asked for")
+        return Choice(target, found, why, "this draft model was asked for", model_dirs=model_dirs)
     paired, reason = auto_draft(target, model_dirs, room)
-    return Choice(target, paired, why, reason, asked=False)
+    return Choice(target, paired, why, reason, asked=False, model_dirs=model_dirs)
 
 
 def _target(model: str, model_dirs: tuple[str, ...], backend: str, speed: Speed) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
-from localspec.config import EngineConfig
+from localspec.config import EngineConfig, load_config
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning, known_speed
@@ -28,7 +28,7 @@ from localspec.errors import (
 )
 from localspec.memory.memory import Memory
 from localspec.models.candidates import WITHOUT, Room
-from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
+from localspec.models.catalogue import format_of, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
 from localspec.models.fit import MB, free_memory, needs_of
 from localspec.models.pairing import FITS, check_pair
@@ -109,6 +109,7 @@ def load_engine(
     target = open_backend(choice.target, config, part("target"), measured=False)
     draft: Backend | None = None
     try:
+        target.model = choice.name
         try:
             draft = _open_draft(choice, target, config, part("draft"))
         except Exception as error:
@@ -130,7 +131,7 @@ def load_engine(
         engine = Engine(target, draft, config=config, learning=learning)
         if not target.capabilities.batches:
             reason += "; its sequences are computed one after the other"
-        engine.reason = reason + _beyond_training(choice.target, config)
+        engine.reason = reason + _beyond_training(choice, config)
         return engine
     except BaseException:
         target.free()
@@ -153,7 +154,8 @@ def _open_draft(
     draft = open_backend(choice.draft, sized, progress, measured=False)
     if draft.capabilities.obstacle and not choice.asked:
         draft.free()
-        raise ModelInvalid(f"of {model_name(choice.draft)}, {draft.capabilities.obstacle}")
+        raise ModelInvalid(f"of {choice.draft_name}, {draft.capabilities.obstacle}")
+    draft.model = choice.draft_name or draft.model
     return draft
 
 
@@ -176,11 +178,9 @@ def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
     if choice.draft is not None and not choice.asked and needs.total > room:
         alone = needs_of(choice.target, None, config)
         if alone.total <= room:
-            short = (
-                f"{needs.total // MB} MB are needed with {model_name(choice.draft)}, {room // MB} MB are free"
-            )
+            short = f"{needs.total // MB} MB are needed with {choice.draft_name}, {room // MB} MB are free"
             return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
-    needs.check(model_name(choice.target), room)
+    needs.check(choice.name, room)
     return choice
 
 
@@ -210,13 +210,13 @@ def _on_device(model: Path, config: EngineConfig) -> bool:
         return False  # whoever opens the model says what is missing
 
 
-def _beyond_training(model: Path, config: EngineConfig) -> str:
+def _beyond_training(choice: Choice, config: EngineConfig) -> str:
     """Warns of an ``n_ctx`` larger than what the model was trained for; returns what to add to the reason."""
     # Without a wish the context is never larger: nothing to read the file for.
-    trained = trained_context(model) if config.n_ctx else None
+    trained = trained_context(choice.target) if config.n_ctx else None
     if trained is None or config.n_ctx <= trained:
         return ""
-    told = f"n_ctx is {config.n_ctx}, but {model_name(model)} was trained for {trained} tokens"
+    told = f"n_ctx is {config.n_ctx}, but {choice.name} was trained for {trained} tokens"
     log.warning("%s: beyond them answers may make no sense", told)
     return f"; {told}"
 
@@ -279,7 +279,8 @@ def load(
 ) -> Engine:
     """Load a model, in this process.
 
-    ``target`` and ``draft`` are paths or names; ``memory=True`` uses and fills this user's n-gram
+    ``target`` and ``draft`` are paths, or names as the command takes them: those of ``model_dirs`` in
+    ``config.toml``, too, of which nothing else is heeded. ``memory=True`` uses and fills this user's n-gram
     memory; ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
     :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request.
     """
@@ -291,7 +292,8 @@ def load(
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid setting: {readable(error)}") from None
-    choice = choose_here(str(target), str(draft), backend=backend, config=config)
+    model_dirs = load_config().model_dirs
+    choice = choose_here(str(target), str(draft), model_dirs, backend=backend, config=config)
     engine = load_engine(choice, config=config, memory=memory)
     engine.options = options
     return engine

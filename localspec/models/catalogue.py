@@ -47,16 +47,19 @@ __all__ = [
     "Format",
     "bundled_dir",
     "bundled_model",
+    "all_places",
     "describe",
     "find_all",
     "find_model",
     "format_of",
     "list_models",
+    "listed",
     "model_files",
     "model_name",
     "place_of",
     "read_disk",
     "real_tokens",
+    "shown_name",
     "trained_context",
     "weights_size",
 ]
@@ -163,6 +166,26 @@ def _real(path: Path) -> Path:
 def place_of(path: Path) -> str:
     """Where a model lies on the disk, alike for all ways to name it, and as JSON can hold it."""
     return text_of(_resolved(path))
+
+
+def all_places(model: ModelDescription) -> set[str]:
+    """Where a model was found, in all stores that have it."""
+    return {place_of(Path(path)) for path in (model.path, *model.also)}
+
+
+def listed(path: Path, model_dirs: Iterable[str] = ()) -> ModelDescription | None:
+    """The model of :func:`list_models` that lies at ``path``, if one does."""
+    place = place_of(path)
+    return next((model for model in list_models(model_dirs) if place in all_places(model)), None)
+
+
+def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:
+    """What people are told that a model is called: the name that the list shows, which can be typed; of one
+    that is in no store, what its file is called."""
+    if _resolved(path).is_relative_to(_real(bundled_dir())):
+        return model_name(path)
+    found = listed(path, model_dirs)
+    return model_name(path) if found is None else found.names[0]
 
 
 def model_name(path: Path) -> str:

@@ -194,11 +194,16 @@ class Limits(msgspec.Struct, frozen=True):
     max_in_flight: int
 
 
+SettingsState = Literal["current", "changed", "broken"]
+"""what became of ``config.toml`` since the daemon read it"""
+
+
 class Initialized(msgspec.Struct, frozen=True):
     protocol: int
     server: ServerInfo
     limits: Limits
     models: tuple[str, ...]
+    settings: SettingsState = "current"
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,8 +306,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     running: int
     models: tuple[LoadedModel, ...]
-    settings: str = ""
-    """``config.fingerprint`` of what it runs with"""
+    settings: SettingsState = "current"
 
 
 class Metrics(msgspec.Struct, frozen=True):

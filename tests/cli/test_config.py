@@ -264,7 +264,7 @@ def test_a_daemon_with_other_settings_is_told_of(cli: Cli) -> None:
     done = cli("daemon", "status")
     assert done.stderr == "" and done.returncode == 0
     file(cli).write_text("[engine")
-    assert "config.toml has changed" in cli("daemon", "status").stderr
+    assert "config.toml is broken" in cli("daemon", "status").stderr
 
 
 def test_settings_of_a_model_and_of_a_directory_reach_the_engine(cli: Cli, tmp_path: Path) -> None:
@@ -445,7 +445,6 @@ def test_a_model_that_nobody_typed_is_told_with_its_source(
     cli: Cli, tmp_path: Path, asking: tuple[str, ...]
 ) -> None:
     def told(model: str) -> str:
-        cli("daemon", "stop")
         done = cli(*asking, cwd=tmp_path)
         assert done.returncode == 1 and model in done.stderr, done.stderr
         return done.stderr.splitlines()[-1]

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pexpect
 import psutil
@@ -103,6 +104,38 @@ def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: p
     until_sync(lambda: idle(cli), "it is idle")
     assert cli("run", "--max-tokens", "1", "hello").returncode == 0
     assert cli.status()["pid"] != pid
+
+
+def test_changed_settings_take_effect_with_the_next_command_that_finds_it_idle(cli: Cli) -> None:
+    process = cli.begin(*LONG)
+    pid = cli.status()["pid"]
+    assert "the next command replaces one that is idle" in cli("config", "set", "n_ctx", "256").stderr
+    done = cli("run", "--max-tokens", "1", "hello")
+    assert done.returncode == 0 and "config.toml has changed since the daemon started; it is" in done.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    until_sync(lambda: idle(cli), "it is idle")
+    # The session is the one that the other daemon kept.
+    assert "256" in cli("run", "-c", "--max-tokens", "1", "x = 1\n" * 200).stderr
+    assert cli.status()["pid"] != pid
+    assert cli("config", "set", "n_ctx", "--unset").returncode == 0
+
+
+def test_a_restart_is_for_settings_that_can_be_read(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    pid = cli.json("daemon", "start")["pid"]
+    config = cli.home / "config" / "config.toml"
+    text = config.read_text()
+    config.write_text("[engine")
+    done = cli("daemon", "restart")
+    assert done.returncode == 2 and "config.toml is not valid TOML" in done.stderr
+    done = cli("run", "--max-tokens", "1", "hello", cwd=tmp_path)
+    assert done.returncode == 0 and "config.toml is broken" in done.stderr
+    assert cli.status()["pid"] == pid
+    config.write_text(text)
+    assert cli.json("daemon", "restart")["pid"] != pid
+    cli("daemon", "stop")
+    assert "The daemon runs" in cli("daemon", "restart").stdout
 
 
 def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cli) -> None:

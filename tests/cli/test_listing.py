@@ -199,7 +199,39 @@ def test_a_name_of_several_or_of_none_is_an_error(person: Cli, name: str, code: 
 def test_an_answer_comes_from_another_programs_model(person: Cli) -> None:
     run = ("run", "--no-daemon", "--raw", "--max-tokens", "2", "--temperature", "0", "--json", "-m")
     done = json.loads(person(*run, "toy:7b-q8", "hello").stdout)
-    assert done["model"] == "Toy-7B-Instruct-Q8_0" and done["completion_tokens"] == 2
+    assert done["model"] == "toy:7b-q8_0" and done["completion_tokens"] == 2
+
+
+def test_of_a_model_that_only_the_shell_finds_it_is_told_why(person: Cli, tmp_path: Path) -> None:
+    home = person.environment["HOME"]
+    person.environment["HOME"] = str(tmp_path)
+    person("daemon", "start")
+    person.environment["HOME"] = home
+    assert "toy:7b-q8_0" in person("models", "list").stdout
+    for command in (("run", "hello", "-m"), ("models", "load", "-m"), ("run", "hello", "--draft")):
+        done = person(*command, "toy:7b-q8_0")
+        assert done.returncode == 1 and "no model named 'toy:7b-q8_0'" in done.stderr
+        assert "This shell finds it." in done.stderr and "`localspec daemon restart`" in done.stderr
+        assert "This shell" not in person(*command, "nobody").stderr
+    person.environment["LOCALSPEC_MODEL"] = "toy:7b-q8_0"
+    done = person("run", "hello")
+    assert "LOCALSPEC_MODEL says model = 'toy:7b-q8_0', and" in done.stderr and "This shell" in done.stderr
+    person("daemon", "stop")
+
+
+@pytest.mark.slow
+def test_a_loaded_model_is_called_as_the_list_calls_it(person: Cli, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    path = home.jan("jan-2b", home.writer.content(Toy("Jan")))
+    assert path.name == "model.gguf"
+    person.environment["HOME"] = str(tmp_path)
+    run = ("run", "--max-tokens", "2", "--stats", "-m", str(path), "hello")
+    assert ": jan:2b, " in person(*run).stderr
+    assert "model: jan:2b on llama_cpp" in person("daemon", "status").stdout
+    assert "jan:2b is loaded on llama_cpp" in person("models", "load", "-m", "jan:2b").stdout
+    assert person("models", "pair", str(path)).stdout.splitlines()[-1].startswith("jan:2b: ")
+    assert person("models", "unload", str(path)).stderr == "Unloaded jan:2b.\n"
+    person("daemon", "stop")
 
 
 def test_a_folder_of_a_models_name_takes_no_models_place(person: Cli, tmp_path: Path) -> None:

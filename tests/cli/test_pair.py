@@ -44,7 +44,7 @@ def test_the_bundled_pair(cli: Cli) -> None:
 
 def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
     found = cli.json("models", "pair", "target")
-    assert (found["target"], found["path"]) == ("target", str(models / "target.gguf"))
+    assert (found["target"], found["path"]) == ("stdlib:6m", str(models / "target.gguf"))
     assert (found["draft"], found["reason"]) == (
         "stdlib-1m",
         "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller",
@@ -102,19 +102,21 @@ def test_names_are_those_that_can_be_typed(cli: Cli, models: Path) -> None:
     found = cli.json("models", "pair", "target")["candidates"]
     ids = {each["name"]: each["id"] for each in found}
     assert ids["small:0.5b"] == "Small-0.5B-Instruct-Q8_0"
-    path = {each["name"]: each["path"] for each in found}["small:0.5b"]
     table = cli("models", "pair", "target").stdout
     assert " small:0.5b  exact " in table and "Small-0.5B" not in table
     draft = cli.json("run", "--no-daemon", "--max-tokens", "1", "-m", "target", "--draft", "small:0.5b", "x")
-    assert draft["draft"] == Path(path).stem
+    assert draft["draft"] == "small:0.5b"
 
 
-def test_what_would_command_a_terminal_or_end_a_line_is_not_written(cli: Cli, models: Path) -> None:
-    shutil.copy(TARGET, models / "tar\x1b[31mget\n.gguf")
+def test_what_would_command_a_terminal_or_end_a_line_is_not_written(
+    cli: Cli, models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    target = tmp_path_factory.mktemp("in no store") / "tar\x1b[31mget\n.gguf"
+    shutil.copy(TARGET, target)
     (models / "a\x1b]0;title\x07\nb.gguf").write_bytes(b"none\x1b")
-    done = cli("models", "pair", str(models / "tar\x1b[31mget\n.gguf"))
+    done = cli("models", "pair", str(target))
     lines = done.stdout.splitlines()
-    number = len(cli.json("models", "pair", str(models / "tar\x1b[31mget\n.gguf"))["candidates"])
+    number = len(cli.json("models", "pair", str(target))["candidates"])
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", done.stdout) and len(lines) == number + 2
     assert lines[-1].startswith(
         "tar\N{REPLACEMENT CHARACTER}[31mget\N{REPLACEMENT CHARACTER}: stdlib-1m drafts"
@@ -141,7 +143,7 @@ def test_on_a_terminal_it_is_a_table_and_says_what_takes_long(cli: Cli, models: 
     terminal.expect(r"draft .*vocabulary.*smaller.*memory.*why")
     terminal.expect("stdlib-1m.*32mexact")
     terminal.expect(r"cut\S*31m  refused: .*truncated")
-    terminal.expect("target: stdlib-1m drafts")
+    terminal.expect("stdlib:6m: stdlib-1m drafts")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0
@@ -177,7 +179,7 @@ def test_a_draft_that_was_left_out_is_refused_where_it_is_named(
         patch.setenv("LOCALSPEC_HOME", str(cli.home))
         note(models / "target.gguf", broken, Tried(100, 90, 2.0))
     cli("daemon", "stop")
-    assert cli.json("models", "pair", "target")["draft"] == "broken"
+    assert cli.json("models", "pair", "target")["draft"] == "stdlib:1m"
     loaded = cli.json("models", "load", "-m", "target")
     assert (loaded["draft"], loaded["draft_path"]) == (None, None)
     named = cli("models", "load", "-m", "target", "--draft", "broken")

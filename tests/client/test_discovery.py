@@ -160,6 +160,72 @@ def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.Monkey
     run(test())
 
 
+def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_sessions(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            first = (await client.status()).pid
+            session = (await client.open_session()).session
+            await client.chat(session, "hello").result()
+            write_config(home, options={"k": 3})
+            stream = client.generate("stall")
+            async for _ in stream:
+                break
+            async with await echo() as busy:
+                assert (await busy.status()).pid == first and busy.welcome.settings == "changed"
+            await stream.cancel()
+            clients = await asyncio.gather(*(echo() for _ in range(4)))
+            (second,) = {(await each.status()).pid for each in clients}
+            assert second != first
+            assert {each.welcome.settings for each in clients} == {"current"}
+            content = await clients[0].session(session)
+            assert [message.content for message in content.messages] == ["hello", "hello "]
+            for each in clients:
+                await each.close()
+
+    run(test())
+
+
+def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            (home / "config" / "config.toml").write_text("[engine")
+            async with await echo() as other:
+                assert (await other.status()).pid == (await client.status()).pid
+                assert other.welcome.settings == "broken"
+
+    run(test())
+
+
+def test_a_daemon_with_somebody_elses_private_session_is_left_alone(home: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            first, session = (await client.status()).pid, (await client.open_session(private=True)).session
+            write_config(home, options={"k": 3})
+            async with await echo() as other:
+                assert (await other.status()).pid == first
+            await client.close_session(session)
+            async with await echo() as other:
+                assert (await other.status()).pid != first
+
+    run(test())
+
+
+def test_where_the_client_keeps_its_settings_makes_no_difference(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon is compared with the file that it has read: another would never be that of this client."""
+
+    async def test() -> None:
+        async with await echo() as client:
+            first = (await client.status()).pid
+            monkeypatch.setattr("localspec.home.config_dir", lambda: tmp_path)
+            (tmp_path / "config.toml").write_text("[options]\nk = 7\n")
+            async with await echo() as other:
+                assert (await other.status()).pid == first
+
+    run(test())
+
+
 STARTS_AT_THE_SECOND_TIME = """
 import pathlib, subprocess, sys
 asked, *command = sys.argv[1:]

@@ -41,7 +41,7 @@ def test_one_model_has_one_process_and_one_way_to_be_loaded_by_all_of_its_names(
                 options = await asked(client, "options", model=name, backend="llama_cpp")
                 assert (options["k"], options["draft"]) == (2, "none")
             status = (await client.call("s", "daemon/status"))["result"]
-            assert len(status["models"]) == 1 and status["settings"]
+            assert len(status["models"]) == 1 and status["settings"] == "current"
             assert (await asked(client, "engine", model="other"))["threads"] == 3
 
     run(test())

@@ -36,6 +36,7 @@ BROKEN: list[Told] = [
     ("models", "warning", ".ollama/models cannot be read: Too many levels", "right to read"),
     ("model_dirs", "warning", "is not there", "mkdir -p"),
     ("ngrams", "warning", "it is no n-gram table", "rm /"),
+    ("history", "warning", "/data/history.sqlite.damaged-1; a new", "rm /"),
     ("permissions", "warning", "token", "chmod -R go="),
     ("sockets", "warning", "daemon.sock and", "`localspec daemon start`"),
 ]
@@ -55,6 +56,10 @@ def write_broken(home: Path, user: Path) -> None:
     for path, mode in ((home / "data" / "token", 0o644), (home / "data", 0o755)):
         path.chmod(mode)
     _write(home / "data" / "memory" / "0123456789abcdef" / "user.1.ngm", bytes(8192))
+    for suffix in ("", "-wal"):
+        aside = home / "data" / f"history.sqlite.damaged-1{suffix}"
+        _write(aside, b"no database")
+        aside.chmod(0o600)
     _write_dead_daemon(home / "runtime")
 
 

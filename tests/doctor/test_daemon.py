@@ -14,7 +14,7 @@ from localspec.doctor import daemon
 from localspec.doctor.daemon import Asked
 from localspec.doctor.finding import Finding
 from localspec.errors import Unauthorized, VersionSkew
-from localspec.protocol.messages import DaemonStatus, Discovery
+from localspec.protocol.messages import DaemonStatus, Discovery, SettingsState
 
 NOT_FOUND = Asked()
 NOBODY = 2**22 + 1
@@ -22,7 +22,7 @@ NOBODY = 2**22 + 1
 FOUND = Discovery(NOBODY, __version__, 1, "/run/daemon.sock", "ws://127.0.0.1:1", "/token")
 
 
-def answered(version: str = __version__, settings: str = "") -> Asked:
+def answered(version: str = __version__, settings: SettingsState = "current") -> Asked:
     status = DaemonStatus(
         pid=7,
         version=version,
@@ -40,26 +40,26 @@ def answered(version: str = __version__, settings: str = "") -> Asked:
 
 
 def test_one_that_answers_is_well() -> None:
-    found = daemon.daemon(answered(settings="x"), "x")
+    found = daemon.daemon(answered())
     assert found == Finding("daemon", "ok", f"The daemon runs (pid 7, localspec {__version__}).")
-    assert daemon.daemon(answered(settings="x"), None).level == "ok"
-    assert daemon.daemon(Asked(), None) == daemon.daemon(Asked(FOUND), None) == daemon.NO_DAEMON
+    assert daemon.daemon(answered(settings="broken")).level == "ok", "the file has a line of its own"
+    assert daemon.daemon(Asked()) == daemon.daemon(Asked(FOUND)) == daemon.NO_DAEMON
 
 
 @pytest.mark.parametrize(
     ("asked", "level", "told"),
     [
         (answered("0.0.1"), "warning", "is localspec 0.0.1, this command is"),
-        (answered(settings="then"), "warning", "other settings"),
+        (answered(settings="changed"), "warning", "other settings"),
         (Asked(FOUND, error=VersionSkew("it speaks protocol 9")), "warning", "It speaks protocol 9."),
         (Asked(FOUND, error=Unauthorized("the token is wrong")), "problem", "The token is wrong."),
     ],
 )
 def test_one_that_answers_otherwise(asked: Asked, level: str, told: str) -> None:
-    found = daemon.daemon(asked, "now")
+    found = daemon.daemon(asked)
     assert found.level == level and told in found.sentence
     if level == "warning":
-        assert "`localspec daemon stop`" in str(found.remedy)
+        assert "`localspec daemon restart`" in str(found.remedy)
 
 
 # The socket.

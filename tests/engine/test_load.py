@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_which_files_are_opened(model: str, draft: str, choice: Choice) -> None:
 
 
 def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
-    target, draft, *reasons, asked = choose("bundled", "auto", backend="mlx")
+    target, draft, *reasons, asked, _ = choose("bundled", "auto", backend="mlx")
     assert (target, draft) == (bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx"))
     assert reasons == ["on mlx, as asked", "the bundled pair"] and not asked
     assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == draft
@@ -103,6 +104,22 @@ def test_the_public_entrance() -> None:
         one, two = engine.generate("def f(").finish(), engine.generate("def f(").finish()
         assert one.text == two.text and one.completion_tokens == 5
         assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+
+
+def test_names_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, config = tmp_path / "models", tmp_path / "config" / "config.toml"
+    for folder in (models, config.parent):
+        folder.mkdir()
+    shutil.copy(DRAFT, models / "Small-1M.gguf")
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    with pytest.raises(ModelNotFound):
+        localspec.load("small:1m")
+    config.write_text(f'model_dirs = ["{models}"]\n[engine]\nn_ctx = 64\n')
+    with localspec.load("small:1m", draft="none", n_ctx=128, threads=1) as engine:
+        assert (engine.target.model, engine.target.capabilities.n_ctx) == ("small:1m", 128)
+    config.write_text("[engine")
+    with pytest.raises(InvalidOptions, match=r"config\.toml is not valid TOML"):
+        localspec.load("bundled")
 
 
 @pytest.mark.parametrize(

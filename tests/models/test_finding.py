@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from localspec.config import Config, ModelConfig
 from localspec.errors import ModelAmbiguous, ModelNotFound
 from localspec.models import disk
-from localspec.models.catalogue import Format, find_all, find_model, place_of
+from localspec.models.catalogue import Format, find_all, find_model, place_of, shown_name
 from localspec.models.disk import read_disk
 from localspec.models.sections import Sections, places_of
 from localspec.protocol.options import Options
@@ -35,6 +35,8 @@ def check_all_names(model_dirs: tuple[str, ...]) -> int:
             continue
         wanted: Format = "mlx" if model.format == "mlx" else "gguf"
         assert find_model(model.names[0], model_dirs, format=wanted) == Path(model.path), model.names
+        for place in (model.path, *model.also):
+            assert shown_name(Path(place), model_dirs) == model.names[0]
         for name in model.names[1:]:
             asked += 1
             try:
@@ -89,6 +91,13 @@ def test_in_any_home_every_name_leads_to_its_model(models: list[tuple[str, str]]
         for number, (store, name) in enumerate(dict.fromkeys(models)):
             put(home, store, name, small(str(number)))
         check_all_names((os.path.join(folder, MODEL_DIR),))
+
+
+def test_what_is_in_no_store_is_called_as_its_file_is(home: Home) -> None:
+    path = home.file(Path("elsewhere") / "Toy-7B-Q4_0.gguf", small())
+    assert shown_name(path) == "Toy-7B-Q4_0" and shown_name(path, (str(path.parent),)) == "toy:7b"
+    jan = home.jan("jan-2b", small("another"))
+    assert shown_name(jan) == "jan:2b" and jan.name == "model.gguf"
 
 
 def test_a_tag_of_ollamas_is_no_name_of_another_model(home: Home) -> None:

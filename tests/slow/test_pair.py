@@ -38,7 +38,7 @@ def cli() -> Iterator[Cli]:
 
 def test_the_table_tells_every_reason(cli: Cli) -> None:
     found = cli.json("models", "pair", "target")
-    assert found["draft"] == "draft"
+    assert found["draft"] == "draft:5m"
     assert found["reason"].startswith("draft:5m drafts: same vocabulary, same family, 6 times smaller")
     reasons = {each["id"]: each["reason"] for each in found["candidates"] if each["format"] == "gguf"}
     assert "vocabulary has 128256 tokens, the target's 151936" in reasons["llama"]
@@ -54,7 +54,7 @@ def test_a_target_is_paired_by_itself(cli: Cli) -> None:
     for flags in (["auto"], ["none"], ["draft"], ["auto", "--no-daemon"]):
         done = cli.process(*RUN, "-m", "target", "--json", "def f(", "--draft", *flags)
         result = json.loads(done.stdout)
-        assert result["draft"] == (None if flags == ["none"] else "draft")
+        assert result["draft"] == (None if flags == ["none"] else "draft:5m")
         texts.add(result["text"])
     assert len(texts) == 1
     # One worker with the draft, whether it was named or chosen, and one without.
