@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from localspec import home
 from localspec.cli import output
-from localspec.cli.completers import models
+from localspec.cli.flags import ModelName, workspace_at, workspace_from_here
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import (
@@ -30,6 +30,7 @@ from localspec.errors import (
     ModelInvalid,
     StorageError,
 )
+from localspec.models.sections import Sections
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from localspec.memory.memory import Memory
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 KIB = 1024
 SHOWN_SOURCES = 3
 
@@ -149,7 +149,7 @@ def prime(
     stdin: bool = False,
     as_json: AsJson = False,
 ) -> int:
-    """Learn text files before they are needed, into the table of their git repository.
+    """Learn text files before they are needed, into the table of the workspace that each is in.
 
     Parameters
     ----------
@@ -210,9 +210,10 @@ def _learn(
     """(files, tokens) learned; a file without its text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
-    from localspec.memory.workspace import plain, workspace_of
+    from localspec.memory.workspace import plain
 
-    root, progress = cache(workspace_of), output.Progress()
+    sections, progress = Sections(load_config()), output.Progress()
+    own = cache(lambda folder: workspace_at(folder, sections))
     learned = tokens = 0
     try:
         for number, (file, text) in enumerate(texts):
@@ -220,7 +221,7 @@ def _learn(
             text = read_text(file) if text is None else text
             if text is None:
                 continue
-            place = workspace or root(file.parent)
+            place = workspace or own(file.parent)
             ids = vocabulary.encode(text, special=False)
             memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
@@ -389,10 +390,8 @@ def _words(model: str | None, workspace: Path | None = None) -> Words:
 
     Raises :class:`ModelError` for a model that is not there or has no vocabulary.
     """
-    from localspec.cli.flags import workspace_from_here
     from localspec.models.catalogue import BACKENDS, find_model, real_tokens
     from localspec.models.fingerprint import vocab_fp
-    from localspec.models.sections import Sections
 
     config = load_config()
     here = workspace_from_here(None if workspace is None else str(workspace))

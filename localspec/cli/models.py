@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.daemon import MEGABYTE
-from localspec.cli.flags import ModelFlags, absolute
+from localspec.cli.flags import ModelFlags, ModelName, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.catalogue import describe, find_model, model_name, place_of
@@ -40,7 +40,12 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     return ExitCode.OK
 
 
-def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+def show(
+    model: Annotated[str, Parameter(completer=completers.models)],
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
     """All that is known of one model: where it lies, what it is, and what memory it needs.
 
     Parameters
@@ -61,8 +66,8 @@ def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = 
 
 
 def load(
+    model: ModelName = None,
     *,
-    model: Annotated[str | None, Parameter(name=["--model", "-m"], completer=completers.models)] = None,
     draft: Annotated[str | None, Parameter(completer=completers.drafts)] = None,
     backend: Literal["auto", "llama_cpp", "mlx"] | None = None,
     keep_alive: float | None = None,
@@ -117,12 +122,7 @@ def load(
     return ExitCode.OK
 
 
-def unload(
-    model: Annotated[str | None, Parameter(completer=completers.models)] = None,
-    /,
-    *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-) -> int:
+def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     """Unload a model, or all: their memory is free when this ends. One at work is left alone (exit code 75).
 
     Parameters

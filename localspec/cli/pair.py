@@ -10,8 +10,10 @@ from cyclopts import Parameter
 
 from localspec.cli import output
 from localspec.cli.daemon import MEGABYTE
-from localspec.cli.flags import ModelFlags, absolute
+from localspec.cli.flags import ModelFlags, ModelName, absolute
+from localspec.config import EngineConfig
 from localspec.errors import ExitCode
+from localspec.protocol.options import check_value
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,8 +30,7 @@ LARGEST = 1000
 
 
 def pair(
-    model: str | None = None,
-    /,
+    model: ModelName = None,
     *,
     n_ctx: int | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -71,6 +72,10 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Path, list[Candidate]
     from localspec.models.catalogue import read_disk
     from localspec.models.sections import Sections
 
+    if n_ctx is not None:
+        check_value(
+            EngineConfig, "n_ctx", n_ctx, said="--n-ctx", remedy="See `localspec models pair --help`."
+        )
     config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
     sections = Sections(config)
     with output.patiently("reading the models on this disk") as progress:

@@ -71,7 +71,7 @@ def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
 
 
 def test_what_nobody_has_is_named(cli: Cli) -> None:
-    for command in (("load", "-m"), ("unload",)):
+    for command in (("load", "-m"), ("load",), ("unload", "-m"), ("unload",), ("pair", "-m")):
         done = cli("models", *command, "stdlib-7m", "--json")
         error = json.loads(done.stdout)["error"]
         assert (done.returncode, error["code"]) == (1, "model_not_found")
