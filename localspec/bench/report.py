@@ -12,7 +12,7 @@ from localspec.bench.figures import notices_of, warning_of
 from localspec.bench.plots import Plot, plots_of
 from localspec.bench.published import RESTART_PUBLISHED, SWEEP_PUBLISHED, TURNS_PUBLISHED
 from localspec.bench.results import Figure, Results
-from localspec.errors import BackendUnavailable
+from localspec.errors import INSTALL_BENCH, BackendUnavailable
 
 GIB = 1024**3
 
@@ -55,9 +55,7 @@ def _plotly() -> str:
     try:
         return files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
     except ModuleNotFoundError as error:
-        raise BackendUnavailable(
-            f"plotly cannot be imported: {error}", "Install it: pip install 'localspec[bench]'"
-        ) from None
+        raise BackendUnavailable(f"plotly cannot be imported: {error}", INSTALL_BENCH) from None
 
 
 def _drawing(plot: Plot) -> dict[str, Any]:

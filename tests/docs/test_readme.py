@@ -18,7 +18,7 @@ from tests.docs.settings import with_table
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-OTHERS_FLAGS = {"--help"}
+OTHERS_FLAGS = {"--help", "--force"}
 
 
 def test_there_are_two_snippets() -> None:
