@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from localspec.cli import answer, completers, output
+from localspec.cli import answer, asking, completers, output
 from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
 from localspec.cli.flags import ModelName, absolute, workspace_from_here
 from localspec.config import (
@@ -394,15 +394,14 @@ def _edited(scratch: Path) -> str:
 
 def _offer_again(error: InvalidOptions) -> None:
     """Returns if it is to be edited again; raises ``error`` where not, or where nobody can be asked."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
+    if not (asking.is_possible() and sys.stderr is not None and sys.stderr.isatty()):
         raise error
     output.failure(error, as_json=False)
-    output.note("Edit it again? [Y/n]")
     try:
-        said = sys.stdin.readline()
+        is_wanted = asking.agrees("Edit it again?", otherwise=True)
     except KeyboardInterrupt:
-        said = "no"
-    if said.strip().lower() not in ("", "y", "yes") or not said:
+        is_wanted = False
+    if not is_wanted:
         raise error
 
 

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec import home
-from localspec.cli import output
+from localspec.cli import asking, output
 from localspec.cli.flags import ModelName, workspace_at, workspace_from_here
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
@@ -136,10 +136,9 @@ def _history() -> str:
 
 def _confirm(question: str) -> bool:
     """Ask; raises :class:`InvalidOptions` where nobody can be asked."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not asking.is_possible():
         raise InvalidOptions("there is no terminal to ask on", "Add --yes to forget without being asked.")
-    output.note(output.printable(f"{question} [y/N]"))
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return asking.agrees(question)
 
 
 def prime(

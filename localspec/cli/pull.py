@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from localspec.cli import answer, completers, output
+from localspec.cli import answer, asking, completers, output
 from localspec.config import load_config
 from localspec.errors import (
     DaemonUnavailable,
@@ -141,10 +140,10 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
     offer = f"{small.choice.name} ({_mb(small.choice.size)}) can draft for it"
     if flags.draft or flags.yes or not small.missing:
         return True
-    if flags.json or not _is_asked():
+    if flags.json or not asking.is_possible():
         output.note(output.printable(f"{offer}: localspec models pull {_again(small)}"))
         return False
-    return _agrees(f"{offer}. Download it, too?")
+    return asking.agrees(f"{offer}. Download it, too?")
 
 
 def remove(
@@ -173,11 +172,11 @@ def remove(
     names = ", ".join(sorted({each.name for each in pulled}))
     size = sum(file.size for each in pulled for file in each.files)
     if not yes:
-        if not _is_asked():
+        if not asking.is_possible():
             raise InvalidOptions(
                 "there is no terminal to ask on", "Add --yes to remove it without being asked."
             )
-        if not _agrees(f"Remove {names} ({_mb(size)}) from {pulled[0].cache}?"):
+        if not asking.agrees(f"Remove {names} ({_mb(size)}) from {pulled[0].cache}?"):
             output.note("Nothing was removed.")
             return ExitCode.ERROR
     _unload(pulled)
@@ -220,15 +219,6 @@ def _described(plan: Plan) -> dict[str, object]:
         "why": choice.why,
         "others": choice.others,
     }
-
-
-def _is_asked() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _agrees(question: str) -> bool:
-    output.note(output.printable(f"{question} [y/N]"))
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _mb(size: int) -> str:

@@ -31,6 +31,7 @@ def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
         (sys.executable, "-c", snippet), capture_output=True, text=True, env=cli.environment, cwd=tmp_path
     )
     assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
+    assert float(done.stdout.split()[-1]) >= 1.0  # tokens per round
 
 
 def test_the_settings_are_valid() -> None:

@@ -414,7 +414,10 @@ def test_on_a_terminal_the_draft_is_asked_about(cli: Puller, family: Hub, answer
     terminal = pexpect.spawn(
         command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8", dimensions=(24, 200)
     )
-    terminal.expect(rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]")
+    question = rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]"
+    terminal.expect(question)
+    terminal.sendline("maybe")
+    terminal.expect(question)
     terminal.sendline(answer)
     terminal.expect(r"coder-7b-q4_k_m\.gguf")
     terminal.expect(pexpect.EOF)
