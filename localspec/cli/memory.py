@@ -33,6 +33,7 @@ from localspec.errors import (
 from localspec.models.sections import Sections
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
+from localspec.units import size
 
 if TYPE_CHECKING:
     from localspec.backends.base import Vocabulary
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from localspec.memory.memory import Memory
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-KIB = 1024
 SHOWN_SOURCES = 3
 
 
@@ -77,7 +77,7 @@ def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
     learned = counted(table.tokens, "token") if table.tokens else "no tokens"
-    yield f"  {used}, {table.bytes // KIB} KiB, {learned} learned here"
+    yield f"  {used}, {size(table.bytes)}, {learned} learned here"
     if table.last_use is not None:
         yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{name} ({count})" for name, count in table.sources.items()]
@@ -153,7 +153,7 @@ def prime(
     Parameters
     ----------
     paths
-        Files, or directories: below them everything that is text, at most 1 MiB, neither ignored by git nor
+        Files, or directories: below them everything that is text, at most 1 MB, neither ignored by git nor
         by its name a file of secrets.
     model
         Whose vocabulary to learn with: a name of `localspec models list`, or a path.

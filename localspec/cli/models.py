@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from localspec.cli import answer, completers, listing, output
-from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, ModelName, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
@@ -18,6 +17,7 @@ from localspec.models.meaning import meant
 from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
+from localspec.units import size
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -115,9 +115,9 @@ def load(
     if as_json:
         output.json(loaded)
     else:
-        size = f", {loaded.resident_bytes / MEGABYTE:.0f} MB" if loaded.resident_bytes else ""
+        resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
         draft_said = f"draft {loaded.draft or 'none'}"
-        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{size}"
+        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{resident}"
         output.write(output.one_line(told) + "\n")
     return ExitCode.OK
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from localspec.cli import output
-from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, ModelName, absolute
 from localspec.config import EngineConfig
 from localspec.errors import ExitCode
 from localspec.protocol.options import check_value
+from localspec.units import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -152,7 +152,7 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         facts["name"],
         facts["verdict"],
         f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
-        "-" if needs is None else f"{needs / MEGABYTE:.0f} MB",
+        "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",
         facts["reason"],

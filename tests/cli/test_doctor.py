@@ -107,7 +107,7 @@ def test_a_healthy_machine(cli: Cli) -> None:
 def test_a_pair_that_may_not_take_what_it_needs(cli: Cli) -> None:
     assert cli("config", "set", "memory_mb", "100").returncode == 0
     memory = examined(cli)["memory"]
-    assert memory["level"] == "warning" and "may take 100.0 MiB" in memory["sentence"]
+    assert memory["level"] == "warning" and "may take 100.0 MB" in memory["sentence"]
 
 
 @pytest.mark.slow
