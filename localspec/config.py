@@ -29,6 +29,7 @@ from localspec.protocol.options import (
     parse_options,
     unknown_key,
 )
+from localspec.units import size
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -182,7 +183,7 @@ def read_toml(path: Path) -> str:
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             raise InvalidOptions(f"{path} is no regular file", f"Put one in the place of {path}.")
         if found.st_size > LARGEST_FILE:
-            raise InvalidOptions(f"{path} is larger than {LARGEST_FILE >> 10} KiB", f"Mend {path}.")
+            raise InvalidOptions(f"{path} is larger than {size(LARGEST_FILE)}", f"Mend {path}.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""

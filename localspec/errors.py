@@ -43,10 +43,24 @@ The codes are the same on the wire, in the CLI's JSON and here.
 
 from __future__ import annotations
 
+import shlex
 from enum import IntEnum
 from typing import ClassVar
 
-INSTALL_MLX = "Install it where localspec is: pip install 'localspec[mlx]', or `make mlx` in a checkout."
+
+def _ways(target: str, package: str) -> str:
+    """All by which localspec may have come here; it comes from a checkout in any case."""
+    package = shlex.quote(package)
+    return f"`make {target}`, `pipx install --force {package}` or `uv tool install --force {package}`."
+
+
+INSTALL_AGAIN = (
+    f"Install localspec again from a fresh checkout, with what installed it: {_ways('install', '.')}"
+)
+INSTALL_BENCH = (
+    f"Install it from a checkout of localspec, with what installed that: {_ways('install', '.[bench]')}"
+)
+INSTALL_MLX = f"Install it from a checkout of localspec, with what installed that: {_ways('mlx', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
 
 

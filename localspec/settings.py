@@ -10,7 +10,7 @@ import msgspec
 
 from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import allowed, check_value, unknown_key
+from localspec.protocol.options import allowed, check_value, choices, unknown_key
 
 LIST_REMEDY = """Write a list as in TOML, in quotes for the shell: '["one", "two"]'."""
 
@@ -31,6 +31,11 @@ class Setting(NamedTuple):
     @property
     def struct(self) -> type[msgspec.Struct]:
         return TABLES.get(self.table, Config)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values that it takes, if there are but a few."""
+        return choices(self.struct, self.name)
 
     def may_stand_in(self, kind: str) -> bool:
         """Whether a section of ``models`` or of ``workspaces`` may have it."""

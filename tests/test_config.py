@@ -448,7 +448,7 @@ def test_values_may_have_any_number_of_dots(file: Path) -> None:
 
 def test_a_file_that_has_no_end_is_refused(file: Path) -> None:
     file.write_bytes(b"#" * (LARGEST_FILE + 1))
-    with pytest.raises(InvalidOptions, match="is larger than 256 KiB"):
+    with pytest.raises(InvalidOptions, match="is larger than 262.1 kB"):
         load_config()
     file.unlink()
     os.mkfifo(file)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelTooLarge
 from localspec.models.fit import MIN_CTX, context_size, free_memory
+from localspec.units import size
 
 MIN_BATCH = 256
 WIDEST_ROUND = 21
@@ -40,8 +41,7 @@ def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) ->
     each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
     if each * wanted > available:
         raise ModelTooLarge(
-            f"a cache of {wanted} x {n_ctx} tokens takes {each * wanted >> 20} MB; "
-            f"{available >> 20} MB are free",
+            f"a cache of {wanted} x {n_ctx} tokens takes {size(each * wanted)}; {size(available)} are free",
             "Set a smaller n_ctx or parallel.",
         )
     most = int(available * KV_SHARE) // each if each else MAX_PARALLEL

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec import home
-from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelInvalid
+from localspec.errors import INSTALL_BENCH, BackendUnavailable, InvalidOptions, LocalspecError, ModelInvalid
 from localspec.models.gguf import read_header
 
 Weights = NDArray[np.float32]
@@ -224,9 +224,7 @@ def _gguf() -> Any:
         import gguf
         import gguf.quants
     except ImportError as error:
-        raise BackendUnavailable(
-            f"gguf cannot be imported: {error}", "Install it: pip install 'localspec[bench]'"
-        ) from None
+        raise BackendUnavailable(f"gguf cannot be imported: {error}", INSTALL_BENCH) from None
     return gguf
 
 

@@ -12,9 +12,8 @@ from localspec.bench.figures import notices_of, warning_of
 from localspec.bench.plots import Plot, plots_of
 from localspec.bench.published import RESTART_PUBLISHED, SWEEP_PUBLISHED, TURNS_PUBLISHED
 from localspec.bench.results import Figure, Results
-from localspec.errors import BackendUnavailable
-
-GIB = 1024**3
+from localspec.errors import INSTALL_BENCH, BackendUnavailable
+from localspec.units import size
 
 
 class Table(NamedTuple):
@@ -37,8 +36,8 @@ def report_of(results: Results) -> str:
     return page.render(
         plotly=_plotly(),
         results=results,
-        memory=f"{results.machine.memory / GIB:.0f} GiB",
-        peak=f"{results.peak_memory / GIB:.1f} GiB",
+        memory=size(results.machine.memory),
+        peak=size(results.peak_memory),
         minutes=f"{results.duration_s / 60:.0f}",
         headline=_headline(results),
         warning=warning_of(results),
@@ -55,9 +54,7 @@ def _plotly() -> str:
     try:
         return files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
     except ModuleNotFoundError as error:
-        raise BackendUnavailable(
-            f"plotly cannot be imported: {error}", "Install it: pip install 'localspec[bench]'"
-        ) from None
+        raise BackendUnavailable(f"plotly cannot be imported: {error}", INSTALL_BENCH) from None
 
 
 def _drawing(plot: Plot) -> dict[str, Any]:

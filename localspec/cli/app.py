@@ -151,7 +151,7 @@ memory = App(
 for _name, _help in (
     ("stats", "What is remembered: every table, its size, and who taught it."),
     ("forget", "Forget a workspace, a source, or all of the n-gram memory."),
-    ("prime", "Learn text files before they are needed, into the table of their git repository."),
+    ("prime", "Learn text files before they are needed, into the table of their workspace."),
     ("export", "Write the n-grams of a model's vocabulary to a file, as lines of JSON."),
     ("import", "Add the n-grams of an exported file, and say how many found room."),
 ):

@@ -14,8 +14,9 @@ from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
 from localspec.cli import output
-from localspec.cli.completers import drafts, models
+from localspec.cli.completers import drafts
 from localspec.cli.examples import epilogue
+from localspec.cli.flags import ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options
@@ -67,7 +68,7 @@ class BenchFlags:
     "Only so many cases of each workload."
     llama_server: Path | None = None
     "llama.cpp's server, to compare with; otherwise the one on PATH."
-    model: Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)] = None
+    model: ModelName = None
     "Model to measure; otherwise the bundled pair, inflated to the cost of 0.5 billion parameters."
     draft: Annotated[str | None, Parameter(completer=drafts)] = None
     "Its draft model: a name, a path, `none` or, otherwise, `auto`."

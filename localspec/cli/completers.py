@@ -25,6 +25,32 @@ def drafts(context: CompletionContext) -> list[str]:
     return ["auto", "none", *models(context)]
 
 
+def pulled(_context: CompletionContext) -> list[str]:
+    """What `models pull` downloaded."""
+    from localspec.hub import records
+
+    return sorted({each.name for each in records.read()})
+
+
+def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
+    """The names of settings, with what they mean; whole keys once one is begun."""
+    from localspec import settings
+
+    for setting in settings.settings():
+        yield setting.name, setting.meaning
+        if context.incomplete and setting.table:
+            yield setting.key, setting.meaning
+
+
+def values(context: CompletionContext) -> list[str]:
+    """What the setting that was typed before takes, where that can be listed."""
+    from localspec import settings
+
+    setting = settings.find(context["key"].raw or "")
+    of_models = {"model": models, "draft": drafts}.get(setting.name)
+    return list(setting.choices) if of_models is None else of_models(context)
+
+
 def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:
     """The sessions that a running daemon knows, with their titles; none is started to be asked."""
     from localspec.cli import answer

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from localspec.cli import answer, output
+from localspec.cli import answer, asking, completers, output
 from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
-from localspec.cli.flags import absolute, workspace_from_here
+from localspec.cli.flags import ModelName, absolute, workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
     config_path,
@@ -31,15 +31,16 @@ from localspec.protocol.options import Options
 from localspec.settings import Setting, find, settings
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-Model = Annotated[str | None, Parameter(name=["--model", "-m"])]
+Key = Annotated[str, Parameter(completer=completers.settings)]
 COLUMN = 36
 """where the sources begin"""
+WHOSE = {"models": "a model with -m MODEL", "workspaces": "a directory with --workspace DIR"}
 IN_A_SECTION = 3
 """names that lead to a key in one: the kind, whose it is, the key"""
 
 
 def show(
-    *, model: Model = None, workspace: Path | None = None, describe: bool = False, as_json: AsJson = False
+    *, model: ModelName = None, workspace: Path | None = None, describe: bool = False, as_json: AsJson = False
 ) -> int:
     """Every setting, its value, and who says so; what is printed is a valid config.toml.
 
@@ -58,13 +59,16 @@ def show(
     if as_json:
         rows = [_described(row) for row in settled.rows]
         where = {"path": str(config_path()), "model": settled.model, "workspace": settled.workspace}
-        output.json({**where, "settings": rows})
+        output.json({**where, "settings": rows, "for_no_model": _for_no_model(load_config())})
     else:
         output.write(output.printable(_listed(settled, describe=describe)))
+        _tell_of_no_model(load_config())
     return ExitCode.OK
 
 
-def get(key: str, /, *, model: Model = None, workspace: Path | None = None, as_json: AsJson = False) -> int:
+def get(
+    key: Key, /, *, model: ModelName = None, workspace: Path | None = None, as_json: AsJson = False
+) -> int:
     """The value of one setting, by itself: nothing if it is not set, a line for each of a list.
 
     Parameters
@@ -93,11 +97,11 @@ def get(key: str, /, *, model: Model = None, workspace: Path | None = None, as_j
 
 
 def set_(
-    key: str,
-    value: str | None = None,
+    key: Key,
+    value: Annotated[str | None, Parameter(completer=completers.values)] = None,
     /,
     *,
-    model: Model = None,
+    model: ModelName = None,
     workspace: Path | None = None,
     unset: Annotated[bool, Parameter(name=["--unset", "--default"])] = False,
     as_json: AsJson = False,
@@ -136,10 +140,8 @@ def set_(
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
         output.note(output.printable(f"{told} {is_now} in {file.path}."))
-        if place[0] == "models" and place[1] in Sections(config).strangers():
-            output.note(
-                output.printable(f"No model here goes by the name {place[1]!r}: `localspec models list`.")
-            )
+        if place[0] == "models":
+            _tell_of_no_model(config, place[1])
         _tell_of_the_daemon(daemon)
     return ExitCode.OK
 
@@ -197,6 +199,17 @@ def _settled(model: str | None, workspace: Path | None) -> Settled:
     return settle(said, place="this directory" if workspace is None else COMMAND_LINE)
 
 
+def _for_no_model(config: Config) -> dict[str, str]:
+    """The sections of models that hold for none, by their names, and why."""
+    return {name: error.message for name, error in Sections(config).unresolved()}
+
+
+def _tell_of_no_model(config: Config, only: str | None = None) -> None:
+    for name, why in _for_no_model(config).items():
+        if only in (None, name):
+            output.note(output.printable(f"{section_name('models', name)} is for no model: {why}"))
+
+
 def _described(row: Effective) -> dict[str, Any]:
     setting = row.setting
     return {
@@ -226,7 +239,7 @@ def _listed(settled: Settled, *, describe: bool) -> str:
 def _line(row: Effective) -> str:
     if row.value is None:
         return f"# {row.setting.name} is not set"
-    return f"{f'{row.setting.name} = {_toml(row.value)}':{COLUMN}}# {row.source}"
+    return f"{f'{row.setting.name} = {_toml(row.value)}':{COLUMN - 1}} # {row.source}"
 
 
 def _toml(value: object) -> str:
@@ -262,10 +275,18 @@ def _place(key: str, model: str | None, workspace: Path | None) -> tuple[Place, 
         if not setting.may_stand_in(section[0]):
             raise InvalidOptions(
                 f"{setting.key} cannot be set for {section_name(*section)}",
-                "It holds for all: leave the section out.",
+                _whose(setting),
             )
         return (*section, setting.name), setting
     return ((setting.table, setting.name) if setting.table else (setting.name,)), setting
+
+
+def _whose(setting: Setting) -> str:
+    """Where a setting can stand that has no place in the section that was asked for."""
+    for kind, section in WHOSE.items():
+        if setting.may_stand_in(kind):
+            return f"It can be set for {section}, or for all: leave the section out."
+    return "It holds for all: leave the section out."
 
 
 def _place_in_file(key: str, model: str | None, workspace: Path | None) -> Place:
@@ -371,15 +392,14 @@ def _edited(scratch: Path) -> str:
 
 def _offer_again(error: InvalidOptions) -> None:
     """Returns if it is to be edited again; raises ``error`` where not, or where nobody can be asked."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
+    if not (asking.is_possible() and sys.stderr is not None and sys.stderr.isatty()):
         raise error
     output.failure(error, as_json=False)
-    output.note("Edit it again? [Y/n]")
     try:
-        said = sys.stdin.readline()
+        is_wanted = asking.agrees("Edit it again?", otherwise=True)
     except KeyboardInterrupt:
-        said = "no"
-    if said.strip().lower() not in ("", "y", "yes") or not said:
+        is_wanted = False
+    if not is_wanted:
         raise error
 
 

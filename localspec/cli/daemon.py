@@ -15,9 +15,9 @@ from localspec.cli import answer, output
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
+from localspec.units import size
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-MEGABYTE = 1024 * 1024
 STOP_S = 10.0
 CHANGED = {
     "changed": "config.toml has changed since it started; the next command replaces it if it is idle.",
@@ -146,4 +146,4 @@ def _activity(model: LoadedModel) -> str:
 
 
 def _size(resident: int | None) -> str:
-    return f", {resident / MEGABYTE:.0f} MB" if resident else ""
+    return f", {size(resident)}" if resident else ""

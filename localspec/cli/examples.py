@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 EXIT_CODES = """\
-Exit codes: 0 ok, 1 error (no such model or session, too), 2 usage (a file that is not there, too), \
+Exit codes: 0 ok, 1 error (no such session, or model by name or path, too), 2 usage (another file that \
+is not there, too), \
 69 daemon, backend or service unavailable, 75 busy or deadline, 130 Ctrl-C."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {

@@ -22,8 +22,10 @@ from localspec.config import (
 )
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
-from localspec.models.sections import Sections
+from localspec.models.sections import Sections, real
 from localspec.protocol.options import Options, check_value, parse_options
+
+ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 
 MODEL = Group("Model", sort_key=1)
 SAMPLING = Group("Sampling", sort_key=2)
@@ -114,14 +116,20 @@ class ModelFlags:
 
 
 def workspace_from_here(said: str | None = None) -> str | None:
-    """The workspace that was ``said``, as the daemon can find it; else the git repository that this directory
-    is in, or the directory outside of any that the configuration has a section for."""
+    """The workspace that was ``said``, as the daemon can find it; else that of this directory."""
     if said is not None:
         return plain(os.path.abspath(os.path.expanduser(said))) if said else said
-    if (root := workspace_of(Path())) is not None:
-        return plain(str(root))
-    named = Sections(load_config()).directories(os.getcwd())
-    return os.path.expanduser(named[0]) if named else None
+    return workspace_at(Path.cwd(), Sections(load_config()))
+
+
+def workspace_at(directory: Path, sections: Sections) -> str | None:
+    """The workspace that a directory is in: its git repository, or a directory that the configuration has a
+    section for, whichever is nearer."""
+    root = workspace_of(directory)
+    named = next(iter(sections.directories(str(directory))), None)
+    if named is not None and (root is None or root in Path(real(named)).parents):
+        return os.path.expanduser(named)
+    return None if root is None else plain(str(root))
 
 
 def absolute(name: str) -> str:

@@ -10,9 +10,8 @@ from localspec.cli import output
 from localspec.config import EngineConfig
 from localspec.errors import ModelError
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
+from localspec.units import size
 
-MEGABYTE = 1_000_000
-GIGABYTE = 1_000_000_000
 TITLES = {
     "bundled": "Bundled with localspec",
     "model_dirs": "Your model_dirs",
@@ -116,13 +115,6 @@ def state(model: ModelDescription) -> str:
     notes += [model.problem] if model.problem else []
     notes += [f"in {len(model.also) + 1} places"] if model.also else []
     return ", ".join(notes)
-
-
-def size(n_bytes: int) -> str:
-    """Bytes as people say them."""
-    if n_bytes >= GIGABYTE:
-        return f"{n_bytes / GIGABYTE:.1f} GB"
-    return f"{n_bytes / MEGABYTE:.1f} MB"
 
 
 def count(parameters: int | None) -> str:

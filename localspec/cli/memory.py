@@ -17,8 +17,8 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec import home
-from localspec.cli import output
-from localspec.cli.completers import models
+from localspec.cli import asking, output
+from localspec.cli.flags import ModelName, workspace_at, workspace_from_here
 from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import (
@@ -30,8 +30,10 @@ from localspec.errors import (
     ModelInvalid,
     StorageError,
 )
+from localspec.models.sections import Sections
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
+from localspec.units import size
 
 if TYPE_CHECKING:
     from localspec.backends.base import Vocabulary
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from localspec.memory.memory import Memory
 
 AsJson = Annotated[bool, Parameter(name="--json")]
-ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
-KIB = 1024
 SHOWN_SOURCES = 3
 
 
@@ -77,7 +77,7 @@ def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
     learned = counted(table.tokens, "token") if table.tokens else "no tokens"
-    yield f"  {used}, {table.bytes // KIB} KiB, {learned} learned here"
+    yield f"  {used}, {size(table.bytes)}, {learned} learned here"
     if table.last_use is not None:
         yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{name} ({count})" for name, count in table.sources.items()]
@@ -136,10 +136,9 @@ def _history() -> str:
 
 def _confirm(question: str) -> bool:
     """Ask; raises :class:`InvalidOptions` where nobody can be asked."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not asking.is_possible():
         raise InvalidOptions("there is no terminal to ask on", "Add --yes to forget without being asked.")
-    output.note(output.printable(f"{question} [y/N]"))
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return asking.agrees(question)
 
 
 def prime(
@@ -149,12 +148,12 @@ def prime(
     stdin: bool = False,
     as_json: AsJson = False,
 ) -> int:
-    """Learn text files before they are needed, into the table of their git repository.
+    """Learn text files before they are needed, into the table of the workspace that each is in.
 
     Parameters
     ----------
     paths
-        Files, or directories: below them everything that is text, at most 1 MiB, neither ignored by git nor
+        Files, or directories: below them everything that is text, at most 1 MB, neither ignored by git nor
         by its name a file of secrets.
     model
         Whose vocabulary to learn with: a name of `localspec models list`, or a path.
@@ -210,9 +209,10 @@ def _learn(
     """(files, tokens) learned; a file without its text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
-    from localspec.memory.workspace import plain, workspace_of
+    from localspec.memory.workspace import plain
 
-    root, progress = cache(workspace_of), output.Progress()
+    sections, progress = Sections(load_config()), output.Progress()
+    own = cache(lambda folder: workspace_at(folder, sections))
     learned = tokens = 0
     try:
         for number, (file, text) in enumerate(texts):
@@ -220,7 +220,7 @@ def _learn(
             text = read_text(file) if text is None else text
             if text is None:
                 continue
-            place = workspace or root(file.parent)
+            place = workspace or own(file.parent)
             ids = vocabulary.encode(text, special=False)
             memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
@@ -389,10 +389,8 @@ def _words(model: str | None, workspace: Path | None = None) -> Words:
 
     Raises :class:`ModelError` for a model that is not there or has no vocabulary.
     """
-    from localspec.cli.flags import workspace_from_here
     from localspec.models.catalogue import BACKENDS, find_model, real_tokens
     from localspec.models.fingerprint import vocab_fp
-    from localspec.models.sections import Sections
 
     config = load_config()
     here = workspace_from_here(None if workspace is None else str(workspace))

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer, completers, listing, output
-from localspec.cli.daemon import MEGABYTE
-from localspec.cli.flags import ModelFlags, absolute
+from localspec.cli.flags import ModelFlags, ModelName, absolute
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.catalogue import all_places, describe, find_model, listed, model_name
@@ -19,6 +18,7 @@ from localspec.models.meaning import meant
 from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
+from localspec.units import size
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -41,7 +41,12 @@ def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     return ExitCode.OK
 
 
-def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+def show(
+    model: Annotated[str, Parameter(completer=completers.models)],
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
     """All that is known of one model: where it lies, what it is, and what memory it needs.
 
     Parameters
@@ -62,8 +67,8 @@ def show(model: str, /, *, as_json: Annotated[bool, Parameter(name="--json")] = 
 
 
 def load(
+    model: ModelName = None,
     *,
-    model: Annotated[str | None, Parameter(name=["--model", "-m"], completer=completers.models)] = None,
     draft: Annotated[str | None, Parameter(completer=completers.drafts)] = None,
     backend: Literal["auto", "llama_cpp", "mlx"] | None = None,
     keep_alive: float | None = None,
@@ -111,19 +116,14 @@ def load(
     if as_json:
         output.json(loaded)
     else:
-        size = f", {loaded.resident_bytes / MEGABYTE:.0f} MB" if loaded.resident_bytes else ""
+        resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
         draft_said = f"draft {loaded.draft or 'none'}"
-        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{size}"
+        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{resident}"
         output.write(output.one_line(told) + "\n")
     return ExitCode.OK
 
 
-def unload(
-    model: Annotated[str | None, Parameter(completer=completers.models)] = None,
-    /,
-    *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-) -> int:
+def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     """Unload a model, or all: their memory is free when this ends. One at work is left alone (exit code 75).
 
     Parameters

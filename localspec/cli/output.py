@@ -13,8 +13,8 @@ import msgspec
 
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Stats, Token
+from localspec.units import size
 
-MILLION = 1_000_000
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
 
@@ -241,7 +241,7 @@ class Transfer:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif self._tenths() > self._tenth:
             self._tenth = self._tenths()
-            note(f"localspec: {self._tenth}0% of {self.total / MILLION:.1f} MB ({self.what})")
+            note(f"localspec: {self._tenth}0% of {size(self.total)} ({self.what})")
 
     def close(self) -> None:
         """No more of it, whatever the reason."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from localspec.cli import output
-from localspec.cli.daemon import MEGABYTE
-from localspec.cli.flags import ModelFlags, absolute
+from localspec.cli.flags import ModelFlags, ModelName, absolute
+from localspec.config import EngineConfig
 from localspec.errors import ExitCode
+from localspec.protocol.options import check_value
+from localspec.units import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,8 +31,7 @@ LARGEST = 1000
 
 
 def pair(
-    model: str | None = None,
-    /,
+    model: ModelName = None,
     *,
     n_ctx: int | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -73,6 +74,10 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Choice, list[Candidat
     from localspec.models.catalogue import read_disk
     from localspec.models.sections import Sections
 
+    if n_ctx is not None:
+        check_value(
+            EngineConfig, "n_ctx", n_ctx, said="--n-ctx", remedy="See `localspec models pair --help`."
+        )
     config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
     sections = Sections(config)
     with output.patiently("reading the models on this disk") as progress:
@@ -149,7 +154,7 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         facts["name"],
         facts["verdict"],
         f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
-        "-" if needs is None else f"{needs / MEGABYTE:.0f} MB",
+        "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",
         facts["reason"],

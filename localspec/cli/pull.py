@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from localspec.cli import answer, output
+from localspec.cli import answer, asking, completers, output
 from localspec.config import load_config
 from localspec.errors import (
     DaemonUnavailable,
@@ -21,6 +20,7 @@ from localspec.errors import (
     ModelError,
 )
 from localspec.models.catalogue import Format, place_of
+from localspec.units import size
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -94,9 +94,9 @@ def _fetch(plan: Plan) -> None:
 
     choice, so_far = plan.choice, plan.so_far
     if plan.missing:
-        some = f" {_mb(so_far)} of it are here." if so_far else ""
+        some = f" {size(so_far)} of it are here." if so_far else ""
         others = f" There are also {', '.join(choice.others)}." if choice.others else ""
-        output.note(output.printable(f"{choice.name}, {_mb(choice.size)}. Why: {choice.why}.{others}{some}"))
+        output.note(output.printable(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"))
     else:
         output.note(output.printable(f"{choice.name} is here already."))
     transfer = output.Transfer(choice.name, choice.size, so_far)
@@ -104,7 +104,7 @@ def _fetch(plan: Plan) -> None:
         carry_out(plan, transfer.update)
     except KeyboardInterrupt:
         transfer.close()
-        kept = f"{_mb(plan.so_far)} of {_mb(choice.size)} are kept"
+        kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"
         output.note(output.printable(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}"))
         raise
     finally:
@@ -138,16 +138,22 @@ def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None
 
 def _wants(small: Plan, flags: PullFlags) -> bool:
     """Whether the person wants the draft model as well; where nobody can be asked, its command is told."""
-    offer = f"{small.choice.name} ({_mb(small.choice.size)}) can draft for it"
+    offer = f"{small.choice.name} ({size(small.choice.size)}) can draft for it"
     if flags.draft or flags.yes or not small.missing:
         return True
-    if flags.json or not _is_asked():
+    if flags.json or not asking.is_possible():
         output.note(output.printable(f"{offer}: localspec models pull {_again(small)}"))
         return False
-    return _agrees(f"{offer}. Download it, too?")
+    return asking.agrees(f"{offer}. Download it, too?")
 
 
-def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
+def remove(
+    name: Annotated[str, Parameter(completer=completers.pulled)],
+    /,
+    *,
+    yes: bool = False,
+    as_json: AsJson = False,
+) -> int:
     """Remove a model that `localspec models pull` downloaded, whole or in part; those of other programs stay.
 
     What another model needs is kept. A loaded one is unloaded first, and left alone while it is at work.
@@ -165,13 +171,13 @@ def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
 
     pulled = find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))
-    size = sum(file.size for each in pulled for file in each.files)
+    total = sum(file.size for each in pulled for file in each.files)
     if not yes:
-        if not _is_asked():
+        if not asking.is_possible():
             raise InvalidOptions(
                 "there is no terminal to ask on", "Add --yes to remove it without being asked."
             )
-        if not _agrees(f"Remove {names} ({_mb(size)}) from {pulled[0].cache}?"):
+        if not asking.agrees(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
             output.note("Nothing was removed.")
             return ExitCode.ERROR
     _unload(pulled)
@@ -179,7 +185,7 @@ def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
     if as_json:
         output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
     else:
-        output.write(output.printable(f"Removed {names}: {_mb(freed)} are free again.\n"))
+        output.write(output.printable(f"Removed {names}: {size(freed)} are free again.\n"))
     return ExitCode.OK
 
 
@@ -214,16 +220,3 @@ def _described(plan: Plan) -> dict[str, object]:
         "why": choice.why,
         "others": choice.others,
     }
-
-
-def _is_asked() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _agrees(question: str) -> bool:
-    output.note(output.printable(f"{question} [y/N]"))
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _mb(size: int) -> str:
-    return f"{size / output.MILLION:.1f} MB"

@@ -16,11 +16,12 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
-from localspec.models.fit import MB, free_memory
+from localspec.models.fit import free_memory
 from localspec.models.sections import Sections
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
+from localspec.units import MB
 
 log = logging.getLogger(__name__)
 

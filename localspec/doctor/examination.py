@@ -28,6 +28,7 @@ from localspec.models.processor import processor_name
 from localspec.models.sections import Sections
 from localspec.models.stores.store import User, hub_cache
 from localspec.protocol.options import Options
+from localspec.units import MB
 
 Tell = Callable[[str, float], None]
 Check = Callable[[], Iterator[Finding]]
@@ -185,7 +186,7 @@ class Examination:
         except LocalspecError:  # of the check of the daemon
             loaded = ()
         free = free_memory() + sum(model.resident_bytes or 0 for model in loaded)
-        limit = (self._config or Config()).daemon.memory_mb * memory.MIB
+        limit = (self._config or Config()).daemon.memory_mb * MB
         return min(free, limit) if limit else free
 
     def _memory(self) -> Iterator[Finding]:

@@ -10,10 +10,9 @@ from pathlib import Path
 from localspec.doctor.finding import Finding, some
 from localspec.errors import LocalspecError
 from localspec.models.fit import Needs
+from localspec.units import MB, size
 
-MIB = 1024 * 1024
-GIB = 1024 * MIB
-LOW = 512 * MIB
+LOW = 512 * MB
 
 
 def machine(free: int, total: int, pair: str = "", needs: Needs | None = None, room: int = 0) -> Finding:
@@ -21,9 +20,9 @@ def machine(free: int, total: int, pair: str = "", needs: Needs | None = None, r
 
     ``room`` is what it may take: loaded models make room for others, and memory_mb is a limit.
     """
-    told = f"{free / GIB:.1f} of {total / GIB:.1f} GiB of memory are free"
+    told = f"{size(free)} of {size(total)} of memory are free"
     if needs is not None and needs.total > room:
-        told += f"; {pair} needs {_size(needs.total)}, and may take {_size(room)}"
+        told += f"; {pair} needs {size(needs.total)}, and may take {size(room)}"
         step = (
             "Close other programs, or take a smaller context (`localspec config set n_ctx 2048`) or a "
             "smaller model (`localspec config set model NAME`)."
@@ -32,7 +31,7 @@ def machine(free: int, total: int, pair: str = "", needs: Needs | None = None, r
     if free < LOW:
         step = "Close other programs, or free what is loaded: `localspec models unload`."
         return Finding("memory", "warning", f"{told}.", step)
-    fits = f"; {pair} fits: {_size(needs.total)}" if needs is not None else ""
+    fits = f"; {pair} fits: {size(needs.total)}" if needs is not None else ""
     return Finding("memory", "ok", f"{told}{fits}.")
 
 
@@ -63,8 +62,8 @@ def _sound(tables: list[Path], wanted: bool) -> str:
         return "The n-gram memory is off, as engine.memory says."
     if not tables:
         return "No n-grams are remembered yet."
-    size = sum(path.stat().st_size for path in tables)
-    return f"{len(tables)} table{'s' * (len(tables) > 1)} of n-grams, {_size(size)}, sound."
+    total = sum(path.stat().st_size for path in tables)
+    return f"{len(tables)} table{'s' * (len(tables) > 1)} of n-grams, {size(total)}, sound."
 
 
 def _trouble(path: Path) -> str:
@@ -82,7 +81,3 @@ def _trouble(path: Path) -> str:
     except LocalspecError as error:
         return error.message
     return "" if os.access(path, os.W_OK) else "it cannot be written"
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{n_bytes / MIB:.1f} MiB"

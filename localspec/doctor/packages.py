@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from localspec._version import __version__
 from localspec.doctor.finding import Finding, some
 from localspec.doctor.probe import Report
-from localspec.errors import INSTALL_MLX
+from localspec.errors import INSTALL_AGAIN, INSTALL_MLX
 from localspec.protocol.messages import ModelDescription
 
 OLDEST_PYTHON = (3, 11)
@@ -65,12 +65,13 @@ def auto(usable: Mapping[str, bool], both: str, why: str) -> Finding:
 
 def bundled(models: Sequence[ModelDescription]) -> Finding:
     """The bundled pair, each in both formats."""
-    mend = "Install localspec again: pip install --force-reinstall --no-deps localspec"
     broken = some(f"{model.id} ({model.problem})" for model in models if model.problem)
     if broken:
-        return Finding("bundled", "problem", f"The bundled models are incomplete: {broken}.", mend)
+        return Finding("bundled", "problem", f"The bundled models are incomplete: {broken}.", INSTALL_AGAIN)
     if len({model.vocab_fp for model in models}) != 1:
-        return Finding("bundled", "problem", "The bundled models differ in their vocabularies.", mend)
+        return Finding(
+            "bundled", "problem", "The bundled models differ in their vocabularies.", INSTALL_AGAIN
+        )
     names = " and ".join(dict.fromkeys(model.id for model in models))
     formats = " and ".join(dict.fromkeys(model.format for model in models))
     told = f"{names} are there as {formats}, with the vocabulary {models[0].vocab_fp}."

@@ -14,11 +14,10 @@ from pathlib import Path
 from localspec import home
 from localspec.doctor.finding import Finding, problem_of, some
 from localspec.errors import LocalspecError
+from localspec.units import GB, MB, size
 
-MIB = 1024 * 1024
-GIB = 1024 * MIB
-LITTLE = GIB
-NOTHING = 16 * MIB
+LITTLE = GB
+NOTHING = 16 * MB
 """free bytes of a disk on which the first table of n-grams, or a chat's cache, may have no room"""
 MOST = 5000
 """files whose rights are looked at"""
@@ -72,8 +71,7 @@ def disk(places: Mapping[str, Path]) -> Iterator[Finding]:
 
 
 def _room(free: int, place: str) -> Finding:
-    size = f"{free / GIB:.1f} GiB" if free >= GIB else f"{free / MIB:.0f} MiB"
-    told = f"{size} are free for {place}."
+    told = f"{size(free)} are free for {place}."
     if free >= LITTLE:
         return Finding("disk", "ok", told)
     step = (

@@ -30,13 +30,14 @@ from localspec.memory.memory import Memory
 from localspec.models.candidates import WITHOUT, Room
 from localspec.models.catalogue import format_of, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
-from localspec.models.fit import MB, free_memory, needs_of
+from localspec.models.fit import free_memory, needs_of
 from localspec.models.pairing import FITS, check_pair
 from localspec.models.processor import machine_name
 from localspec.models.record import learnt_dir
 from localspec.models.tried import note_failure
 from localspec.models.vocabulary import read_tokens
 from localspec.protocol.options import parse_options, readable
+from localspec.units import MB, size
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
     if choice.draft is not None and not choice.asked and needs.total > room:
         alone = needs_of(choice.target, None, config)
         if alone.total <= room:
-            short = f"{needs.total // MB} MB are needed with {choice.draft_name}, {room // MB} MB are free"
+            short = f"{size(needs.total)} are needed with {choice.draft_name}, {size(room)} are free"
             return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
     needs.check(choice.name, room)
     return choice
@@ -241,7 +242,7 @@ def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
     left on disk, where none is to be kept."""
     model = f"{target.description}, {target.capabilities.n_ctx} cells, on {machine_name()}"
     name = hashlib.sha256(model.encode()).hexdigest()[:16]
-    saved = Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb << 20)
+    saved = Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb * MB)
     return saved if config.chat_cache_mb else None
 
 

@@ -16,6 +16,7 @@ from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
 from localspec.models.catalogue import Format
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED
+from localspec.units import size
 
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
 """a small model loses more by few bits, and has few to lose"""
@@ -33,7 +34,6 @@ _LABEL = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
     re.IGNORECASE,
 )
-GB = 1_000_000_000
 
 
 class Wanted(NamedTuple):
@@ -221,16 +221,15 @@ def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferre
     if needs(best.size) <= free:
         alike = [variant for variant in variants if variant.label == best.label]
         return _only(
-            listing, alike, f"{_said(best)} takes {_gb(needs(best.size))} of memory, {_gb(free)} are free"
+            listing, alike, f"{_said(best)} takes {size(needs(best.size))} of memory, {size(free)} are free"
         )
     smaller = [variant for variant in variants if variant.size < best.size and needs(variant.size) <= free]
     if not smaller:
         least = min(variants, key=lambda variant: variant.size)
         raise _too_large(_chosen(listing, least, ""), free, f"name it: {listing.repo}:{least.label}")
     found = max(smaller, key=lambda variant: variant.size)
-    why = (
-        f"{_said(found)}, as {_said(best)} would take {_gb(needs(best.size))} of memory, {_gb(free)} are free"
-    )
+    short = f"would take {size(needs(best.size))} of memory, {size(free)} are free"
+    why = f"{_said(found)}, as {_said(best)} {short}"
     return _only(listing, [variant for variant in smaller if variant.label == found.label], why)
 
 
@@ -259,10 +258,6 @@ def _check_parts(listing: Listing, variant: _Variant) -> None:
 
 def _too_large(choice: Choice, free: int, anyway: str) -> ModelTooLarge:
     return ModelTooLarge(
-        f"{choice.name} would take {_gb(needs(choice.size))} of memory, and {_gb(free)} are free",
+        f"{choice.name} would take {size(needs(choice.size))} of memory, and {size(free)} are free",
         f"Choose a smaller model; to download it all the same, {anyway}.",
     )
-
-
-def _gb(size: int) -> str:
-    return f"{size / GB:.1f} GB" if size >= GB else f"{size * 1000 // GB} MB"

@@ -19,8 +19,7 @@ from localspec.models.description import describe
 from localspec.models.fit import free_memory
 from localspec.models.names import PREFERRED
 from localspec.models.stores.store import User, hub_cache
-
-MB = 1_000_000
+from localspec.units import MB, size
 
 
 class Plan(NamedTuple):
@@ -47,7 +46,7 @@ def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFE
     """Ask the hub, and choose; ``memory_mb`` is what all models may take, 0: what is free."""
     listing = read_listing(wanted.repo)
     free = free_memory()
-    free = min(free, memory_mb << 20) if memory_mb else free
+    free = min(free, memory_mb * MB) if memory_mb else free
     choice = choose(listing, wanted, free, preferred=preferred)
     return Plan(choice, Place(hub_cache(User.here()).absolute(), listing.repo, listing.commit))
 
@@ -94,8 +93,7 @@ def _check_room(plan: Plan) -> None:
     free = shutil.disk_usage(there).free
     if needed > free:
         raise DiskFull(
-            f"{plan.choice.name} needs {needed / MB:.0f} MB more on the disk of {root}; "
-            f"{free / MB:.0f} MB are free",
+            f"{plan.choice.name} needs {size(needed)} more on the disk of {root}; {size(free)} are free",
             "Free some disk space, choose a smaller quantisation, or set HF_HUB_CACHE to another disk.",
         )
 

@@ -23,6 +23,7 @@ from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerForm
 from localspec.memory.sources import Forgotten, Sources
 from localspec.memory.table import CROWDED, NgramTable
 from localspec.memory.workspace import plain
+from localspec.units import size
 
 START_BITS = 14
 """2**14 entries: 256 KiB"""
@@ -294,8 +295,8 @@ class TableFiles:
         except OSError as error:
             _unlink(scratch)
             if error.errno in FULL:
-                size = (HEADER_BYTES + len(entries)) >> 10
-                raise DiskFull(f"there is no room for {size} KiB of n-gram memory in {self.folder}") from None
+                room = size(HEADER_BYTES + len(entries))
+                raise DiskFull(f"there is no room for {room} of n-gram memory in {self.folder}") from None
             raise
 
     def _quarantine(self, path: Path, error: MemoryCorrupt) -> None:

@@ -19,11 +19,12 @@ from localspec.models.catalogue import (
     model_name,
     place_of,
 )
-from localspec.models.fit import MB, Size, size_of
+from localspec.models.fit import Size, size_of
 from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
 from localspec.models.tried import Tried, known_of
 from localspec.models.vocabulary import read_tokens, vocabulary_size
 from localspec.protocol.messages import ModelDescription
+from localspec.units import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0
 """times smaller than its target: a draft that is less than the first takes about as long as it saves; those
@@ -214,7 +215,7 @@ class _Pairing:
         if ratio < LEAST and not tried.wins:
             return f"it is only {ratio:.1f} times smaller: drafting would take about as long as it saves"
         if self._free is not None and needs > self._free:
-            return f"it does not fit: both need {needs // MB} MB of memory, {self._free // MB} MB are free"
+            return f"it does not fit: both need {size(needs)} of memory, {size(self._free)} are free"
         return ""
 
     def _merits(self, model: ModelDescription, verdict: Fit, ratio: float, tried: Tried) -> str:
@@ -228,7 +229,7 @@ class _Pairing:
 def _amount(model: ModelDescription) -> str:
     if model.parameters:
         return f"{model.parameters / MILLION:.0f} M parameters"
-    return f"{model.size / MILLION:.0f} MB"
+    return size(model.size)
 
 
 def _right(tried: Tried) -> str:

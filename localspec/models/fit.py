@@ -13,18 +13,18 @@ from localspec.errors import ModelTooLarge
 from localspec.models.catalogue import format_of
 from localspec.models.directory import ModelDirectory, number_of, read_directory
 from localspec.models.gguf import GgufHeader, read_header
+from localspec.units import MB, size
 
 DEFAULT_CTX = 8192
 MIN_CTX = 64
 CELL_BYTES = {0: 2.0, 8: 34 / 32, 4: 18 / 32}
 """of one number in the cache, by ``kv_bits``"""
-PROCESS = 96 << 20
+PROCESS = 100 * MB
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
 ROWS = 256
 """of float32 logits that a forward has room for"""
 EMBEDDING = "token_embd.weight"
 """the tensor with a row for each token"""
-MB = 1 << 20
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -46,9 +46,9 @@ class Needs(NamedTuple):
         """Raises :class:`ModelTooLarge`, with all numbers, if that is more than ``free`` bytes."""
         if self.total > free:
             raise ModelTooLarge(
-                f"{model} needs {self.total // MB} MB of memory (weights {self.weights // MB}, cells "
-                f"{self.cells // MB}, draft {self.draft // MB}, overhead {self.overhead // MB}); "
-                f"{max(0, free) // MB} MB are free",
+                f"{model} needs {size(self.total)} of memory (weights {size(self.weights)}, cells "
+                f"{size(self.cells)}, draft {size(self.draft)}, overhead {size(self.overhead)}); "
+                f"{size(max(0, free))} are free",
                 "Use a smaller model or quantisation, a smaller n_ctx, or unload others: "
                 "`localspec models unload`. Where memory_mb is set, more may be allowed.",
             )

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from localspec.config import Config, EngineConfig, section_name
-from localspec.errors import LocalspecError, ModelNotFound
+from localspec.errors import LocalspecError
 from localspec.models.catalogue import BUNDLED, FORMATS, find_all, find_model, place_of
 from localspec.protocol.options import Options, names_draft
 
@@ -61,7 +61,7 @@ class Sections:
 
     def layers(self, said: Options, path: str | None = None) -> Iterator[Layer]:
         """What holds for a request that says ``said``, the strongest first."""
-        place = said.workspace or self.config.options.workspace or path
+        place = self._place(said, path) if self.config.workspaces else None
         for directory in self.directories(place):
             layer = Layer(section_name("workspaces", directory), self.config.workspaces[directory])
             said = said.over(layer.options)
@@ -79,21 +79,13 @@ class Sections:
 
     def directories(self, place: str | None) -> list[str]:
         """Of the directories that have sections, those that hold ``place``, the innermost first."""
-        if not self.config.workspaces or place is None or not os.path.isabs(place) or "\0" in place:
-            return []
-        inside = Path(real(place))
-        places = {name: Path(real(name)) for name in self.config.workspaces}
-        holding = [name for name, directory in places.items() if inside.is_relative_to(directory)]
-        return sorted(holding, key=lambda name: -len(places[name].parts))
+        holding = [name for name in self.config.workspaces if _holds(name, place)]
+        return sorted(holding, key=lambda name: -len(Path(real(name)).parts))
 
     def unresolved(self) -> list[tuple[str, LocalspecError]]:
         """The sections of models that hold for none, by their names, and why: what is misspelt, yet to come,
         broken, or may be several."""
         return [(name, error) for name in self.config.models if (error := self._covered(name)[1]) is not None]
-
-    def strangers(self) -> list[str]:
-        """Of :meth:`unresolved` the names that no model has."""
-        return [name for name, error in self.unresolved() if isinstance(error, ModelNotFound)]
 
     def of_model(self, model: str) -> tuple[str, ...]:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
@@ -108,6 +100,11 @@ class Sections:
             if places:  # otherwise it may yet come
                 _keep(self._known, model, known)
         return known
+
+    def _place(self, said: Options, path: str | None) -> str | None:
+        """Where a request is from: the file that is asked about, if its workspace holds that."""
+        workspace = said.workspace or self.config.options.workspace
+        return path if not workspace or _holds(workspace, path) else workspace
 
     def _over(self, said: Options, base: Options) -> Options:
         """``said`` over ``base``, whose draft stays with its model however that is named."""
@@ -148,6 +145,13 @@ def _keep(known: dict[K, T], key: K, value: T) -> None:
 def places_of(name: str, model_dirs: tuple[str, ...]) -> set[str]:
     """The places that a name stands for, two where there are both formats; raises :class:`ModelError`."""
     return {place_of(find_model(name, model_dirs, format=format)) for format in FORMATS}
+
+
+def _holds(directory: str, place: str | None) -> bool:
+    """Whether a file or directory is in this one, or is it; not for what no path can be."""
+    if place is None or not os.path.isabs(place) or "\0" in place + directory:
+        return False
+    return Path(real(place)).is_relative_to(real(directory))
 
 
 def real(directory: str) -> str:

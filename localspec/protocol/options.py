@@ -154,11 +154,23 @@ def instead(value: object) -> str:
 
 def allowed(struct: type[msgspec.Struct], field: str) -> str:
     """What a field takes, in words: ``a whole number from 1 to 20``."""
+    return _words(_kind(struct, field))
+
+
+def choices(struct: type[msgspec.Struct], field: str) -> tuple[str, ...]:
+    """All values that a field takes, if there are but a few."""
+    match _kind(struct, field):
+        case inspect.LiteralType(values=values):
+            return tuple(map(str, values))
+        case inspect.BoolType():
+            return ("true", "false")
+    return ()
+
+
+def _kind(struct: type[msgspec.Struct], field: str) -> inspect.Type:
     types = {each.name: each.type for each in msgspec.structs.fields(struct)}
     kind = inspect.type_info(types[field])
-    if isinstance(kind, inspect.UnionType):
-        kind = kind.types[0]  # the other is None: not said
-    return _words(kind)
+    return kind.types[0] if isinstance(kind, inspect.UnionType) else kind  # the other is None: not said
 
 
 def _words(kind: inspect.Type) -> str:

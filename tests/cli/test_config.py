@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -94,7 +95,8 @@ def test_the_draft_is_whose_model_answers(cli: Cli) -> None:
 def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
     file(cli).write_text(CONFIG + 'allowed_origins = ["http://\\"a\\""]\n')
     for arguments in ((), ("--describe",)):
-        text = cli("config", "show", *arguments).stdout
+        text = cli("config", "show", "--workspace", "/a/directory/with/a/long/name", *arguments).stdout
+        assert '/a/directory/with/a/long/name" # command line' in text
         values = tomllib.loads(text)
         assert values["engine"]["threads"] == 1 and values["daemon"]["allowed_origins"] == ['http://"a"']
         other = cli.home / "other.toml"
@@ -105,20 +107,25 @@ def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
 
 
 def test_the_workspace_is_the_repository_or_a_directory_with_a_section(cli: Cli, tmp_path: Path) -> None:
-    repository, plain = tmp_path / "repository", tmp_path / "plain"
-    for path in (repository / ".git", repository / "deep", plain / "deep"):
+    """Whichever is nearer, and what its section does not say, that of a directory around it does."""
+    code, plain = tmp_path / "code", tmp_path / "plain"
+    repository, service = code / "repository", code / "repository" / "service"
+    for path in (repository / ".git", repository / "src" / "deep", service / "deep", plain / "deep"):
         path.mkdir(parents=True)
-    file(cli).write_text(f'[workspaces."{plain}"]\nk = 3\n[workspaces."{repository}"]\nk = 2\n')
-    for place, workspace, k in ((repository, repository, 2), (plain, plain, 3), (tmp_path, None, None)):
-        for folder in (place, place / "deep") if place != tmp_path else (place,):
-            done = cli("config", "show", "--json", cwd=folder)
-            assert (
-                f'"workspace":{"null" if workspace is None else f"{chr(34)}{workspace}{chr(34)}"}'
-                in done.stdout
-            )
-            source = cli("config", "get", "workspace", "--json", cwd=folder).stdout
-            assert ("this directory" in source) == (workspace is not None)
-            assert cli("config", "get", "k", cwd=folder).stdout == ("" if k is None else f"{k}\n")
+    sections = {plain: "k = 3", code: "k = 4\nseed = 4", service: "k = 5"}
+    file(cli).write_text("".join(f'[workspaces."{path}"]\n{said}\n' for path, said in sections.items()))
+    for place, workspace, k, seed in (
+        (repository / "src" / "deep", repository, 4, 4),
+        (service / "deep", service, 5, 4),
+        (code, code, 4, 4),
+        (plain / "deep", plain, 3, None),
+        (tmp_path, None, None, None),
+    ):
+        row = json.loads(cli("config", "get", "workspace", "--json", cwd=place).stdout)
+        here = (None, "default") if workspace is None else (str(workspace), "this directory")
+        assert (row["value"], row["source"]) == here
+        for key, value in (("k", k), ("seed", seed)):
+            assert cli("config", "get", key, cwd=place).stdout == ("" if value is None else f"{value}\n")
 
 
 def test_a_file_that_is_wrong_is_told(cli: Cli) -> None:
@@ -204,8 +211,9 @@ def test_a_key_that_nobody_knows_can_be_taken_out(cli: Cli) -> None:
         (("", "1"), "'' is no key"),
         (("engine", "1"), "there is no setting named 'engine'"),
         (("models.n_ctx", "1"), "there is no setting named 'models.n_ctx'"),
-        (('models."a".port', "1"), 'daemon.port cannot be set for [models."a"]'),
-        (("n_ctx", "1", "--workspace", "/a"), 'engine.n_ctx cannot be set for [workspaces."/a"]'),
+        (('models."a".port', "1"), 'daemon.port cannot be set for [models."a"]. It holds for all: leave'),
+        (("n_ctx", "1", "--workspace", "/a"), 'set for [workspaces."/a"]. It can be set for a model with -m'),
+        (("model", "b", "-m", "a"), "It can be set for a directory with --workspace DIR, or for all: leave"),
         (("k", "1", "--workspace", "/a", "-m", "b"), "a section is for a model or for a workspace"),
         (("=" * 100, "1"), "is no key"),
         (("x = 1\ny", "1"), "is no key"),
@@ -228,9 +236,12 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli, tmp_path: Pa
     assert values["models"] == {"stdlib-6m": {"n_ctx": 64, "k": 2}}
     assert values["workspaces"] == {str(tmp_path): {"k": 3, "seed": 1}, f"{tmp_path}/inner": {"seed": 2}}
     assert cli("config", "get", "k", "--workspace", str(tmp_path / "inner")).stdout == "3\n"
-    assert "No model here goes by the name" not in cli("config", "set", "k", "2", "-m", "bundled").stderr
+    assert "is for no model" not in cli("config", "set", "k", "2", "-m", "bundled").stderr
     done = cli("config", "set", "k", "2", "-m", "budnled")
-    assert "No model here goes by the name 'budnled'" in done.stderr and done.returncode == 0
+    told = """[models."budnled"] is for no model: there is no model named 'budnled'; did you mean"""
+    assert told in done.stderr and done.returncode == 0
+    assert told in cli("config", "show").stderr and told not in cli("config", "set", "seed", "1").stderr
+    assert list(cli.json("config", "show")["for_no_model"]) == ["budnled"]
     done = cli("config", "set", "k", "--unset", "-m", "bundled")
     assert done.stderr.startswith('k of [models."stdlib-6m"] is no longer set')
 

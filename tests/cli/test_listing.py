@@ -11,8 +11,9 @@ import pexpect
 import pytest
 
 from localspec.cli import output
-from localspec.cli.listing import count, size
+from localspec.cli.listing import count
 from localspec.models.catalogue import bundled_model
+from localspec.units import size
 from tests.cli.harness import Cli
 from tests.models import directories, ggufs
 from tests.models.disk import FLAT, LM_STUDIO, OLLAMA, Home, Toy
@@ -138,7 +139,7 @@ def test_all_of_a_model_is_shown(person: Cli, home: Home) -> None:
     assert (told["store"], told["title"], told["architecture"]) == ("llama.cpp", "Toy 7B", "llama")
     assert (told["context"], told["chat template"]) == ("2048 tokens", "yes")
     assert len(told["vocab_fp"]) == len(told["tokenizer_fp"]) == 16
-    assert "at least with 2048 tokens of context (weights 0." in told["memory"]
+    assert "at least with 2048 tokens of context (weights 554." in told["memory"]
 
 
 def test_a_model_is_shown_as_json(person: Cli) -> None:
@@ -241,5 +242,6 @@ def test_a_folder_of_a_models_name_takes_no_models_place(person: Cli, tmp_path: 
 
 
 def test_sizes_and_counts_are_said_as_people_say_them() -> None:
-    assert (size(13_300_000), size(4_700_000_000)) == ("13.3 MB", "4.7 GB")
+    told = [size(n_bytes) for n_bytes in (0, 262_144, 13_300_000, 4_700_000_000)]
+    assert told == ["0.0 kB", "262.1 kB", "13.3 MB", "4.7 GB"]
     assert (count(6_500_000), count(7_615_616_512), count(None)) == ("6.5 M", "7.6 B", "-")

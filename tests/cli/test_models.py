@@ -71,7 +71,7 @@ def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
 
 
 def test_what_nobody_has_is_named(cli: Cli) -> None:
-    for command in (("load", "-m"), ("unload",)):
+    for command in (("load", "-m"), ("load",), ("unload", "-m"), ("unload",), ("pair", "-m")):
         done = cli("models", *command, "stdlib-7m", "--json")
         error = json.loads(done.stdout)["error"]
         assert (done.returncode, error["code"]) == (1, "model_not_found")
@@ -102,7 +102,10 @@ def test_what_does_not_fit_is_refused_with_the_numbers(cli: Cli) -> None:
     try:
         error = json.loads(cli("models", "load", "--json").stdout)["error"]
         assert error["code"] == "model_too_large"
-        assert "weights 12, cells 6, draft 4, overhead 104); 50 MB are free" in error["message"]
+        assert (
+            "weights 13.3 MB, cells 6.3 MB, draft 4.2 MB, overhead 108.4 MB); 50.0 MB are free"
+            in error["message"]
+        )
     finally:
         path.write_text(text)
         cli("daemon", "stop")

@@ -82,7 +82,7 @@ def test_a_longer_context_needs_more_memory(cli: Cli, models: Path) -> None:
     [
         (("no-such",), 1, "there is no model named 'no-such'"),
         (("cut",), 1, "truncated"),
-        (("bundled", "--n-ctx", "-1"), 2, "n_ctx"),
+        (("bundled", "--n-ctx", "-1"), 2, "localspec: --n-ctx takes a whole number from 0 to"),
     ],
 )
 def test_what_cannot_be_paired_is_an_error(

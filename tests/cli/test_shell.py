@@ -26,6 +26,12 @@ CASES = {
     "run -m q\t7\t": "<run><-m><qwen:7b>",
     "run -m qwen:1\t --raw": "<run><-m><qwen:1b><--raw>",
     "models unload pl\t": "<models><unload><plain>",
+    "models load q\t7\t": "<models><load><qwen:7b>",
+    "models show pl\t": "<models><show><plain>",
+    "config get engine.th\t": "<config><get><engine.threads>",
+    "config set controller em\t": "<config><set><controller><ema>",
+    "config set remember f\t": "<config><set><remember><false>",
+    "config set draft non\t": "<config><set><draft><none>",
     "run --draft non\t": "<run><--draft><none>",
     "service ins\t": "<service><install>",
 }

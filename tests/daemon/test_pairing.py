@@ -12,13 +12,13 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.pool import Pool
 from localspec.daemon.worker import Key
 from localspec.models.sections import Sections
+from localspec.units import MB
 from tests.daemon.echo_daemon import WORKER
 from tests.daemon.test_pool import ignore
 from tests.models.test_candidates import model
 from tests.waiting import run
 
-MB = 1 << 20
-PROCESS = 96
+PROCESS = 100
 
 
 def weighing(folder: Path, name: str, parameters: int, megabytes: int, **more: object) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from localspec.units import MB
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, code, gone, raw, texts
 from tests.models.ggufs import small
@@ -18,7 +19,6 @@ from tests.waiting import run, until
 
 HANG = {"hang_s": 1.5}
 """long enough for a worker that is alive to be heard on a busy machine"""
-MB = 1 << 20
 
 
 async def call(client: Raw, method: str, **params: Any) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def test_the_least_recently_used_give_way_when_memory_is_short(start: StartDaemo
             weighing(tmp_path / f"{name}.gguf", size)
             for name, size in (("one", 100), ("two", 100), ("three", 150), ("large", 500))
         )
-        daemon = start(memory_mb=3 * 96 + 360)  # so much for the processes, so much for three models
+        daemon = start(memory_mb=3 * 100 + 360)  # so much for the processes, so much for three models
         async with raw(daemon) as client:
             for model in (one, two, three, two, one):
                 await call(client, "models/load", model=model)

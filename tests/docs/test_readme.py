@@ -18,7 +18,7 @@ from tests.docs.settings import with_table
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-OTHERS_FLAGS = {"--help"}
+OTHERS_FLAGS = {"--help", "--force"}
 
 
 def test_there_are_two_snippets() -> None:
@@ -31,6 +31,7 @@ def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
         (sys.executable, "-c", snippet), capture_output=True, text=True, env=cli.environment, cwd=tmp_path
     )
     assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
+    assert float(done.stdout.split()[-1]) >= 1.0  # tokens per round
 
 
 def test_the_settings_are_valid() -> None:

@@ -115,9 +115,9 @@ def test_each_disk_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("free", "level", "told"),
     [
-        (5 << 30, "ok", "5.0 GiB are free for it."),
-        (100 << 20, "warning", "100 MiB are free for it."),
-        (0, "problem", "0 MiB are free for it."),
+        (5 * 10**9, "ok", "5.0 GB are free for it."),
+        (100 * 10**6, "warning", "100.0 MB are free for it."),
+        (0, "problem", "0.0 kB are free for it."),
     ],
 )
 def test_little_room_is_a_warning_and_none_a_problem(free: int, level: str, told: str) -> None:

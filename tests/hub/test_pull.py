@@ -13,11 +13,11 @@ from huggingface_hub import hf_hub_download, scan_cache_dir
 
 from localspec.hub.choice import needs
 from localspec.models.gguf import read_header
+from localspec.units import MB
 from tests.hub.conftest import REPO, Puller, mlx_directory, model
 from tests.hub.server import TOKEN, Hub, Refusal, furnish, sha256
 from tests.waiting import DEADLINE_S
 
-MB = 1 << 20
 Q4, Q8 = model(), model(1)
 TINY = {"README.md": b"A tiny one.", "tiny-7b-q4_k_m.gguf": Q4, "tiny-7b-q8_0.gguf": Q8}
 
@@ -90,7 +90,7 @@ def test_where_memory_is_short_a_smaller_one_comes_and_says_why(cli: Puller, hub
     cli.set_memory(needs(len(Q4)) // MB + 1)
     done = cli("models", "pull", REPO)
     assert done.stdout.strip().endswith("m-q2_k.gguf")
-    assert "Why: Q2_K, as Q4_K_M would take 108 MB of memory, 104 MB are free" in done.stderr
+    assert "Why: Q2_K, as Q4_K_M would take 108.0 MB of memory, 104.0 MB are free" in done.stderr
     cli.set_memory(1)
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (1, "model_too_large") and f"{REPO}:Q2_K" in error["remedy"]
@@ -223,7 +223,7 @@ def test_no_room_is_told_before_it_begins(cli: Puller, hub: Hub) -> None:
     listing["siblings"][0]["lfs"]["size"] = 2 * free
     hub.listings[REPO] = json.dumps(listing).encode()
     code, error = failed(cli, f"{REPO}:Q4_K_M")
-    assert (code, error["code"]) == (1, "disk_full") and "MB are free" in error["message"]
+    assert (code, error["code"]) == (1, "disk_full") and " are free" in error["message"]
     assert cli.files() == [] and not hub.ranges_of(Q4)
 
 
@@ -414,7 +414,10 @@ def test_on_a_terminal_the_draft_is_asked_about(cli: Puller, family: Hub, answer
     terminal = pexpect.spawn(
         command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8", dimensions=(24, 200)
     )
-    terminal.expect(rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]")
+    question = rf"{DRAFT}:Q8_0 \(3\.2 MB\) can draft for it\. Download it, too\? \[y/N\]"
+    terminal.expect(question)
+    terminal.sendline("maybe")
+    terminal.expect(question)
     terminal.sendline(answer)
     terminal.expect(r"coder-7b-q4_k_m\.gguf")
     terminal.expect(pexpect.EOF)

@@ -14,8 +14,9 @@ from localspec.config import EngineConfig
 from localspec.errors import ModelError
 from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import MB, needs_of
+from localspec.models.fit import needs_of
 from localspec.models.tried import Tried, note_failure
+from localspec.units import size
 from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
@@ -191,7 +192,7 @@ def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -
     assert draft(target, free(needs[large]))[0] == "large"
     assert draft(target, free(needs[large] - 1))[0] == "small"
     name, why = draft(target, free(needs[small] - 1))
-    told = f"both need {needs[large] // MB} MB of memory, {(needs[small] - 1) // MB} MB are free"
+    told = f"both need {size(needs[large])} of memory, {size(needs[small] - 1)} are free"
     assert name is None and why == f"lookup and memory draft: of large:1m, it does not fit: {told}"
     assert draft(target, Room(CONFIG))[0] == "large"
 

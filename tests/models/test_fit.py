@@ -16,7 +16,8 @@ from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import MB, PROCESS, Needs, context_size, free_memory, needs_of
+from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of
+from localspec.units import MB
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
 
 SMALL = EngineConfig(n_ctx=256, parallel=1)
@@ -104,16 +105,17 @@ def test_too_large_names_every_number() -> None:
     needs = Needs(weights=40 * MB, cells=30 * MB, draft=20 * MB, overhead=10 * MB)
     needs.check("m", 100 * MB)
     with pytest.raises(ModelTooLarge) as caught:
-        needs.check("m", 100 * MB - 1)
+        needs.check("m", 100 * MB - MB // 10)
     assert caught.value.message == (
-        "m needs 100 MB of memory (weights 40, cells 30, draft 20, overhead 10); 99 MB are free"
+        "m needs 100.0 MB of memory (weights 40.0 MB, cells 30.0 MB, draft 20.0 MB, overhead 10.0 MB); "
+        "99.9 MB are free"
     )
     assert "models unload" in caught.value.remedy
 
 
 def test_nothing_is_loaded_that_does_not_fit() -> None:
     choice = choose("bundled", "auto")
-    with pytest.raises(ModelTooLarge, match="weights 12, cells 0, draft 3"):
+    with pytest.raises(ModelTooLarge, match=r"weights 13\.\d MB, cells \d+\.\d kB, draft 3\.\d MB"):
         load_engine(choice, config=SMALL, free=64 * MB)
     load_engine(choice, config=SMALL, free=256 * MB).close()
 

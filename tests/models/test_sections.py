@@ -69,6 +69,9 @@ def test_a_file_is_in_the_directory_that_holds_it() -> None:
     found = sections('[workspaces."/work"]\nk = 3')
     assert found.merged(Options(), "/work/a/b.py").k == 3
     assert found.merged(Options(workspace="/other"), "/work/a/b.py").k is None
+    assert found.merged(Options(workspace="/"), "/work/a/b.py").k == 3
+    assert found.merged(Options(workspace="/other"), "/work/a/b.py").k is None
+    assert found.merged(Options(workspace="/work/a"), "/other/b.py").k == 3
     for elsewhere in ("work/a.py", "a.py", "", "/work\0", "/", "/" + "x" * 10_000):
         assert found.merged(Options(), elsewhere).k is None
 
@@ -173,9 +176,12 @@ def test_sections_that_hold_for_no_model_are_told_with_the_reason(tmp_path: Path
     sections_of = "".join(f'[models."{name}"]\nk = 1\n' for name in names)
     found = sections(f'model_dirs = ["{tmp_path}"]\n{sections_of}')
     told = {name: type(error) for name, error in found.unresolved()}
-    missing = {"budnled": ModelNotFound, "/nowhere.gguf": ModelNotFound}
-    assert told == {**missing, "toy": ModelAmbiguous, "empty": ModelInvalid}
-    assert found.strangers() == list(missing)
+    assert told == {
+        "budnled": ModelNotFound,
+        "/nowhere.gguf": ModelNotFound,
+        "toy": ModelAmbiguous,
+        "empty": ModelInvalid,
+    }
 
 
 def test_a_section_of_a_family_and_size_is_for_all_of_it(tmp_path: Path) -> None:
