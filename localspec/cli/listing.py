@@ -9,19 +9,11 @@ from typing import Any
 from localspec.cli import output
 from localspec.config import EngineConfig
 from localspec.errors import ModelError
+from localspec.models.stores.store import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 
 MEGABYTE = 1_000_000
 GIGABYTE = 1_000_000_000
-TITLES = {
-    "bundled": "Bundled with localspec",
-    "model_dirs": "Your model_dirs",
-    "huggingface": "Hugging Face",
-    "lmstudio": "LM Studio",
-    "ollama": "Ollama",
-    "jan": "Jan",
-}
-"""of the stores whose names are not what people call them"""
 HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
 """what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
 NUMBERS = ("size", "weights", "context")

@@ -15,7 +15,7 @@ from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNot
 from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
 from localspec.models.catalogue import Format
 from localspec.models.fit import PROCESS
-from localspec.models.names import PREFERRED
+from localspec.models.names import PREFERRED, label_of
 
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
 """a small model loses more by few bits, and has few to lose"""
@@ -29,10 +29,6 @@ NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
 """in the names of GGUF files that are parts of something else"""
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
-_LABEL = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
-    re.IGNORECASE,
-)
 GB = 1_000_000_000
 
 
@@ -164,16 +160,9 @@ def _variants(listing: Listing) -> list[_Variant]:
         path = PurePosixPath(file.name)
         if path.suffix == ".gguf" and not any(word in path.name.lower() for word in NO_MODELS):
             parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
-    return [_Variant(stem, _label(stem), tuple(sorted(files))) for stem, files in parts.items()]
-
-
-def _label(stem: str) -> str | None:
-    """The quantisation that the file, or else its directory, is named by."""
-    path = PurePosixPath(stem)
-    for name in (path.name, path.parent.name):
-        if found := _LABEL.search(name):
-            return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
-    return None
+    return [
+        _Variant(stem, label_of(PurePosixPath(stem)), tuple(sorted(files))) for stem, files in parts.items()
+    ]
 
 
 def _of_file(listing: Listing, name: str, variants: Sequence[_Variant]) -> Choice:

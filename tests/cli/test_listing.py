@@ -181,7 +181,10 @@ def test_what_would_command_a_terminal_is_not_written_to_one(person: Cli, tmp_pa
 
 def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> None:
     told = facts(person("models", "show", "missing:7b").stdout)
-    assert "its download is incomplete" in told["problem"] and told["remedy"] == "Pull it again with Ollama."
+    assert (
+        "its download is incomplete" in told["problem"]
+        and told["remedy"] == "Pull it again: `ollama pull missing:7b`."
+    )
     path = ggufs.write(tmp_path, ggufs.small()[:-1])
     done = json.loads(person("models", "show", str(path), "--json").stdout)
     assert "truncated" in done["model"]["problem"] and done["memory"] is None and "store" not in done

@@ -84,7 +84,8 @@ def test_what_was_here_before_is_not_ours(cli: Puller, tiny: Hub) -> None:
     theirs = hf_hub_download(REPO, "tiny-7b-q4_k_m.gguf", cache_dir=cli.cache, endpoint=tiny.url)
     assert cli.json("models", "pull", REPO)["path"] == theirs
     error = refused(cli, theirs)
-    assert error["code"] == "not_pulled" and "not downloaded by localspec" in error["message"]
+    assert error["code"] == "not_pulled" and "it is in Hugging Face" in error["message"]
+    assert error["remedy"] == f"Remove it there: `hf cache rm hf://models/{REPO}/tiny-7b-q4_k_m.gguf`."
     assert Path(theirs).read_bytes() == Q4
 
 
