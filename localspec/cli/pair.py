@@ -58,8 +58,12 @@ def pair(
         told = {"target": model_name(target), "path": place_of(target), "reason": reason}
         output.json(told | {"draft": None if draft is None else model_name(draft), "candidates": facts})
         return ExitCode.OK
-    if facts:
-        _show(facts)
+    usable = [each for each, of in zip(facts, found, strict=True) if of.model.problem is None]
+    if usable:
+        _show(usable)
+    if broken := len(facts) - len(usable):
+        useless = f"{output.counted(broken, 'model')} cannot be used at all"
+        output.write(f"{useless}: see `localspec models list`\n")
     output.write(output.one_line(f"{model_name(target)}: {reason}") + "\n")
     return ExitCode.OK
 
@@ -147,8 +151,8 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         facts["name"],
         facts["verdict"],
         f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
-        "-" if needs is None else f"{needs / MEGABYTE:.0f} MB",
+        "-" if needs is None else f"{needs // MEGABYTE} MB",
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",
-        facts["reason"],
+        facts["reason"].removeprefix("it is ").removeprefix("it "),
     )

@@ -27,7 +27,7 @@ from localspec.errors import (
     ModelInvalid,
 )
 from localspec.memory.memory import Memory
-from localspec.models.candidates import WITHOUT, Room
+from localspec.models.candidates import Room, without
 from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
 from localspec.models.fit import MB, free_memory, needs_of
@@ -115,7 +115,7 @@ def load_engine(
             # Whatever a model raises that nobody asked for: it costs the draft.
             if choice.asked:
                 raise
-            reason = f"{choice.backend_reason}; {WITHOUT}: {_told(error, choice)}"
+            reason = f"{choice.backend_reason}; {without(_told(error, choice))}"
         learning = Learning(
             target,
             draft,
@@ -179,7 +179,7 @@ def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
             short = (
                 f"{needs.total // MB} MB are needed with {model_name(choice.draft)}, {room // MB} MB are free"
             )
-            return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
+            return choice._replace(draft=None, draft_reason=without(short))
     needs.check(model_name(choice.target), room)
     return choice
 
