@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from localspec.cli import output
+from localspec.cli.completers import models
 from localspec.cli.daemon import MEGABYTE
 from localspec.cli.flags import ModelFlags, absolute
 from localspec.errors import ExitCode
@@ -28,7 +29,7 @@ LARGEST = 1000
 
 
 def pair(
-    model: str | None = None,
+    model: Annotated[str | None, Parameter(completer=models)] = None,
     /,
     *,
     n_ctx: int | None = None,

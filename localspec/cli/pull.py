@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from localspec.cli import answer, output
+from localspec.cli import answer, completers, output
 from localspec.config import load_config
 from localspec.errors import (
     DaemonUnavailable,
@@ -156,7 +156,13 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
     return _agrees(f"{offer}. Download it, too?")
 
 
-def remove(name: str, /, *, yes: bool = False, as_json: AsJson = False) -> int:
+def remove(
+    name: Annotated[str, Parameter(completer=completers.models)],
+    /,
+    *,
+    yes: bool = False,
+    as_json: AsJson = False,
+) -> int:
     """Remove a model that `localspec models pull` downloaded, whole or in part; those of other programs stay.
 
     What another model needs is kept. A loaded one is unloaded first, and left alone while it is at work.

@@ -77,7 +77,7 @@ def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool)
         from localspec.backends.mlx.backend import MlxBackend
     except (ImportError, OSError) as error:
         raise BackendUnavailable(
-            f"{path} is an MLX directory, and mlx-lm cannot be imported: {error}",
+            f"{model_name(path)} is an MLX directory, and mlx-lm cannot be imported: {error}",
             INSTALL_MLX,
         ) from None
     return MlxBackend(path, config, progress=progress, measured=measured)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
 from localspec.models.catalogue import Format
+from localspec.models.description import has_mlx
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
 
@@ -95,7 +95,7 @@ def choose(
     :class:`ModelInvalid` for one without a model, or with parts missing, :class:`ModelTooLarge` where nothing
     fits and nothing was named, and :class:`InvalidOptions` where a name means several.
     """
-    format = wanted.format or _format(listing, wanted, _has_mlx() if mlx is None else mlx)
+    format = wanted.format or _format(listing, wanted, has_mlx() if mlx is None else mlx)
     if format == "mlx":
         return _directory(listing, wanted, free)
     variants = _variants(listing)
@@ -114,10 +114,6 @@ def needs(size: int) -> int:
     """Bytes of memory that files of this size come to: cells and buffers are reckoned at an eighth, as the
     headers that tell them are not here yet."""
     return size + size // 8 + PROCESS
-
-
-def _has_mlx() -> bool:
-    return importlib.util.find_spec("mlx_lm") is not None
 
 
 def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:

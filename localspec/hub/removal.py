@@ -77,6 +77,11 @@ def _places(pulled: Pulled) -> set[str]:
     return {place_of(path) for path in (*paths_of(pulled), *partials)}
 
 
+def is_pulled(path: Path) -> bool:
+    """Whether what lies there was downloaded by localspec, or a part of it."""
+    return any(place_of(path) in _places(each) for each in records.read())
+
+
 def _named(name: str, pulled: Sequence[Pulled]) -> tuple[Pulled, ...]:
     return tuple(
         [each for each in pulled if name == each.name.lower()]

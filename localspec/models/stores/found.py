@@ -25,8 +25,9 @@ class Found(NamedTuple):
 
 
 def unfinished(path: Path, id: str, hint: str = "") -> Found:
-    """A download that is not there in full."""
-    return Found(path, id, hint, problem=f"{UNFINISHED}: {path.name}")
+    """A download that is not there in full; the name of a repository's blob would tell nobody anything."""
+    what = hint if hint and path.suffix == ".incomplete" else path.name
+    return Found(path, id, hint, problem=f"{UNFINISHED}: {what}")
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:

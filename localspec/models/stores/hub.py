@@ -46,7 +46,7 @@ def _repository(folder: Path) -> Iterator[Found]:
                     seen.add(place)
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
-    # One line for all that is missing: the names of blobs tell nobody anything.
+    # One line for all that is missing.
     left = [blob for blob in files(folder / "blobs") if blob.name.endswith(".incomplete")]
     yield from (unfinished(path, _short(name), name) for path in left[:1])
 
