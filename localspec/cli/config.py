@@ -17,6 +17,7 @@ from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
 from localspec.cli.flags import ModelName, absolute, workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
+    Config,
     config_path,
     load_config,
     parse_toml,

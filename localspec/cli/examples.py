@@ -41,7 +41,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "service status": ("localspec service status", "localspec service status --json"),
     "service logs": ("localspec service logs -n 100", "localspec service logs --follow"),
     "models": ("localspec models list", "localspec models load -m stdlib-6m"),
-    "models list": ("localspec models list", "localspec models list --json"),
+    "models list": (
+        "localspec models list",
+        "localspec models list stdlib --paths",
+        "localspec models list ollama --json",
+    ),
     "models load": (
         "localspec models load",
         "localspec models load -m stdlib-6m --keep-alive 3600",

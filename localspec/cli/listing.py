@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.config import EngineConfig
-from localspec.errors import ModelError
+from localspec.errors import INSTALL_MLX, ModelError
+from localspec.models.description import has_mlx
+from localspec.models.stores.store import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 from localspec.units import size
 
-TITLES = {
-    "bundled": "Bundled with localspec",
-    "model_dirs": "Your model_dirs",
-    "huggingface": "Hugging Face",
-    "lmstudio": "LM Studio",
-    "ollama": "Ollama",
-    "jan": "Jan",
-}
-"""of the stores whose names are not what people call them"""
 HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
 """what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
+NARROWEST = 64
+"""columns of a terminal that a table fits into"""
+NEEDS_MLX = "needs MLX"
 NUMBERS = ("size", "weights", "context")
+
+
+def matching(found: ModelList, wanted: str) -> ModelList:
+    """The models that have ``wanted`` in one of their names, or are, too, in the store that is called so."""
+    wanted = wanted.lower()
+    stores = (each for each in found.stores if wanted in (each.name.lower(), _title(each.name).lower()))
+    roots = tuple(f"{store.path}/" for store in stores)
+
+    def is_meant(model: ModelDescription) -> bool:
+        named = model.store == wanted or any(wanted in name.lower() for name in model.names)
+        return named or any(path.startswith(roots) for path in (model.path, *model.also))
+
+    return replace(found, models=tuple(filter(is_meant, found.models)))
 
 
 def show_all(found: ModelList) -> None:
@@ -36,6 +47,14 @@ def show_all(found: ModelList) -> None:
         if store.problem:
             told = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
             output.note(output.one_line(told).rstrip())
+    if any(map(needs_mlx, found.models)):
+        output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
+
+
+def show_paths(found: ModelList) -> None:
+    """Where each model lies: a line for each place, whoever reads it."""
+    rows = [(name_of(model), path) for model in found.models for path in (model.path, *model.also)]
+    output.table([("name", "path"), *rows])
 
 
 def _show_lines(found: ModelList) -> None:
@@ -47,25 +66,28 @@ def _show_lines(found: ModelList) -> None:
 
 def _show_tables(found: ModelList) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     console = Console()
+    console.width = max(console.width, NARROWEST)  # narrower ones are left to the terminal: nothing is cut
     for store, models in _by_store(found.models):
-        usable = [model for model in models if model.problem is None]
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in HEADER:
-            table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=True)
-        table.add_column("state")
-        for model in usable:
-            table.add_row(*(Text(output.one_line(cell)) for cell in (*cells(model), state(model))))
-        console.print(Text(_heading(store, found.stores), style="bold"))
-        if usable:
-            console.print(table)
+        for column in (*HEADER, "state"):
+            wrapped = column in ("name", "state")  # where it is narrow; what there is to compare stays whole
+            justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
+            table.add_column(column, justify=justify, no_wrap=not wrapped, overflow="fold")
+        broken = Table.grid("", Column(overflow="fold"), padding=(0, 2))
         for model in models:
-            if model.problem is not None:
-                reason = Text(output.one_line(f"  {_home(model.problem)}"), style="red")
-                console.print(Text(output.one_line(name_of(model)), style="dim").append_text(reason))
+            if model.problem is None:
+                table.add_row(*(Text(output.one_line(cell)) for cell in (*cells(model), state(model))))
+            else:
+                name, reason = output.one_line(name_of(model)), output.one_line(_home(model.problem))
+                broken.add_row(Text(name, style="dim"), Text(reason, style="red"))
+        console.print(Text(_heading(store, found.stores), style="bold"))
+        for each in (table, broken):
+            if each.row_count:
+                console.print(each)
         console.print()
 
 
@@ -113,8 +135,14 @@ def state(model: ModelDescription) -> str:
     notes = ["bundled"] if "bundled" in model.names else []
     notes += ["loaded"] if model.loaded else []
     notes += [model.problem] if model.problem else []
+    notes += [NEEDS_MLX] if needs_mlx(model) else []
     notes += [f"in {len(model.also) + 1} places"] if model.also else []
     return ", ".join(notes)
+
+
+def needs_mlx(model: ModelDescription) -> bool:
+    """Whether a sound model waits for a backend that is not here."""
+    return model.format == "mlx" and model.problem is None and not has_mlx()
 
 
 def count(parameters: int | None) -> str:
@@ -140,13 +168,21 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
 
 
 def show_one(
-    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription] = ()
+    model: ModelDescription,
+    memory: dict[str, int] | None,
+    others: Sequence[ModelDescription] = (),
+    twins: Sequence[ModelDescription] = (),
 ) -> None:
-    """All that is known of a model, a fact a line; and which ``others`` the name that was given may mean."""
+    """All that is known of a model, a fact a line; which ``others`` the name that was given may mean, and its
+    ``twins`` in the other format."""
     facts = list(_facts(model, memory))
-    if others:
-        told = ", ".join(f"{name_of(each)} ({each.format})" for each in others)
+    if told := ", ".join(f"{name_of(each)} ({each.format})" for each in others if each not in twins):
         facts.insert(1, ("others", f"{told}: name one in full if it is meant"))
+    if twins:
+        format = twins[0].format
+        names = dict.fromkeys(name for name in map(name_of, twins) if name != name_of(model))
+        told = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
+        facts.insert(1, (f"as {format.upper()}", told))
     width = max(len(name) for name, _ in facts)
     for name, fact in facts:
         output.write(output.one_line(f"{name.ljust(width)}  {fact}") + "\n")
@@ -175,6 +211,8 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         parts = ", ".join(f"{part} {size(memory[part])}" for part in ("weights", "cells", "overhead"))
         told = f"{size(memory['total'])} at least with {memory['n_ctx']} tokens of context ({parts})"
         yield "memory", f"{told}; {size(memory['free'])} are free: it {fits}"
+    if needs_mlx(model):
+        yield "state", f"{NEEDS_MLX}. {INSTALL_MLX}"
     if model.problem:
         yield "problem", model.problem
         yield "remedy", model.remedy or "-"

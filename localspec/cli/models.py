@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 from msgspec.structs import replace
@@ -11,10 +13,10 @@ from msgspec.structs import replace
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.flags import ModelFlags, ModelName, absolute
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
+from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, ModelInvalid
 from localspec.models.catalogue import all_places, describe, find_model, listed, model_name
 from localspec.models.disk import read_disk, recent_disk
-from localspec.models.meaning import meant
+from localspec.models.meaning import Named, meant
 from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
@@ -24,18 +26,34 @@ if TYPE_CHECKING:
     from localspec.client import Client
 
 
-def list_(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+def list_(
+    filter: Annotated[str | None, Parameter(completer=completers.models)] = None,
+    /,
+    *,
+    paths: Annotated[bool, Parameter(negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
     """Every model on this disk, by where it was found: the bundled pair, those of `model_dirs`, and what the
     Hugging Face cache, llama.cpp, LM Studio, Ollama and Jan keep.
 
     Parameters
     ----------
+    filter
+        Only models that have this in one of their names, or are in the store of this name.
+    paths
+        Print where each lies, and nothing else.
     as_json
         Print one JSON object.
     """
     found = _find()
+    if filter is not None:
+        found = listing.matching(found, filter)
     if as_json:
         output.json(found)
+    elif not found.models:
+        output.note(output.one_line(f"No model's name has {filter!r} in it, and no store is called so."))
+    elif paths:
+        listing.show_paths(found)
     else:
         listing.show_all(found)
     return ExitCode.OK
@@ -57,12 +75,12 @@ def show(
         Print one JSON object.
     """
     config = load_config()
-    found, others = _one(absolute(model), config.model_dirs)
+    found, others, twins = _one(absolute(model), config.model_dirs)
     needs = listing.memory_of(found, Sections(config).engine(found.path))
     if as_json:
-        output.json({"model": found, "memory": needs, "others": others})
+        output.json({"model": found, "memory": needs, "others": others, "other_format": twins})
     else:
-        listing.show_one(found, needs, others)
+        listing.show_one(found, needs, others, twins)
     return ExitCode.OK
 
 
@@ -163,8 +181,16 @@ def _is_among(loaded: Sequence[LoadedModel], model: ModelDescription) -> bool:
     return any(each.backend == model.backend and each.path in places for each in loaded)
 
 
-def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
-    """The model that a name means, broken or not, and what else goes by it; raises :class:`ModelError`."""
+class _One(NamedTuple):
+    """The model that a name means, broken or not; what else goes by it; and it in the other format."""
+
+    model: ModelDescription
+    others: Sequence[ModelDescription] = ()
+    twins: Sequence[ModelDescription] = ()
+
+
+def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
+    """Raises :class:`ModelError`."""
     with output.patiently("reading the models on this disk") as progress:
         named = recent_disk(model_dirs, progress=progress).named
     found = [each.model for each in meant(name, named)]
@@ -172,7 +198,26 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
         path = find_model(name, model_dirs)
     except ModelInvalid:
         if found:
-            return found[0], []
+            return _One(_removable(found[0]))
         raise
     one = listed(path, model_dirs) or describe(model_name(path), path)
-    return one, [each for each in found if each != one]
+    return _One(_removable(one), [each for each in found if each != one], _twins(one, named))
+
+
+def _twins(model: ModelDescription, named: Sequence[Named]) -> list[ModelDescription]:
+    """The same model in the other format, where that can be used."""
+    kinds = [each.kind for each in named if each.model == model]
+    alike = (each.model for each in named if each.kind in kinds)
+    return [each for each in alike if each.format != model.format and each.problem is None]
+
+
+def _removable(model: ModelDescription) -> ModelDescription:
+    """Of what is damaged and was pulled here the remedy names what removes it, too."""
+    if model.problem is None or model.store != "huggingface":
+        return model
+    from localspec.hub.removal import is_pulled
+
+    remedy = f"{model.remedy} Or remove it: `localspec models rm {listing.name_of(model)}`."
+    with contextlib.suppress(LocalspecError):  # `models rm` tells what is wrong with the records
+        return replace(model, remedy=remedy) if is_pulled(Path(model.path)) else model
+    return model

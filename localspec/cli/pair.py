@@ -61,8 +61,12 @@ def pair(
         name = None if draft is None else shown_name(draft, choice.model_dirs)
         output.json(told | {"draft": name, "candidates": facts})
         return ExitCode.OK
-    if facts:
-        _show(facts)
+    usable = [each for each, of in zip(facts, found, strict=True) if of.model.problem is None]
+    if usable:
+        _show(usable)
+    if broken := len(facts) - len(usable):
+        useless = f"{output.counted(broken, 'model')} cannot be used at all"
+        output.write(f"{useless}: see `localspec models list`\n")
     output.write(output.one_line(f"{choice.name}: {reason}") + "\n")
     return ExitCode.OK
 
@@ -157,5 +161,5 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",
-        facts["reason"],
+        facts["reason"].removeprefix("it is ").removeprefix("it "),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from localspec.errors import (
     LocalspecError,
     ModelError,
 )
-from localspec.models.catalogue import Format, place_of
+from localspec.models.catalogue import Format, place_of, read_disk
 from localspec.units import size
 
 if TYPE_CHECKING:
@@ -85,7 +86,15 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
         output.write(output.printable(f"{target.path}\n"))
+        output.note(output.one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
     return ExitCode.OK
+
+
+def _listed(plan: Plan) -> str:
+    """What `localspec models list` calls what was pulled."""
+    place = place_of(plan.path)
+    models = read_disk(load_config().model_dirs).named
+    return next((each.model.names[0] for each in models if place_of(each.path) == place), str(plan.path))
 
 
 def _fetch(plan: Plan) -> None:
@@ -148,7 +157,7 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
 
 
 def remove(
-    name: Annotated[str, Parameter(completer=completers.pulled)],
+    name: Annotated[str, Parameter(completer=completers.models)],
     /,
     *,
     yes: bool = False,

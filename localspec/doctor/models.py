@@ -144,7 +144,7 @@ def pairing(choice: Choice, models: Sequence[ModelDescription]) -> Finding:
     if choice.asked and choice.draft is not None:
         check_pair(read_tokens(choice.target), read_tokens(choice.draft))
     if choice.draft is None:
-        told = f"{name} answers without a draft model: {choice.draft_reason}."
+        told = f"{name}: {choice.draft_reason}."
     elif choice.asked:
         told = f"{choice.draft_name} drafts for {name}: it was asked for."
     else:

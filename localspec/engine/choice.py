@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions
 from localspec.models.candidates import KINDS, Room, auto_draft
 from localspec.models.catalogue import BACKENDS, find_model, format_of, shown_name
+from localspec.models.description import has_mlx
 
 ANYWHERE = Room()
 Speed = Callable[[Path], float | None]
@@ -79,7 +79,7 @@ def _target(model: str, model_dirs: tuple[str, ...], backend: str, speed: Speed)
         return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
     if not is_apple_silicon():
         return gguf, "as this is no Apple silicon"
-    if find_spec("mlx_lm") is None:
+    if not has_mlx():
         return gguf, "as mlx-lm is not installed"
     return mlx, "as this is Apple silicon"
 
@@ -91,7 +91,7 @@ def _wanted(model: str, model_dirs: tuple[str, ...], backend: str) -> Path:
     found = find_model(model, model_dirs, format=wanted)
     if format_of(found) != wanted:
         raise InvalidOptions(
-            f"{found} is {KINDS[format_of(found)]}; {backend} runs {KINDS[wanted]}",
+            f"{model} is {KINDS[format_of(found)]}; {backend} runs {KINDS[wanted]}",
             f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may ask for {backend}.",
         )
     return found

@@ -27,8 +27,8 @@ from localspec.errors import (
     ModelInvalid,
 )
 from localspec.memory.memory import Memory
-from localspec.models.candidates import WITHOUT, Room
-from localspec.models.catalogue import format_of, real_tokens, trained_context
+from localspec.models.candidates import Room, without
+from localspec.models.catalogue import format_of, model_name, real_tokens, trained_context
 from localspec.models.fingerprint import vocab_fp
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.pairing import FITS, check_pair
@@ -78,7 +78,7 @@ def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool)
         from localspec.backends.mlx.backend import MlxBackend
     except (ImportError, OSError) as error:
         raise BackendUnavailable(
-            f"{path} is an MLX directory, and mlx-lm cannot be imported: {error}",
+            f"{model_name(path)} is an MLX directory, and mlx-lm cannot be imported: {error}",
             INSTALL_MLX,
         ) from None
     return MlxBackend(path, config, progress=progress, measured=measured)
@@ -117,7 +117,7 @@ def load_engine(
             # Whatever a model raises that nobody asked for: it costs the draft.
             if choice.asked:
                 raise
-            reason = f"{choice.backend_reason}; {WITHOUT}: {_told(error, choice)}"
+            reason = f"{choice.backend_reason}; {without(_told(error, choice))}"
         learning = Learning(
             target,
             draft,
@@ -180,7 +180,7 @@ def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
         alone = needs_of(choice.target, None, config)
         if alone.total <= room:
             short = f"{size(needs.total)} are needed with {choice.draft_name}, {size(room)} are free"
-            return choice._replace(draft=None, draft_reason=f"{WITHOUT}: {short}")
+            return choice._replace(draft=None, draft_reason=without(short))
     needs.check(choice.name, room)
     return choice
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,8 +13,9 @@ from typing import NamedTuple
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
 from localspec.models.catalogue import Format
+from localspec.models.description import has_mlx
 from localspec.models.fit import PROCESS
-from localspec.models.names import PREFERRED
+from localspec.models.names import PREFERRED, label_of
 from localspec.units import size
 
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
@@ -30,10 +30,6 @@ NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
 """in the names of GGUF files that are parts of something else"""
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
-_LABEL = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
-    re.IGNORECASE,
-)
 
 
 class Wanted(NamedTuple):
@@ -99,7 +95,7 @@ def choose(
     :class:`ModelInvalid` for one without a model, or with parts missing, :class:`ModelTooLarge` where nothing
     fits and nothing was named, and :class:`InvalidOptions` where a name means several.
     """
-    format = wanted.format or _format(listing, wanted, _has_mlx() if mlx is None else mlx)
+    format = wanted.format or _format(listing, wanted, has_mlx() if mlx is None else mlx)
     if format == "mlx":
         return _directory(listing, wanted, free)
     variants = _variants(listing)
@@ -118,10 +114,6 @@ def needs(size: int) -> int:
     """Bytes of memory that files of this size come to: cells and buffers are reckoned at an eighth, as the
     headers that tell them are not here yet."""
     return size + size // 8 + PROCESS
-
-
-def _has_mlx() -> bool:
-    return importlib.util.find_spec("mlx_lm") is not None
 
 
 def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:
@@ -164,16 +156,9 @@ def _variants(listing: Listing) -> list[_Variant]:
         path = PurePosixPath(file.name)
         if path.suffix == ".gguf" and not any(word in path.name.lower() for word in NO_MODELS):
             parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
-    return [_Variant(stem, _label(stem), tuple(sorted(files))) for stem, files in parts.items()]
-
-
-def _label(stem: str) -> str | None:
-    """The quantisation that the file, or else its directory, is named by."""
-    path = PurePosixPath(stem)
-    for name in (path.name, path.parent.name):
-        if found := _LABEL.search(name):
-            return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
-    return None
+    return [
+        _Variant(stem, label_of(PurePosixPath(stem)), tuple(sorted(files))) for stem, files in parts.items()
+    ]
 
 
 def _of_file(listing: Listing, name: str, variants: Sequence[_Variant]) -> Choice:

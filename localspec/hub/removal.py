@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
+from msgspec.structs import replace
 
 from localspec.errors import ModelAmbiguous, ModelNotFound, NotPulled, StorageError
 from localspec.hub import records
@@ -14,9 +15,11 @@ from localspec.hub.cache import Place
 from localspec.hub.download import holding
 from localspec.hub.listing import HubFile
 from localspec.hub.records import Pulled
-from localspec.models.catalogue import find_model, place_of
+from localspec.models.catalogue import describe, find_model, place_of
 from localspec.models.disk import recent_disk
 from localspec.models.meaning import meant
+from localspec.models.stores.mending import kept, removed
+from localspec.protocol.messages import ModelDescription
 
 BY_HAND = "Look into it, and delete by hand what you do not need."
 
@@ -32,35 +35,51 @@ def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     pulled, wanted = records.read(), name.lower()
     if found := _named(wanted, pulled):
         return found
-    places = _places(name, model_dirs)
-    found = tuple(each for each in pulled if not places.keys().isdisjoint(map(place_of, paths_of(each))))
-    found = found or tuple(each for each in pulled if not places and _begins(each, wanted))
-    names = {each.name for each in found}
-    if found:  # beside what is another program's, too
-        ours = {place_of(path) for each in found for path in paths_of(each)}
-        names |= {called for place, called in places.items() if place not in ours}
-    if len(names) > 1:
-        raise ModelAmbiguous(f"{name!r} may be {', '.join(sorted(names))}")
-    if not found and places:
-        raise NotPulled(
-            f"{name} was not downloaded by localspec: {min(places)}",
-            "Remove it with the program that it came with.",
-        )
+    models = _meant(name, model_dirs)
+    broken = all(model.problem is not None for model in models.values())
+    found = tuple(
+        each
+        for each in pulled
+        if not models.keys().isdisjoint(_places(each)) or (broken and _begins(each, wanted))
+    )
+    ours = {place for each in found for place in _places(each)}
+    others = [model for place, model in models.items() if place not in ours]
+    if not found and others:
+        other = others[0]
+        told = f"{other.names[0]} was not downloaded by localspec; {kept(other)}"
+        raise NotPulled(told, removed(other))
     if not found:
         known = ", ".join(sorted({each.name for each in pulled})) or "nothing so far"
         raise ModelNotFound(f"there is no model named {name!r}", f"What localspec downloaded: {known}.")
+    names = {each.name for each in found} | {model.names[0] for model in others}
+    if len(names) > 1:
+        raise ModelAmbiguous(f"{name!r} may be {', '.join(sorted(names))}")
     return found
 
 
-def _places(name: str, model_dirs: Sequence[str]) -> dict[str, str]:
-    """Where everything lies that the name may mean, whole or broken, and what to type for that; nowhere for
-    what is no model's."""
-    if found := meant(name, recent_disk(model_dirs).named):
-        return {place_of(each.path): each.model.names[0] for each in found}
+def _meant(name: str, model_dirs: Sequence[str]) -> dict[str, ModelDescription]:
+    """All that the name may mean, whole or broken, by where it lies; nothing where no model does."""
+    named = recent_disk(model_dirs).named
+    if found := meant(name, named):
+        return {place_of(each.path): each.model for each in found}
     try:
-        return {place_of(find_model(name, model_dirs)): name}
+        path = find_model(name, model_dirs)
     except ModelNotFound:
         return {}
+    known = {place_of(each.path): each.model for each in named}
+    place = place_of(path)
+    return {place: known.get(place) or replace(describe(name, path), names=(name,))}
+
+
+def _places(pulled: Pulled) -> set[str]:
+    """Where what is there of it may lie."""
+    partials = (pulled.place.partial(file) for file in pulled.files)
+    return {place_of(path) for path in (*paths_of(pulled), *partials)}
+
+
+def is_pulled(path: Path) -> bool:
+    """Whether what lies there was downloaded by localspec, or a part of it."""
+    return any(place_of(path) in _places(each) for each in records.read())
 
 
 def _named(name: str, pulled: Sequence[Pulled]) -> tuple[Pulled, ...]:

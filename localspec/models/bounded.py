@@ -16,8 +16,7 @@ from localspec.errors import ModelInvalid, ModelNotFound
 T = TypeVar("T")
 
 REMEDY = "Give a complete model directory; `-m bundled` always works."
-
-
+RIGHT = "Give yourself the right to read it."
 LONGEST_SHOWN = 100
 """characters or bytes of a text from a file that are shown"""
 
@@ -42,7 +41,13 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     except FileNotFoundError:
         raise ModelNotFound(f"there is no file {path}") from None
     except (OSError, ValueError) as error:
-        raise ModelInvalid(f"{path} cannot be read: {error}", REMEDY) from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> ModelInvalid:
+    """What is told of a file that cannot be read; another copy is no help where a right is missing."""
+    remedy = RIGHT if isinstance(error, PermissionError) else None
+    return ModelInvalid(f"{path} cannot be read: {error}", remedy)
 
 
 def read_bounded(path: Path, limit: int) -> bytes:

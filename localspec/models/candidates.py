@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from localspec.config import EngineConfig
-from localspec.errors import ModelError
+from localspec.errors import ModelError, ModelInvalid
 from localspec.models.catalogue import (
     BUNDLED_DRAFT,
     BUNDLED_TARGET,
@@ -31,9 +31,8 @@ LEAST, LOW, HIGH = 2.0, 5.0, 30.0
 between the others are preferred"""
 MIDDLE = math.sqrt(LOW * HIGH)
 MILLION = 1_000_000
+PAIR = "the bundled pair"
 KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
-WITHOUT = "lookup and memory draft"
-"""what is left where no draft model helps"""
 
 
 def no_limit(target: Path) -> int | None:
@@ -62,6 +61,7 @@ class Candidate(NamedTuple):
     helps: bool = False
     needs: int | None = None
     tried: Tried = Tried()
+    fits: bool = True
 
     @property
     def name(self) -> str:
@@ -72,10 +72,13 @@ class Candidate(NamedTuple):
 def auto_draft(target: Path, model_dirs: tuple[str, ...], room: Room) -> tuple[Path | None, str]:
     """What ``draft = auto`` pairs a target with, and why: the same for all who ask. Never raises for what is
     wrong with a model: whoever loads it will be told."""
+    if mate := _bundled_mate(target):
+        return mate, PAIR
     try:
-        return chosen(target, judged(target, model_dirs, room))
+        pairing = _Pairing(target, list_models(model_dirs), room)
+        return chosen(target, map(pairing.judge, filter(pairing.may_help, pairing.others)))
     except (ModelError, OSError) as error:
-        return None, f"{WITHOUT}: {error}"
+        return None, without(str(error))
 
 
 def judged(target: Path, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
@@ -89,23 +92,31 @@ def judged(target: Path, model_dirs: tuple[str, ...], room: Room) -> Iterator[Ca
 
 def chosen(target: Path, candidates: Iterable[Candidate]) -> tuple[Path | None, str]:
     """The first that helps, and why, or why none does."""
-    format = format_of(target)
-    if place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format)):
-        return bundled_model(BUNDLED_DRAFT, format), "the bundled pair"
-    nearly, others = "", 0
+    mate, format, nearly = _bundled_mate(target), format_of(target), ""
     for found in candidates:
-        others += 1
-        if found.helps:
+        if mate is not None:
+            if place_of(Path(found.model.path)) != place_of(mate):
+                continue
+            if found.fits:
+                return mate, PAIR
+        elif found.helps:
             return Path(found.model.path), f"{found.name} drafts: {found.reason}"
-        if found.verdict != "refused" and not nearly:
-            nearly = f"{WITHOUT}: of {found.name}, {found.reason}"
-    return None, nearly or f"{WITHOUT}: {_nobody(others)}"
+        may_help = found.verdict != "refused" and found.ratio > 1.0 and found.model.format == format
+        if may_help and not nearly:
+            nearly = f"the best one, {found.name}, {found.reason.removeprefix('it ')}"
+    return None, without(nearly or "none on this disk is smaller and has the same vocabulary")
 
 
-def _nobody(others: int) -> str:
-    if not others:
-        return "there is no other model on this disk"
-    return f"no model on this disk is smaller and has this vocabulary ({others} looked at)"
+def without(why: str) -> str:
+    """Why no draft model helps, and what does its work."""
+    return f"no draft model: {why}; prompt lookup and n-gram memory draft instead"
+
+
+def _bundled_mate(target: Path) -> Path | None:
+    """The draft that the bundled target was trained with."""
+    format = format_of(target)
+    is_bundled = place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format))
+    return bundled_model(BUNDLED_DRAFT, format) if is_bundled else None
 
 
 class _Pairing:
@@ -129,20 +140,24 @@ class _Pairing:
     def judge(self, model: ModelDescription) -> Candidate:
         """Everything about one of the others."""
         ratio, family = self._ratio(model), model.architecture == self._target.architecture
-        refusal = self._refusal(model, ratio)
-        if refusal:
-            return Candidate(model, "refused", ratio, family, refusal)
+        if model.problem is not None:
+            return Candidate(model, "refused", ratio, family, model.problem)
         try:
             verdict = self._verdict(model)
             needs = self._needs(model)
         except ModelError as error:
             return Candidate(model, "refused", ratio, family, error.message)
         tried = self._tried[model.path]
-        drawback = self._drawback(ratio, needs, tried)
+        misfit = self._misfit(needs)
+        drawback = self._never(model, ratio) or self._drawback(ratio, tried) or misfit
         reason = drawback or self._merits(model, verdict, ratio, tried)
-        return Candidate(model, verdict, ratio, family, reason, not drawback, needs, tried)
+        return Candidate(model, verdict, ratio, family, reason, not drawback, needs, tried, not misfit)
 
     # Before anything of it is read.
+
+    def may_help(self, model: ModelDescription) -> bool:
+        """Whether it is worth to look closer; what is not may be asked for all the same."""
+        return model.problem is None and not self._never(model, self._ratio(model))
 
     def _ratio(self, model: ModelDescription) -> float:
         ours, theirs = self._target, model
@@ -158,6 +173,7 @@ class _Pairing:
         """Sorts: measured to be of use, of the same family, 5 to 30 times smaller, of the same vocabulary."""
         tried, ratio = self._tried[model.path], max(self._ratio(model), 1e-9)
         return (
+            not self.may_help(model),
             -(tried.gain or 0.0) if tried.wins else 0.0,
             model.architecture != self._target.architecture,
             max(0.0, math.log(LOW / ratio), math.log(ratio / HIGH)),
@@ -166,22 +182,21 @@ class _Pairing:
             model.path,
         )
 
-    def _refusal(self, model: ModelDescription, ratio: float) -> str:
-        if model.problem is not None:
-            return model.problem
+    def _never(self, model: ModelDescription, ratio: float) -> str:
+        """Why nobody would choose it, whatever its vocabulary; empty where somebody may."""
         if model.format != self._target.format:
             return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
         if ratio <= 1.0:
             ours, theirs = (_amount(each) for each in (self._target, model))
             return f"it is not smaller: {theirs}, the target {ours}"
-        if model.vocab_fp is None or self._target.vocab_fp is None:
-            return "a vocabulary is missing"
         return ""
 
     # What its headers tell.
 
     def _verdict(self, model: ModelDescription) -> Fit:
         """Raises :class:`ModelError`. Models of one vocabulary share a verdict."""
+        if model.vocab_fp is None or self._target.vocab_fp is None:
+            raise ModelInvalid("a vocabulary is missing")
         found = self._verdicts.get(model.vocab_fp)
         if found is None:
             try:
@@ -206,14 +221,17 @@ class _Pairing:
 
     # The sentence.
 
-    def _drawback(self, ratio: float, needs: int, tried: Tried) -> str:
+    def _drawback(self, ratio: float, tried: Tried) -> str:
         """Why it would not help; empty where nothing is known against it."""
         if tried.failure is not None:
             return tried.failure.told()
         if tried.loses:
             return f"it does not pay here: {_right(tried)}"
         if ratio < LEAST and not tried.wins:
-            return f"it is only {ratio:.1f} times smaller: drafting would take about as long as it saves"
+            return f"it is only {ratio:.3g} times smaller"
+        return ""
+
+    def _misfit(self, needs: int) -> str:
         if self._free is not None and needs > self._free:
             return f"it does not fit: both need {size(needs)} of memory, {size(self._free)} are free"
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -64,6 +65,8 @@ __all__ = [
     "weights_size",
 ]
 
+HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+"""what ``models pull`` may take"""
 BUNDLED_NAMES = {BUNDLED: BUNDLED_TARGET, BUNDLED_TARGET: BUNDLED_TARGET, BUNDLED_DRAFT: BUNDLED_DRAFT}
 
 
@@ -106,7 +109,9 @@ def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | No
     known = {each.lower(): each for each in (BUNDLED, *(n for one in named for n in one.model.names))}
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {known[near[0]]!r}?" if near else ""
-    raise ModelNotFound(f"there is no model named {name!r}{hint}")
+    pull = f"`localspec models list` shows what is here; `localspec models pull {name}` gets it from the hub."
+    remedy = pull if HUBS_NAME.fullmatch(name) else None
+    raise ModelNotFound(f"there is no model named {name!r}{hint}", remedy)
 
 
 def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:

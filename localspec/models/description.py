@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,11 @@ Vocabularies = dict[str, Vocabulary]
 def format_of(path: Path) -> Format:
     """Which format a model's file or directory has."""
     return "mlx" if is_directory_model(path) else "gguf"
+
+
+def has_mlx() -> bool:
+    """Whether what runs MLX directories is installed; importing it would take a second."""
+    return find_spec("mlx_lm") is not None
 
 
 def text_of(name: str | Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import REMEDY, decode_json, read_bounded
+from localspec.models.bounded import REMEDY, decode_json, read_bounded, unreadable
 from localspec.models.weights import Weight, read_weights
 
 CONFIG = "config.json"
@@ -124,7 +124,7 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
     try:
         names = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     except OSError as error:
-        raise ModelInvalid(f"{path} cannot be read: {error}", REMEDY) from None
+        raise unreadable(path, error) from None
     if not names:
         raise _bad(path, "it has no *.safetensors file")
     # mlx-lm loads files of this name whether or not the index has them: all are checked.

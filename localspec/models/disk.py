@@ -11,12 +11,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from localspec.errors import ModelInvalid
+from localspec.models.bounded import REMEDY
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
 from localspec.models.description import BACKENDS, Format, text_of
+from localspec.models.gguf import MISSING_PART
 from localspec.models.index import Index, index_path
 from localspec.models.meaning import Named
-from localspec.models.names import parse, typed_names
+from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.stores.found import Found
+from localspec.models.stores.mending import mended
 from localspec.models.stores.store import Store, User, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
 
@@ -24,6 +28,10 @@ Progress = Callable[[str, float], None]
 """what is being read, and the fraction of models that were, 0 to 1"""
 
 
+GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART)
+"""what mends any model that is damaged; its store has better advice"""
+OLLAMAS_HUB = "hf.co/"
+"""how Ollama's names of the hub's models begin"""
 FRESH_S = 2.0
 """for so long a name is looked up in what was found last: a request looks up several, and a client may send
 one that no model has again and again"""
@@ -164,7 +172,8 @@ def _described(model: Model, index: Index) -> ModelDescription:
     found = model.found
     described = index.describe(found.id, found.path) if found.problem is None else _unread(found)
     also = dict.fromkeys(text_of(other.path) for other in model.others if other.path != found.path)
-    return replace(described, store=model.store, also=tuple(also))
+    described = replace(described, store=model.store, also=tuple(also))
+    return replace(described, remedy=mended(described)) if described.remedy in GENERAL else described
 
 
 def _unread(found: Found) -> ModelDescription:
@@ -181,7 +190,7 @@ def _unread(found: Found) -> ModelDescription:
         backend=BACKENDS[format],
         size=0 if format == "mlx" else size,
         problem=text_of(found.problem or ""),
-        remedy=found.remedy,
+        remedy=found.remedy or ModelInvalid.default_remedy,
     )
 
 
@@ -209,6 +218,9 @@ def _ids(model: ModelDescription, found: Model) -> list[str]:
     places = (found.found, *found.others)
     ids = [text_of(each.id) for each in places]
     ids += [id.removesuffix(":latest") for id in ids]
-    ids += [each.hint for each in places if "/" in each.hint]
+    ids += [id.removeprefix(OLLAMAS_HUB) for id in ids]
+    for each in places:
+        if "/" in each.hint:
+            ids += [each.hint, pulled_name(each.hint, each.path)]
     ids += [model.path] if model.path != str(found.found.path) else []
     return ids + [BUNDLED] * (model.store == BUNDLED and model.id == BUNDLED_TARGET)

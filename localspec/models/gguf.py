@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import opened, shown
+from localspec.models.bounded import opened, shown, unreadable
 from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
@@ -61,6 +61,7 @@ TENSOR_TYPES = {
 LEAST = ("", 8, 1)
 
 # The arrays that are kept, and what they hold.
+MISSING_PART = "Download the missing part."
 KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
@@ -151,7 +152,7 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
         except ModelNotFound:
             raise ModelInvalid(
                 f"part {number} of {split.total} is missing: there is no file {path}",
-                "Download the missing part.",
+                MISSING_PART,
             ) from None
         tensors, size = tensors + part.tensors, size + part.file_size
     return replace(first, tensors=tensors, file_size=size)
@@ -170,7 +171,7 @@ def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
     except FileNotFoundError:
         raise ModelNotFound(f"there is no file {path}") from None
     except (OSError, ValueError) as error:
-        raise ModelInvalid(f"{path} cannot be read: {error}") from None
+        raise unreadable(path, error) from None
 
 
 def count_tokens(path: Path) -> int:

@@ -6,8 +6,8 @@ path needs none of it (:func:`localspec.models.catalogue.find_model`).
 2. A ``family:size``, such as ``qwen2.5-coder:7b``.
 3. The beginning of a name.
 
-Upper and lower case are alike. A model that can be used comes before one that cannot, whose name is to be
-given in full.
+Upper and lower case are alike. A model that can be used comes before one that cannot: of that a name leads to
+the reason alone.
 
 Models of one family, size and variant differ in quantisation, format and store alone. Of those a name means
 the one in the wanted format, then the first of :data:`PREFERRED`, as ``models pull`` chooses, then the
@@ -56,7 +56,7 @@ class Named(NamedTuple):
 
     def begins(self, name: str) -> bool:
         """Whether one of its names begins so."""
-        return self.model.problem is None and any(each.lower().startswith(name) for each in self.model.names)
+        return any(each.lower().startswith(name) for each in self.model.names)
 
 
 def meant(name: str, known: Sequence[Named]) -> list[Named]:
@@ -90,13 +90,14 @@ def chosen(name: str, found: Sequence[Named], format: Format | None = None) -> N
     wanted = [each for each in found if each.model.format == (format or "gguf")] or found
     # What has one name in full is one model in two formats, though their sizes may be told differently.
     rivals = wanted if all(each.is_called(name.lower()) for each in found) else found
-    first = wanted[0]
-    if first.model.problem is not None:
-        raise ModelInvalid(first.model.problem, first.model.remedy)
     if len({each.kind for each in rivals}) > 1:
         names = sorted({each.model.names[0] for each in rivals})
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise ModelAmbiguous(f"{name!r} may be {', '.join(names[:SHOWN])}{more}")
+    first = wanted[0]
+    if first.model.problem is not None:
+        told = f"{first.model.names[0]} cannot be used: {first.model.problem}"
+        raise ModelInvalid(told, first.model.remedy)
     return first
 
 

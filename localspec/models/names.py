@@ -6,8 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from localspec.models.split import split_of
 from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
@@ -28,6 +30,11 @@ PREFERRED = (
     *("BF16", "F16", "F32"),
 )
 """quantisations, the best balance of size and quality first; of others the largest"""
+LABEL = re.compile(
+    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
+    re.IGNORECASE,
+)
+"""how the names of GGUF files on the hub end"""
 RESERVED = ("auto", "none")
 """what a draft model may be called that is none"""
 
@@ -51,6 +58,21 @@ class Parts(NamedTuple):
         said = self.quantisation.replace("-bit", "bit").upper()
         alike = (said and (said.startswith(each) or each.startswith(said)) for each in PREFERRED)
         return next((place for place, is_it in enumerate(alike) if is_it), len(PREFERRED))
+
+
+def label_of(stem: PurePath) -> str | None:
+    """The quantisation that a file without its ending, or else its directory, is named by."""
+    for name in (stem.name, stem.parent.name):
+        if found := LABEL.search(name):
+            return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
+    return None
+
+
+def pulled_name(repository: str, path: Path) -> str:
+    """``ORG/NAME:QUANTISATION``, as ``models pull`` takes it, for a file of a repository."""
+    split = split_of(path)
+    label = label_of(path.with_suffix("") if split is None else path.with_name(split.stem))
+    return f"{repository}:{label}" if label else repository
 
 
 def typed_names(models: Sequence[Parts | None], called: Sequence[Collection[str]]) -> list[str | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from localspec.cli import output
 from localspec.cli.listing import count
+from localspec.errors import INSTALL_MLX
 from localspec.models.catalogue import bundled_model
 from localspec.units import size
 from tests.cli.harness import Cli
@@ -182,7 +185,10 @@ def test_what_would_command_a_terminal_is_not_written_to_one(person: Cli, tmp_pa
 
 def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> None:
     told = facts(person("models", "show", "missing:7b").stdout)
-    assert "its download is incomplete" in told["problem"] and told["remedy"] == "Pull it again with Ollama."
+    assert (
+        "its download is incomplete" in told["problem"]
+        and told["remedy"] == "Pull it again: `ollama pull missing:7b`."
+    )
     path = ggufs.write(tmp_path, ggufs.small()[:-1])
     done = json.loads(person("models", "show", str(path), "--json").stdout)
     assert "truncated" in done["model"]["problem"] and done["memory"] is None and "store" not in done
@@ -239,6 +245,88 @@ def test_a_folder_of_a_models_name_takes_no_models_place(person: Cli, tmp_path: 
     (tmp_path / "Toy-7B-Instruct-Q8_0").mkdir()
     done = person("models", "show", "Toy-7B-Instruct-Q8_0", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["model"]["names"][0] == "toy:7b-q8_0"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("INSTRUCT", ["toy:7b-q4_0", "toy:7b-q8_0"]),
+        ("toy:1", ["toy:1b"]),
+        ("llama.cpp", ["toy:7b-q4_0", "toy:7b-q8_0"]),
+        ("lm studio", ["toy:1b"]),
+        ("bundled", ["stdlib-6m", "stdlib-1m"] * 2),
+        ("nobody", []),
+    ],
+)
+def test_the_list_may_be_of_some_alone(person: Cli, wanted: str, names: list[str]) -> None:
+    listed = json.loads(person("models", "list", wanted, "--json").stdout)["models"]
+    assert [model["names"][0] for model in listed] == names
+    done = person("models", "list", wanted)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
+    assert ("No model's name has 'nobody' in it" in done.stderr) == (not names)
+
+
+def test_the_paths_are_told_whole(person: Cli, home: Home) -> None:
+    done = person("models", "list", "toy:7b-q8", "--paths")
+    path = home.root / FLAT / "Toy-7B-Instruct-Q8_0.gguf"
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["name", "path"],
+        ["toy:7b-q8_0", str(path)],
+    ]
+
+
+def test_where_mlx_is_missing_its_models_wait_for_it(person: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlx_lm", None)  # as if it were not installed
+    listed = person("models", "list", "toy")
+    assert [line.split()[10:] for line in listed.stdout.splitlines()[1:]] == [[], [], ["needs", "MLX"]]
+    assert listed.stderr.endswith(f"\nneeds MLX: {INSTALL_MLX}\n")
+    assert facts(person("models", "show", "toy:1b").stdout)["state"] == f"needs MLX. {INSTALL_MLX}"
+    assert "needs MLX" not in person("models", "list", "toy:7b").stderr
+
+
+def test_a_narrow_terminal_shortens_nothing(person: Cli, tmp_path: Path) -> None:
+    """A long name goes on below; what there is to compare stands in one line."""
+    home = Home(tmp_path)
+    name = "-".join(["a-model-with-a-long-name"] * 4)
+    content = home.writer.content(Toy("x"))
+    home.file(FLAT / f"{name}.gguf", content)
+    home.file(LM_STUDIO / "copy.gguf", content)
+    (tmp_path / LM_STUDIO / "link.gguf").symlink_to(tmp_path / FLAT / f"{name}.gguf")
+    for columns in (40, 80):
+        lines = on_terminal(person, columns, HOME=str(tmp_path), TERM="xterm").splitlines()
+        (place,) = (place for place, line in enumerate(lines) if line.startswith("a-model"))
+        assert "  gguf    0.4 MB  Q4_0    0.3 M     2048  yes   in 2 " in f"{lines[place]} "
+        below = lines[place : lines.index("", place)]
+        assert "".join(line.split()[0] for line in below) == name
+
+
+def on_terminal(person: Cli, columns: int, **environment: str) -> str:
+    """What the list looks like there, without colours."""
+    command, *arguments = (*person.command, "models", "list", "a-model")
+    terminal = pexpect.spawn(
+        command,
+        arguments,
+        env={**person.environment, **environment, "COLUMNS": str(columns)},
+        timeout=DEADLINE_S,
+        encoding="utf-8",
+        dimensions=(50, columns),
+    )
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.before or "")
+
+
+def test_the_same_model_in_the_other_format_is_told(person: Cli, tmp_path: Path) -> None:
+    told = facts(person("models", "show", "stdlib-1m").stdout)
+    assert told["as MLX"] == "the same name, with --backend mlx" and "others" not in told
+    home = Home(tmp_path)
+    home.file(FLAT / "Toy-1B-Instruct-Q4_0.gguf", home.writer.content(Toy("Toy 1B")))
+    directories.write(home.root / LM_STUDIO / "me", name="Toy-1B-Instruct-4bit")
+    person.environment["HOME"] = str(tmp_path)
+    assert facts(person("models", "show", "toy:1b-q4_0").stdout)["as MLX"] == "toy:1b-4bit"
+    assert facts(person("models", "show", "toy:1b-4bit").stdout)["as GGUF"] == "toy:1b-q4_0"
+    (twin,) = json.loads(person("models", "show", "toy:1b-4bit", "--json").stdout)["other_format"]
+    assert twin["names"][0] == "toy:1b-q4_0"
 
 
 def test_sizes_and_counts_are_said_as_people_say_them() -> None:

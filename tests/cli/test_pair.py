@@ -39,7 +39,10 @@ def test_the_bundled_pair(cli: Cli) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["draft", "vocabulary", "smaller", "memory", "right", "gain", "why"]
     assert lines[1].startswith("*  stdlib-1m  exact") and lines[-1] == "stdlib-6m: the bundled pair"
+    assert not any("refused" in line for line in lines)
     assert cli("models", "pair", "bundled").stdout == done.stdout
+    lines = cli("models", "pair", "--n-ctx", "99999999").stdout.splitlines()
+    assert not any(line.startswith("*") for line in lines) and "does not fit: both need" in lines[-1]
 
 
 def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
@@ -52,9 +55,9 @@ def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
     table = {(each["id"], each["format"]): each for each in found["candidates"]}
     assert {key: (each["verdict"], each["chosen"]) for key, each in table.items()} == {
         ("stdlib-1m", "gguf"): ("exact", True),
-        ("stdlib-6m", "gguf"): ("refused", False),
-        ("stdlib-1m", "mlx"): ("refused", False),
-        ("stdlib-6m", "mlx"): ("refused", False),
+        ("stdlib-6m", "gguf"): ("exact", False),
+        ("stdlib-1m", "mlx"): ("exact", False),
+        ("stdlib-6m", "mlx"): ("exact", False),
         ("cut", "gguf"): ("refused", False),
         ("renamed", "gguf"): ("refused", False),
     }
@@ -117,7 +120,8 @@ def test_what_would_command_a_terminal_or_end_a_line_is_not_written(
     done = cli("models", "pair", str(target))
     lines = done.stdout.splitlines()
     number = len(cli.json("models", "pair", str(target))["candidates"])
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", done.stdout) and len(lines) == number + 2
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", done.stdout) and len(lines) == number + 1
+    assert lines[-2].startswith("2 models cannot be used at all")
     assert lines[-1].startswith(
         "tar\N{REPLACEMENT CHARACTER}[31mget\N{REPLACEMENT CHARACTER}: stdlib-1m drafts"
     )
@@ -142,7 +146,8 @@ def test_on_a_terminal_it_is_a_table_and_says_what_takes_long(cli: Cli, models: 
     terminal.expect("reading the models on this disk|comparing vocabularies")
     terminal.expect(r"draft .*vocabulary.*smaller.*memory.*why")
     terminal.expect("stdlib-1m.*32mexact")
-    terminal.expect(r"cut\S*31m  refused: .*truncated")
+    terminal.expect(r"31m  refused: the draft model's token")
+    terminal.expect("1 model cannot be used at all: see `localspec models list`")
     terminal.expect("stdlib:6m: stdlib-1m drafts")
     terminal.expect(pexpect.EOF)
     terminal.close()

@@ -29,7 +29,8 @@ from localspec.models.tried import known_of
 from tests.backends.test_llama_recurrent import write_mamba
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
-NOBODY = "lookup and memory draft: no model on this disk is smaller and has this vocabulary (3 looked at)"
+INSTEAD = "prompt lookup and n-gram memory draft instead"
+NOBODY = f"no draft model: none on this disk is smaller and has the same vocabulary; {INSTEAD}"
 GGUF, ASKED = "on llama_cpp, as asked", "this draft model was asked for"
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
 
@@ -172,7 +173,7 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
     chosen = Choice(tmp_path / "target.gguf", broken, GGUF, "a-draft drafts", asked=False)
     with load_engine(chosen, config=SMALL) as engine:
         assert engine.draft is None
-        assert engine.reason.startswith(f"{GGUF}; lookup and memory draft: llama.cpp cannot load {broken}")
+        assert engine.reason.startswith(f"{GGUF}; no draft model: llama.cpp cannot load {broken}")
         assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
     # The next time another is chosen.
     failure = known_of(chosen.target, broken).failure
@@ -185,8 +186,8 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("target", "draft", "told"),
     [
-        ("mamba", "stdlib-1m", "lookup and memory draft: llama.cpp cannot roll back a recurrent model"),
-        ("stdlib-6m", "mamba", "lookup and memory draft: of mamba, llama.cpp cannot roll back a recurrent"),
+        ("mamba", "stdlib-1m", f"no draft model: llama.cpp cannot roll back a recurrent model; {INSTEAD}"),
+        ("stdlib-6m", "mamba", "no draft model: of mamba, llama.cpp cannot roll back a recurrent"),
     ],
 )
 def test_what_cannot_go_back_has_no_draft_and_is_none(
@@ -227,7 +228,7 @@ def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
         choice = choose_here(str(target), "auto", config=SMALL, free=free)
         assert choice.draft == draft
         load_engine(choice, config=SMALL, free=free).close()
-    assert "it does not fit: both need" in choice.draft_reason
+    assert "does not fit: both need" in choice.draft_reason
 
 
 def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> No
         f"{folder}/snapshots/{commit}/tiny-7b-q4_k_m.gguf",
     ]
     assert "Why: Q4_K_M takes " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
+    assert done.stderr.splitlines()[-1] == "To run it: localspec run -m tiny:7b 'Hello'"
 
 
 def test_other_programs_find_it_there(cli: Puller, tiny: Hub) -> None:

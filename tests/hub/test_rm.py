@@ -84,7 +84,8 @@ def test_what_was_here_before_is_not_ours(cli: Puller, tiny: Hub) -> None:
     theirs = hf_hub_download(REPO, "tiny-7b-q4_k_m.gguf", cache_dir=cli.cache, endpoint=tiny.url)
     assert cli.json("models", "pull", REPO)["path"] == theirs
     error = refused(cli, theirs)
-    assert error["code"] == "not_pulled" and "not downloaded by localspec" in error["message"]
+    assert error["code"] == "not_pulled" and "it is in Hugging Face" in error["message"]
+    assert error["remedy"] == f"Remove it there: `hf cache rm hf://models/{REPO}/tiny-7b-q4_k_m.gguf`."
     assert Path(theirs).read_bytes() == Q4
 
 
@@ -137,6 +138,9 @@ def test_it_goes_by_the_beginning_of_a_name(cli: Puller, tiny: Hub, name: str) -
 def test_what_is_damaged_goes_by_its_names_too(cli: Puller, tiny: Hub, name: str) -> None:
     path = Path(cli.json("models", "pull", REPO)["path"])
     path.resolve().write_bytes(Q4[:1000])
+    remedy = cli.json("models", "show", "tiny-7b-q4")["model"]["remedy"]
+    again = f"Download it again: `localspec models pull {REPO}:Q4_K_M`."
+    assert remedy == f"{again} Or remove it: `localspec models rm tiny-7b-q4_k_m`."
     assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from localspec.config import EngineConfig
 from localspec.errors import ModelError
-from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged
+from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged, without
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import needs_of
 from localspec.models.tried import Tried, note_failure
@@ -22,6 +22,7 @@ from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, voca
 from tests.models.test_tried import note
 
 WORDS = [f"w{n}" for n in range(400)]
+NONE = "none on this disk is smaller and has the same vocabulary"
 CONFIG = EngineConfig(n_ctx=256, parallel=1)
 
 
@@ -127,14 +128,10 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
 @pytest.mark.parametrize(
     ("parameters", "words", "verdict", "told"),
     [
-        (10_000, WORDS, "refused", "it is not smaller: 0 M parameters, the target 0 M parameters"),
-        (20_000, WORDS, "refused", "it is not smaller"),
-        (
-            8_000,
-            WORDS,
-            "exact",
-            "it is only 1.2 times smaller: drafting would take about as long as it saves",
-        ),
+        (10_000, WORDS, "exact", "it is not smaller: 0 M parameters, the target 0 M parameters"),
+        (20_000, WORDS, "exact", "it is not smaller"),
+        (20_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),
+        (8_000, WORDS, "exact", "it is only 1.25 times smaller"),
         (1_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),
         (
             1_000,
@@ -153,15 +150,25 @@ def test_why_a_model_does_not_draft(
     (candidate,) = judge(target)
     assert candidate.verdict == verdict and not candidate.helps
     assert candidate.reason.startswith(told)
-    nobody = "lookup and memory draft: no model on this disk is smaller and has this vocabulary (5 looked at)"
-    nearly = f"lookup and memory draft: of other, {candidate.reason}"
-    assert draft(target) == (None, nobody if verdict == "refused" else nearly)
+    nearly = "the best one, other, is only 1.25 times smaller" if parameters == 8_000 else NONE
+    assert draft(target) == (None, without(nearly))
+    everyone = judged(target, (str(tmp_path),), Room(CONFIG))
+    assert chosen(target, everyone) == (None, without(nearly))
 
 
 def test_another_format_does_not_draft() -> None:
     found = {each.model.path: each for each in judged(TARGET, (), Room(CONFIG))}
     mlx = found[str(bundled_model("stdlib-1m", "mlx"))]
-    assert mlx.verdict == "refused" and mlx.reason == "it is an MLX directory, the target a GGUF file"
+    assert (mlx.verdict, mlx.helps) == ("exact", False)  # whoever names it gets it
+    assert mlx.reason == "it is an MLX directory, the target a GGUF file"
+
+
+def test_the_bundled_pair_is_none_where_it_does_not_fit() -> None:
+    needs = needs_of(TARGET, DRAFT, CONFIG).total
+    for left, path in ((needs, DRAFT), (needs - 1, None)):
+        found, why = chosen(TARGET, judged(TARGET, (), free(left)))
+        assert found == path
+    assert why.startswith("no draft model: the best one, stdlib-1m, does not fit: both need ")
 
 
 def test_a_broken_file_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -193,7 +200,7 @@ def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -
     assert draft(target, free(needs[large] - 1))[0] == "small"
     name, why = draft(target, free(needs[small] - 1))
     told = f"both need {size(needs[large])} of memory, {size(needs[small] - 1)} are free"
-    assert name is None and why == f"lookup and memory draft: of large:1m, it does not fit: {told}"
+    assert name is None and why == without(f"the best one, large:1m, does not fit: {told}")
     assert draft(target, Room(CONFIG))[0] == "large"
 
 
@@ -205,8 +212,8 @@ def test_a_draft_that_was_of_no_use_is_not_chosen_again(tmp_path: Path) -> None:
     assert draft(target)[0] == "second"
     assert judge(target)[0].reason == "it does not pay here: 10% of 200 drafted tokens were right"
     note(target, second, Tried(200, 20, 1.0))
-    told = "lookup and memory draft: of first, it does not pay here: 10% of 200 drafted tokens were right"
-    assert draft(target) == (None, told)
+    told = "the best one, first, does not pay here: 10% of 200 drafted tokens were right"
+    assert draft(target) == (None, without(told))
 
 
 def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -> None:
@@ -260,12 +267,12 @@ def test_a_target_that_cannot_be_read_is_paired_with_none(tmp_path: Path) -> Non
     with pytest.raises(ModelError):
         judge(target)
     name, why = draft(target)
-    assert name is None and why.startswith("lookup and memory draft: ") and "GGUF" in why
+    assert name is None and why.startswith("no draft model: ") and "GGUF" in why
 
 
 def test_without_another_model_that_is_said(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
-    assert chosen(target, []) == (None, "lookup and memory draft: there is no other model on this disk")
+    assert chosen(target, []) == (None, without(NONE))
 
 
 def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_two_stores_call_by_one_digest_is_one_model(home: Home) -> None:
     home.ollama("toy", "latest", small())
     model = by_id(read_disk())["toy-7b-q4_0"]
     assert model.store == "huggingface" and model.names[:4] == ("toy:7b", "toy-7b-q4_0", "toy:latest", "toy")
-    assert model.names[4:] == ("org/Toy-7B-GGUF",)
+    assert model.names[4:] == ("org/Toy-7B-GGUF", "org/Toy-7B-GGUF:Q4_0")
     assert [Path(path).name[:7] for path in model.also] == ["sha256-"]
     assert find_model("toy") == find_model("toy:7b") == find_model("toy:latest") == Path(model.path)
 
@@ -328,13 +328,30 @@ def test_what_is_broken_is_refused_with_its_reason(home: Home) -> None:
     home.ollama("toy", "7b", None)
     with pytest.raises(ModelInvalid, match="its download is incomplete") as caught:
         find_model("toy:7b")
-    assert "Ollama" in caught.value.remedy
+    assert caught.value.remedy == "Pull it again: `ollama pull toy:7b`."
 
 
 def test_the_nearest_of_all_names_is_told(home: Home) -> None:
     home.file(FLAT / "Toy-7B-Q4_0.gguf", small())
     with pytest.raises(ModelNotFound, match="did you mean 'toy:7b'"):
         find_model("tpy:7b")
+
+
+def test_what_pull_takes_is_a_name(home: Home) -> None:
+    files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
+    manifest = home.ollama("toy", "1b", small("theirs")).read_bytes()
+    home.file(OLLAMA / "manifests" / "hf.co" / "org" / "Toy-1B-GGUF" / "Q4_0", manifest)
+    snapshot = home.hub("org/Toy-7B-GGUF", files | {"UD-Q2_K/toy-7b-00001-of-00001.gguf": small()})
+    for name, file in (("Q8_0", "toy-7b-q8_0.gguf"), ("ud-q2_k", "UD-Q2_K/toy-7b-00001-of-00001.gguf")):
+        assert find_model(f"org/toy-7b-gguf:{name}") == snapshot / file
+    assert find_model("org/Toy-7B-GGUF").name == "toy-7b-Q4_K_M.gguf"
+    assert find_model("org/Toy-1B-GGUF:Q4_0").name.startswith("sha256-")
+
+
+def test_what_may_be_on_the_hub_is_told_how_it_comes(home: Home) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        find_model("org/Toy-9B-GGUF:Q4_K_M")
+    assert "`localspec models pull org/Toy-9B-GGUF:Q4_K_M`" in caught.value.remedy
 
 
 def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> None:

@@ -51,7 +51,8 @@ SHELF = (
         ("to", ["Toy-7B-Q4_0", "Toy-7B-4bit", "Toy-7B-Q8_0", "toyota-7b"]),
         ("llama3.1:8b", ["llama3.1:8b"]),
         ("tonic", ["tonic"]),
-        ("ton", []),  # a broken one is not meant by its beginning
+        ("ton", ["tonic"]),
+        ("t", ["Toy-7B-Q4_0", "Toy-7B-4bit", "Toy-7B-Q8_0", "toyota-7b"]),  # what can be used goes first
         ("7b", []),
     ],
 )
@@ -107,8 +108,11 @@ def test_what_has_one_name_in_both_formats_is_one_model_in_each() -> None:
 
 
 def test_what_is_broken_is_refused_with_its_reason() -> None:
-    with pytest.raises(ModelInvalid, match="it is empty"):
-        chosen("tonic", meant("tonic", SHELF))
+    for name in ("tonic", "ton"):
+        with pytest.raises(ModelInvalid, match="^tonic cannot be used: it is empty$"):
+            chosen(name, meant(name, SHELF))
+    with pytest.raises(ModelAmbiguous, match="'ton' may be tonic, tonight"):
+        chosen("ton", meant("ton", (*SHELF, model("tonight", problem="it is empty"))))
 
 
 @pytest.mark.parametrize(

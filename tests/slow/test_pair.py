@@ -86,4 +86,7 @@ def test_a_pair_that_cannot_be_is_refused_with_the_first_token_that_differs(
 def test_a_target_without_a_draft_is_answered_with_the_reason(cli: Cli) -> None:
     done = cli.process("run", "--stats", "--max-tokens", "4", "-m", "llama", "hello")
     assert done.returncode == 0
-    assert "lookup and memory draft: no model on this disk is smaller and has this vocabulary" in done.stderr
+    assert (
+        "no draft model: none on this disk is smaller and has the same vocabulary; prompt lookup"
+        in done.stderr
+    )

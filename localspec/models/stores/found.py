@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 UNFINISHED = "its download was not completed"
-AGAIN = "Finish the download with the program that began it, or delete the file."
 
 
 class Found(NamedTuple):
     """``id`` is what it is called there, ``hint`` more words of its name, such as its repository's;
-    ``digest`` is its content's sha256 where the store knows it."""
+    ``digest`` is its content's sha256 where the store knows it. Of a problem without a remedy the store tells
+    one."""
 
     path: Path
     id: str
@@ -24,9 +24,10 @@ class Found(NamedTuple):
     remedy: str | None = None
 
 
-def unfinished(path: Path, id: str) -> Found:
-    """A download that is not there in full."""
-    return Found(path, id, problem=f"{UNFINISHED}: {path.name}", remedy=AGAIN)
+def unfinished(path: Path, id: str, hint: str = "") -> Found:
+    """A download that is not there in full; the name of a repository's blob would tell nobody anything."""
+    what = hint if hint and path.suffix == ".incomplete" else path.name
+    return Found(path, id, hint, problem=f"{UNFINISHED}: {what}")
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -46,9 +46,9 @@ def _repository(folder: Path) -> Iterator[Found]:
                     seen.add(place)
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
-    # One line for all that is missing: the names of blobs tell nobody anything.
+    # One line for all that is missing.
     left = [blob for blob in files(folder / "blobs") if blob.name.endswith(".incomplete")]
-    yield from (unfinished(path, _short(name)) for path in left[:1])
+    yield from (unfinished(path, _short(name), name) for path in left[:1])
 
 
 def _named(found: Found, snapshot: Path, name: str) -> Found:
@@ -56,7 +56,7 @@ def _named(found: Found, snapshot: Path, name: str) -> Found:
     id = _short(name) if found.path == snapshot else found.id
     blob = os.path.basename(os.path.realpath(found.path))
     if os.path.islink(found.path) and not os.path.exists(found.path):
-        return unfinished(found.path, id)
+        return unfinished(found.path, id, name)
     return found._replace(id=id, hint=name, digest=blob if SHA256.fullmatch(blob) else None)
 
 

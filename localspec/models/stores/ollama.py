@@ -18,7 +18,6 @@ MAX_MANIFEST = 4 * 1024 * 1024
 DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 KIND = "application/vnd.ollama.image."
 LIBRARY = ("registry.ollama.ai", "library")
-PULL = "Pull it again with Ollama."
 
 
 class _Layer(msgspec.Struct):
@@ -68,7 +67,7 @@ def _model(root: Path, manifest: Path) -> Found:
     parts = () if (host, namespace) == LIBRARY else (namespace,) if host == LIBRARY[0] else (host, namespace)
     id = "/".join((*parts, f"{name}:{tag}"))
 
-    def bad(problem: str, remedy: str = PULL) -> Found:
+    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {id}`.") -> Found:
         return Found(manifest, id, problem=problem, remedy=remedy)
 
     if not _is_inside(root, manifest):

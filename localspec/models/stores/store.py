@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from localspec.errors import ModelError
-from localspec.models.bounded import decode_json, read_bounded
+from localspec.models.bounded import RIGHT, decode_json, read_bounded
 from localspec.models.stores.folder import scan_folder
 from localspec.models.stores.found import Found
 from localspec.models.stores.hub import scan_hub
@@ -19,6 +19,15 @@ from localspec.models.stores.jan import scan_jan
 from localspec.models.stores.ollama import scan_ollama
 
 CONFIGURED = "model_dirs"
+TITLES = {
+    "bundled": "Bundled with localspec",
+    CONFIGURED: "Your model_dirs",
+    "huggingface": "Hugging Face",
+    "lmstudio": "LM Studio",
+    "ollama": "Ollama",
+    "jan": "Jan",
+}
+"""of the stores whose names are not what people call them"""
 SERVICE = Path("/usr/share/ollama/.ollama/models")
 """where Ollama keeps models on Linux when it runs as a system's service"""
 MAX_SETTINGS = 1024 * 1024
@@ -30,7 +39,7 @@ class Store(NamedTuple):
     name: str
     root: Path
     scan: Callable[[Path], Iterator[Found]]
-    remedy: str = "Give yourself the right to read it."
+    remedy: str = RIGHT
 
 
 class User(NamedTuple):

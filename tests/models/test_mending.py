@@ -1,0 +1,96 @@
+"""What mends a damaged model, and what removes one, by the store that has it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from localspec.models.disk import read_disk
+from localspec.models.stores.mending import kept, mended, removed
+from localspec.protocol.messages import ModelDescription
+from tests.models.disk import FLAT, HUB, JAN, LM_STUDIO, MODEL_DIR, OLLAMA, Home, mlx_files
+from tests.models.test_disk import home, small, writer
+
+__all__ = ["home", "writer"]
+
+CUT = small()[:-1]
+
+
+def only(home: Home) -> ModelDescription:
+    """The one model of this home."""
+    (model,) = read_disk((str(home.root / MODEL_DIR),)).models[4:]
+    return model
+
+
+@pytest.mark.parametrize(
+    ("file", "remedy"),
+    [
+        (Path(MODEL_DIR) / "my toy.gguf", "Put a whole copy in its place, or delete it: `rm {}`."),
+        (FLAT / "toy.gguf", "Download it again with llama.cpp, or delete it: `rm {}`."),
+        (LM_STUDIO / "me" / "toy" / "toy.gguf", "Download it again in LM Studio, or delete it: `rm {}`."),
+        (
+            LM_STUDIO / "me" / "toy" / "toy.gguf.part",
+            "Download it again in LM Studio, or delete it: `rm {}`.",
+        ),
+        (JAN / "toy" / "model.gguf", "Download it again in Jan, or delete it: `rm {}`."),
+    ],
+)
+def test_a_file_that_was_cut_short_is_to_come_again(home: Home, file: Path, remedy: str) -> None:
+    path = home.file(file, CUT)
+    assert only(home).remedy == remedy.format(shlex.quote(str(path)))
+
+
+@pytest.mark.parametrize("content", [CUT, None])
+def test_of_the_hub_it_is_pulled_again_with_its_quantisation(home: Home, content: bytes | None) -> None:
+    home.hub("org/Toy-7B-GGUF", {"toy-7b-q8_0.gguf": content})
+    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-7B-GGUF:Q8_0`."
+
+
+def test_of_the_hub_a_directory_is_pulled_for_mlx(home: Home) -> None:
+    home.hub("org/Toy-4bit", {**mlx_files(), "model.safetensors": b"cut"})
+    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-4bit --mlx`."
+
+
+def test_what_came_in_part_is_pulled_again(home: Home) -> None:
+    home.file(HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete", CUT)
+    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-GGUF`."
+
+
+def test_a_blob_that_ollama_takes_for_whole_goes_first(home: Home) -> None:
+    home.ollama("toy", "7b", CUT)
+    assert only(home).remedy == "Download it anew: `ollama rm toy:7b`, then `ollama pull toy:7b`."
+
+
+def test_a_blob_of_ollamas_in_part_has_no_name(home: Home) -> None:
+    path = home.file(OLLAMA / "blobs" / f"sha256-{'b' * 64}-partial", CUT)
+    assert only(home).remedy == f"Pull its model again with Ollama, or delete it: `rm {path}`."
+    assert removed(only(home)) == f"Delete it by hand: `rm {path}`."
+
+
+def test_all_parts_of_a_split_model_go(home: Home) -> None:
+    home.file(FLAT / "toy-00002-of-00002.gguf", CUT)
+    assert mended(only(home)).endswith(f"`rm {home.root / FLAT / 'toy'}-*-of-00002.gguf`.")
+
+
+@pytest.mark.parametrize(
+    ("store", "path", "owner", "command"),
+    [
+        ("bundled", "/x/stdlib-6m.gguf", "it comes with localspec", "stays as long as that does"),
+        ("model_dirs", "/x/toy.gguf", "it lies in your model_dirs", "by hand: `rm /x/toy.gguf`"),
+        ("ollama", "/x/sha256-0", "it is in Ollama", "`ollama rm toy:7b`"),
+        ("lmstudio", "/x/toy.gguf", "it is in LM Studio", "in that program"),
+        ("llama.cpp", "/x/toy.gguf", "it is in llama.cpp", "`rm /x/toy.gguf`"),
+        (
+            "huggingface",
+            "/x/models--org--Toy/snapshots/a/Q4_0/toy.gguf",
+            "it is in Hugging Face",
+            "`hf cache rm hf://models/org/Toy/Q4_0/toy.gguf`",
+        ),
+        (None, "/x/toy.gguf", "it lies elsewhere", "`rm /x/toy.gguf`"),
+    ],
+)
+def test_who_has_a_model_and_what_removes_it(store: str | None, path: str, owner: str, command: str) -> None:
+    model = ModelDescription(id="toy:7b", path=path, format="gguf", backend="", size=1, store=store)
+    assert kept(model) == f"{owner}: {path}" and command in removed(model)
