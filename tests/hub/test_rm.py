@@ -206,6 +206,12 @@ def test_what_was_pulled_is_written_down_once(cli: Puller, tiny: Hub) -> None:
     assert "pulled.json cannot be read" in refused(cli, REPO)["message"]
 
 
+def test_shells_complete_what_was_pulled(cli: Puller, tiny: Hub) -> None:
+    cli.json("models", "pull", REPO)
+    offered = cli.process("__complete", "models", "rm", "").stdout.splitlines()
+    assert f"{REPO}:Q4_K_M" in offered and "bundled" not in offered
+
+
 def test_it_asks_first(cli: Puller, tiny: Hub) -> None:
     path = Path(cli.json("models", "pull", REPO)["path"])
     done = cli("models", "rm", REPO)
