@@ -148,6 +148,8 @@ def needs_mlx(model: ModelDescription) -> bool:
 
 def size(n_bytes: int) -> str:
     """Bytes as people say them."""
+    if not n_bytes:
+        return "-"
     if n_bytes >= GIGABYTE:
         return f"{n_bytes / GIGABYTE:.1f} GB"
     return f"{n_bytes / MEGABYTE:.1f} MB"
@@ -191,7 +193,7 @@ def show_one(
         names = dict.fromkeys(name for name in map(name_of, twins) if name != name_of(model))
         told = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
         facts.insert(1, (f"as {format.upper()}", told))
-    width = max(len(name) for name, _ in facts)
+    width = len("chat template")  # the longest, also where that is not known
     for name, fact in facts:
         output.write(output.one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
@@ -206,14 +208,15 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         yield "also", place
     yield "format", f"{model.format}, in {output.counted(model.parts, 'file')}, for {model.backend}"
     yield "size", size(model.size)
-    yield "architecture", model.architecture or "-"
-    yield "parameters", count(model.parameters)
-    yield "quantisation", model.quantisation or "-"
-    yield "context", f"{model.context} tokens" if model.context else "-"
-    yield "chat template", "yes" if model.template else "no"
-    yield "fills gaps", "yes" if model.fim else "no"
-    yield "vocab_fp", model.vocab_fp or "-"
-    yield "tokenizer_fp", model.tokenizer_fp or "-"
+    if model.architecture is not None:  # otherwise nothing of it was read
+        yield "architecture", model.architecture
+        yield "parameters", count(model.parameters)
+        yield "quantisation", model.quantisation or "-"
+        yield "context", f"{model.context} tokens" if model.context else "-"
+        yield "chat template", "yes" if model.template else "no"
+        yield "fills gaps", "yes" if model.fim else "no"
+        yield "vocab_fp", model.vocab_fp or "-"
+        yield "tokenizer_fp", model.tokenizer_fp or "-"
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{part} {size(memory[part])}" for part in ("weights", "cells", "overhead"))

@@ -157,7 +157,7 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
 
 
 def remove(
-    name: Annotated[str, Parameter(completer=completers.models)],
+    name: Annotated[str, Parameter(completer=completers.listed)],
     /,
     *,
     yes: bool = False,
