@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from localspec.cli import answer, completers, output
 from localspec.config import load_config
 from localspec.errors import (
+    INSTALL_MLX,
     DaemonUnavailable,
     EngineBusy,
     ExitCode,
@@ -22,6 +23,7 @@ from localspec.errors import (
     ModelError,
 )
 from localspec.models.catalogue import Format, place_of, read_disk
+from localspec.models.description import has_mlx
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -87,6 +89,8 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
     else:
         output.write(output.printable(f"{target.path}\n"))
         output.note(output.one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
+        if target.choice.format == "mlx" and not has_mlx():
+            output.note(f"It needs MLX. {INSTALL_MLX}")
     return ExitCode.OK
 
 
