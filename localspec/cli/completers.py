@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
+    from localspec.protocol.messages import ModelDescription
+
 SHOWN_TITLE = 60
 
 
 def models(_context: CompletionContext) -> list[str]:
-    """The names of models that can be used; of their files only what has changed is read."""
+    """The names of models that can be used."""
+    return _names(lambda model: model.problem is None)
+
+
+def listed(_context: CompletionContext) -> list[str]:
+    """The names of all models, also of those that cannot be used."""
+    return _names(lambda _model: True)
+
+
+def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
+    """Of the models' files only what has changed is read."""
     from localspec.config import load_config
     from localspec.models.catalogue import list_models
 
-    usable = [model for model in list_models(load_config().model_dirs) if model.problem is None]
-    return sorted({"bundled", *(name for model in usable for name in (model.names or (model.id,)))})
+    meant = filter(is_meant, list_models(load_config().model_dirs))
+    return sorted({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
 
 
 def drafts(context: CompletionContext) -> list[str]:

@@ -122,7 +122,7 @@ def cells(model: ModelDescription) -> tuple[str, ...]:
     return (
         name_of(model),
         model.format,
-        size(model.size),
+        size(model.size) if model.size else "-",
         model.quantisation or "-",
         count(model.parameters),
         str(model.context or "-"),
@@ -183,7 +183,7 @@ def show_one(
         names = dict.fromkeys(name for name in map(name_of, twins) if name != name_of(model))
         told = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
         facts.insert(1, (f"as {format.upper()}", told))
-    width = max(len(name) for name, _ in facts)
+    width = len("chat template")  # the longest, also where that is not known
     for name, fact in facts:
         output.write(output.one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
@@ -197,15 +197,16 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
     for place in model.also:
         yield "also", place
     yield "format", f"{model.format}, in {output.counted(model.parts, 'file')}, for {model.backend}"
-    yield "size", size(model.size)
-    yield "architecture", model.architecture or "-"
-    yield "parameters", count(model.parameters)
-    yield "quantisation", model.quantisation or "-"
-    yield "context", f"{model.context} tokens" if model.context else "-"
-    yield "chat template", "yes" if model.template else "no"
-    yield "fills gaps", "yes" if model.fim else "no"
-    yield "vocab_fp", model.vocab_fp or "-"
-    yield "tokenizer_fp", model.tokenizer_fp or "-"
+    yield "size", size(model.size) if model.size else "-"
+    if model.architecture is not None:  # otherwise nothing of it was read
+        yield "architecture", model.architecture
+        yield "parameters", count(model.parameters)
+        yield "quantisation", model.quantisation or "-"
+        yield "context", f"{model.context} tokens" if model.context else "-"
+        yield "chat template", "yes" if model.template else "no"
+        yield "fills gaps", "yes" if model.fim else "no"
+        yield "vocab_fp", model.vocab_fp or "-"
+        yield "tokenizer_fp", model.tokenizer_fp or "-"
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{part} {size(memory[part])}" for part in ("weights", "cells", "overhead"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def list_(
-    filter: Annotated[str | None, Parameter(completer=completers.models)] = None,
+    filter: Annotated[str | None, Parameter(completer=completers.listed)] = None,
     /,
     *,
     paths: Annotated[bool, Parameter(negative="")] = False,
@@ -60,7 +60,7 @@ def list_(
 
 
 def show(
-    model: Annotated[str, Parameter(completer=completers.models)],
+    model: Annotated[str, Parameter(completer=completers.listed)],
     /,
     *,
     as_json: Annotated[bool, Parameter(name="--json")] = False,

@@ -161,5 +161,12 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{gain:.2f}x",
-        facts["reason"].removeprefix("it is ").removeprefix("it "),
+        _why(facts),
     )
+
+
+def _why(facts: dict[str, Any]) -> str:
+    """The reason, without what other columns tell."""
+    if facts["helps"]:
+        return "same family" if facts["same_family"] else "another family"
+    return str(facts["reason"]).removeprefix("it is ").removeprefix("it ")

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from localspec.cli import answer, asking, completers, output
 from localspec.config import load_config
 from localspec.errors import (
+    INSTALL_MLX,
     DaemonUnavailable,
     EngineBusy,
     ExitCode,
@@ -21,6 +22,7 @@ from localspec.errors import (
     ModelError,
 )
 from localspec.models.catalogue import Format, place_of, read_disk
+from localspec.models.description import has_mlx
 from localspec.units import size
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
     else:
         output.write(output.printable(f"{target.path}\n"))
         output.note(output.one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
+        if target.choice.format == "mlx" and not has_mlx():
+            output.note(f"It needs MLX. {INSTALL_MLX}")
     return ExitCode.OK
 
 
@@ -157,7 +161,7 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
 
 
 def remove(
-    name: Annotated[str, Parameter(completer=completers.models)],
+    name: Annotated[str, Parameter(completer=completers.pulled)],
     /,
     *,
     yes: bool = False,

@@ -60,7 +60,14 @@ def open_backend(
     """Load one model on the backend of its format; raises :class:`BackendUnavailable` where that cannot
     be imported, and what loading raises."""
     load = _mlx if format_of(path) == "mlx" else _llama_cpp
-    return load(path, config, progress, measured)
+    try:
+        return load(path, config, progress, measured)
+    except ModelInvalid as error:
+        name = model_name(path)
+        if name in error.message:
+            raise
+        # In a store's directory a digest is no name.
+        raise ModelInvalid(f"{name} cannot be used: {error.message}", error.remedy) from None
 
 
 def _llama_cpp(path: Path, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:

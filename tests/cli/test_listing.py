@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
 
-from localspec.cli import output
+from localspec.cli import completers, output
 from localspec.cli.listing import count
 from localspec.errors import INSTALL_MLX
 from localspec.models.catalogue import bundled_model
@@ -327,6 +328,16 @@ def test_the_same_model_in_the_other_format_is_told(person: Cli, tmp_path: Path)
     assert facts(person("models", "show", "toy:1b-4bit").stdout)["as GGUF"] == "toy:1b-q4_0"
     (twin,) = json.loads(person("models", "show", "toy:1b-4bit", "--json").stdout)["other_format"]
     assert twin["names"][0] == "toy:1b-q4_0"
+
+
+def test_what_cannot_be_used_is_offered_to_who_looks_at_it(
+    person: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "LOCALSPEC_HOME", "OLLAMA_MODELS"):
+        monkeypatch.setenv(name, person.environment[name])
+    unused: Any = None
+    usable, all_names = completers.models(unused), completers.listed(unused)
+    assert {"toy:7b-q4_0", "bundled"} <= set(usable) and set(all_names) - set(usable) == {"missing:7b"}
 
 
 def test_sizes_and_counts_are_said_as_people_say_them() -> None:

@@ -27,6 +27,7 @@ from localspec.models.catalogue import bundled_model
 from localspec.models.fit import needs_of
 from localspec.models.tried import known_of
 from tests.backends.test_llama_recurrent import write_mamba
+from tests.models.disk import OLLAMA, Home
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 INSTEAD = "prompt lookup and n-gram memory draft instead"
@@ -181,6 +182,13 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
     assert choose(str(chosen.target), "auto", (str(tmp_path),)).draft == DRAFT
     with pytest.raises(ModelInvalid, match="cannot load"):
         load_engine(chosen._replace(asked=True), config=SMALL)
+
+
+def test_what_cannot_be_loaded_is_called_as_its_store_does(tmp_path: Path) -> None:
+    Home(tmp_path).ollama("toy", "7b", in_disguise(tmp_path / "toy.gguf").read_bytes())
+    (blob,) = (tmp_path / OLLAMA / "blobs").iterdir()
+    with pytest.raises(ModelInvalid, match="^toy:7b cannot be used: llama.cpp cannot load "):
+        load_engine(Choice(blob, None, GGUF, ""), config=SMALL)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pexpect
@@ -112,6 +113,13 @@ def test_a_directory_for_mlx_comes_without_code(cli: Puller, hub: Hub) -> None:
     folder = Path(pulled["path"])
     assert {file.name for file in folder.iterdir()} == set(files) and pulled["format"] == "mlx"
     assert all((folder / name).read_bytes() == content for name, content in files.items())
+
+
+def test_what_waits_for_mlx_says_so(cli: Puller, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlx_lm", None)  # as if it were not installed
+    hub.add("org/Tiny-4bit", mlx_directory())
+    lines = cli("models", "pull", "org/Tiny-4bit", "--mlx").stderr.splitlines()
+    assert lines[-2].startswith("To run it: localspec run -m ") and lines[-1].startswith("It needs MLX. ")
 
 
 def test_files_in_directories_keep_their_place(cli: Puller, hub: Hub) -> None:

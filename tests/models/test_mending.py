@@ -80,7 +80,7 @@ def test_all_parts_of_a_split_model_go(home: Home) -> None:
         ("bundled", "/x/stdlib-6m.gguf", "it comes with localspec", "stays as long as that does"),
         ("model_dirs", "/x/toy.gguf", "it lies in your model_dirs", "by hand: `rm /x/toy.gguf`"),
         ("ollama", "/x/sha256-0", "it is in Ollama", "`ollama rm toy:7b`"),
-        ("lmstudio", "/x/toy.gguf", "it is in LM Studio", "in that program"),
+        ("lmstudio", "/x/toy.gguf", "it is in LM Studio", "Remove it in LM Studio."),
         ("llama.cpp", "/x/toy.gguf", "it is in llama.cpp", "`rm /x/toy.gguf`"),
         (
             "huggingface",

@@ -20,6 +20,8 @@ def mended(model: ModelDescription) -> str:
     """How a whole copy of a damaged model is had, or the damaged one is gone, where it is kept."""
     if model.store == "ollama" and not model.path.endswith(PARTIAL):
         return f"Download it anew: `ollama rm {model.id}`, then `ollama pull {model.id}`."
+    if model.store == "bundled":
+        return "Install localspec again."
     if model.store == "huggingface":
         return f"Download it again: `localspec models pull {_on_hub(model)}`."
     again = {
@@ -50,7 +52,7 @@ def removed(model: ModelDescription) -> str:
     if model.store == "huggingface":
         return f"Remove it there: `hf cache rm {_in_hubs_cache(model)}`."
     if model.store in ("lmstudio", "jan"):
-        return "Remove it in that program."
+        return f"Remove it in {TITLES[model.store]}."
     return f"Delete it by hand: {_deletion(model)}."
 
 
