@@ -106,8 +106,6 @@ def _left_alone(client: Client) -> str:
         return f"the daemon is localspec {theirs}, this command is {__version__}; {AT_WORK}"
     if client.welcome.settings == "changed":
         return f"config.toml has changed since the daemon started; {AT_WORK}"
-    if client.welcome.settings == "broken":
-        return "config.toml is broken, as `localspec doctor` tells; the daemon goes on with what it has read."
     return ""
 
 

@@ -145,7 +145,7 @@ def _facts(candidate: Candidate) -> dict[str, Any]:
         "needs_bytes": candidate.needs,
         "drafted": tried.drafted,
         "accepted": tried.accepted,
-        "gain": tried.gain,
+        "gain": tried.gain if tried.is_known else None,
         "failed_at": None if tried.failure is None else tried.failure.at,
         "reason": candidate.reason,
     }

@@ -47,15 +47,20 @@ class Tried(NamedTuple):
     failure: Failure | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether enough was drafted to tell; until then ``gain`` is what most drafts come to."""
+        return self.drafted >= ENOUGH
+
+    @property
     def loses(self) -> bool:
         """Whether this draft is known to be of no use."""
         hopeless = self.accepted < HOPELESS * self.drafted
-        return self.drafted >= ENOUGH and (hopeless or self.gain == 1.0)
+        return self.is_known and (hopeless or self.gain == 1.0)
 
     @property
     def wins(self) -> bool:
         """Whether this draft is known to be of use."""
-        return self.drafted >= ENOUGH and self.gain is not None and not self.loses
+        return self.is_known and self.gain is not None and not self.loses
 
 
 class TriedRecord:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
 
 import pexpect
 import psutil
@@ -122,16 +121,15 @@ def test_changed_settings_take_effect_with_the_next_command_that_finds_it_idle(c
     assert cli("config", "set", "n_ctx", "--unset").returncode == 0
 
 
-def test_a_restart_is_for_settings_that_can_be_read(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
+def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
     pid = cli.json("daemon", "start")["pid"]
     config = cli.home / "config" / "config.toml"
     text = config.read_text()
     config.write_text("[engine")
     done = cli("daemon", "restart")
     assert done.returncode == 2 and "config.toml is not valid TOML" in done.stderr
-    done = cli("models", "load", "-m", "nobody", cwd=tmp_path)
-    assert "no model named 'nobody'" in done.stderr and "config.toml is broken" in done.stderr
+    done = cli("models", "load", "-m", "nobody")
+    assert done.returncode == 2 and "config.toml is not valid TOML" in done.stderr
     assert cli.status()["pid"] == pid
     config.write_text(text)
     assert "The daemon runs" in cli("daemon", "restart").stdout

@@ -295,7 +295,7 @@ def test_a_narrow_terminal_shortens_nothing(person: Cli, tmp_path: Path) -> None
     for columns in (40, 80):
         lines = on_terminal(person, columns, HOME=str(tmp_path), TERM="xterm").splitlines()
         (place,) = (place for place, line in enumerate(lines) if line.startswith("a-model"))
-        assert "  gguf    0.4 MB  Q4_0    0.3 M     2048  yes   in 2 " in f"{lines[place]} "
+        assert "  gguf    418.2 kB  Q4_0    0.3 M     2048  yes   in 2 " in f"{lines[place]} "
         below = lines[place : lines.index("", place)]
         assert "".join(line.split()[0] for line in below) == name
 

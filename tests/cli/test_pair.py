@@ -45,6 +45,14 @@ def test_the_bundled_pair(cli: Cli) -> None:
     assert not any(line.startswith("*") for line in lines) and "does not fit: both need" in lines[-1]
 
 
+def test_a_gain_is_told_once_enough_was_drafted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
+    for drafted, gain in ((ENOUGH - 1, None), (ENOUGH, 1.5)):
+        note(TARGET, DRAFT, Tried(drafted, 30, 1.5))
+        told = cli.json("models", "pair")["candidates"][0]
+        assert (told["id"], told["drafted"], told["gain"]) == ("stdlib-1m", drafted, gain)
+
+
 def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
     found = cli.json("models", "pair", "target")
     assert (found["target"], found["path"]) == ("stdlib:6m", str(models / "target.gguf"))
@@ -129,6 +137,7 @@ def test_what_would_command_a_terminal_or_end_a_line_is_not_written(
 
 PATIENCE = """import sys
 from localspec.cli import main, output
+from localspec.models.tried import ENOUGH, Tried
 output.PATIENCE_S = 0.0
 sys.exit(main.run(sys.argv[1:]))
 """

@@ -28,11 +28,11 @@ def render(source: str | None, **special: str) -> str:
 
 
 def failure(source: str) -> str:
-    """Why a template is refused; it must not take longer than its limit and a bit."""
-    begun = time.monotonic()
+    """Why a template is refused; it must not compute for longer than its limit and a bit."""
+    begun = time.process_time()
     with pytest.raises(ModelInvalid) as caught:
         render(source)
-    assert time.monotonic() - begun < template.MAX_SECONDS + 3
+    assert time.process_time() - begun < template.MAX_SECONDS + 3
     assert "--raw" in caught.value.remedy
     return caught.value.message
 
@@ -219,9 +219,9 @@ def test_a_loop_without_end_is_cut(source: str) -> None:
 
 def test_a_template_may_take_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template, "MAX_SECONDS", 0.3)
-    begun = time.monotonic()
+    begun = time.process_time()
     assert "computed for longer than 0.3 s" in failure(nested(4))
-    assert time.monotonic() - begun > 0.25
+    assert time.process_time() - begun > 0.25
 
 
 @pytest.mark.parametrize(
