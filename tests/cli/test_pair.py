@@ -13,7 +13,7 @@ import pytest
 from localspec.cli.bench import BenchFlags, order_of
 from localspec.models.catalogue import bundled_model
 from localspec.models.gguf import read_header
-from localspec.models.tried import Tried
+from localspec.models.tried import ENOUGH, Tried
 from tests.cli.harness import CONFIG, Cli
 from tests.engine.test_load import in_disguise
 from tests.models.test_tried import note
@@ -137,7 +137,6 @@ def test_what_would_command_a_terminal_or_end_a_line_is_not_written(
 
 PATIENCE = """import sys
 from localspec.cli import main, output
-from localspec.models.tried import ENOUGH, Tried
 output.PATIENCE_S = 0.0
 sys.exit(main.run(sys.argv[1:]))
 """
