@@ -132,7 +132,7 @@ def test_odd_sizes_work(n_ctx: int, parallel: int, chunk: int) -> None:
 def test_sizes_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="at least 64"):
         LlamaCppBackend(DRAFT, EngineConfig(n_ctx=8))
-    with pytest.raises(ModelTooLarge, match="MB"):
+    with pytest.raises(ModelTooLarge, match="GB are free"):
         LlamaCppBackend(DRAFT, EngineConfig(n_ctx=60_000_000, parallel=64))
 
 

@@ -45,7 +45,7 @@ def edited(name: str, **changes: object) -> Spoil:
     ("settings", "error", "sentence"),
     [
         ({"n_ctx": 32}, InvalidOptions, "at least 64"),
-        ({"n_ctx": 90_000_000, "parallel": 64}, ModelTooLarge, "MB are free"),
+        ({"n_ctx": 90_000_000, "parallel": 64}, ModelTooLarge, "GB are free"),
     ],
 )
 def test_settings_that_cannot_work(
