@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 """generous: it is reached only when something is broken"""
 POLL_S = 0.01
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 
 import pexpect
 import psutil
@@ -68,9 +67,7 @@ def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> No
     pid = cli.worker_pid()
     process = cli.begin(*LONG, "--stream-json")
     os.kill(pid, signal.SIGKILL)
-    killed = time.monotonic()
     stdout, _ = process.communicate(timeout=DEADLINE_S)
-    assert time.monotonic() - killed < 1.0 + 0.5  # the command's own end included
     assert json.loads(stdout.splitlines()[-1])["error"]["code"] == "engine_crashed"
     assert process.returncode == 1
     assert cli("run", "--max-tokens", "8", "hello").returncode == 0

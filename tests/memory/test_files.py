@@ -253,10 +253,17 @@ def test_a_forget_that_was_killed_half_way_brings_nothing_back(tmp_path: Path) -
 def test_a_large_table_is_not_read_to_be_opened(tmp_path: Path) -> None:
     files = files_in(tmp_path, start_bits=20)
     files.open_or_create("user", None).close()
-    started = time.process_time()
-    assert files.open("user") is not None
-    # 0.4 ms; reading 16 MiB takes many times the bound.
-    assert time.process_time() - started < 0.005
+    (path,) = (path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 1 << 20)
+
+    def seconds(work: Callable[[], object]) -> float:
+        started = time.process_time()
+        assert work() is not None
+        return time.process_time() - started
+
+    opened, read = (
+        min(seconds(work) for _ in range(5)) for work in (lambda: files.open("user"), path.read_bytes)
+    )
+    assert opened < read / 2  # 0.4 ms to some 5 ms
 
 
 def test_a_superseded_file_is_left_by_whoever_opens_it(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
     whole = sum(map(len, secret_spans(text.encode())))
     twice = time.process_time() - started - once
     assert whole >= half
-    assert twice < 1.5 and twice < 4 * once + 0.05
+    assert twice < 4 * once + 0.05
 
 
 def test_tokens_that_touch_a_secret_are_neither_context_nor_continuation() -> None:
