@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AT_WORK = "it is at work, and is replaced when it is idle."
-
 
 def read_stdin() -> str:
     """What was piped in; nothing where stdin is a terminal or closed. Raises :class:`InvalidOptions`."""
@@ -101,12 +99,13 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
 
 def _left_alone(client: Client) -> str:
     """Why another daemon would have taken its place, and why none has; empty: it is as it should be."""
-    if client.outdated:
-        theirs = client.welcome.server.version
-        return f"the daemon is localspec {theirs}, this command is {__version__}; {AT_WORK}"
-    if client.welcome.settings == "changed":
-        return f"config.toml has changed since the daemon started; {AT_WORK}"
-    return ""
+    if not client.replaceable:
+        return ""
+    theirs = client.welcome.server.version
+    versions = f"the daemon is localspec {theirs}, this command is {__version__}"
+    why = versions if client.outdated else "config.toml has changed since the daemon started"
+    kept = client.kept_for or "config.toml cannot be read"
+    return f"{why}; {kept}. It is replaced when it can be, or by `localspec daemon restart`."
 
 
 async def show(stream: RemoteStream[T], printer: Printer) -> T:

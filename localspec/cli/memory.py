@@ -98,7 +98,7 @@ def forget(
     Parameters
     ----------
     workspace
-        Only what was learned in this directory's git repository.
+        Only what was learned in the workspace that this directory is in.
     source
         Only what this source taught, as `localspec memory stats --json` names it.
     yes
@@ -110,8 +110,11 @@ def forget(
 
     if workspace == "":
         raise InvalidOptions("--workspace names no directory", "Name one, or leave --workspace out.")
+    if workspace is not None:
+        path = os.path.abspath(os.path.expanduser(workspace))
+        workspace = workspace_at(Path(path), Sections(load_config())) or path
     scope = f" from {source!r}" if source is not None else ""
-    scope += f" in {os.path.abspath(workspace)}" if workspace is not None else ""
+    scope += f" in {workspace}" if workspace is not None else ""
     what = f"what was learned{scope}" if scope else "the n-gram memory"
     other = "" if scope else _history()
     if not yes and not _confirm(f"Forget {what}? It cannot be undone.{other}"):

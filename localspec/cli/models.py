@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -212,12 +213,13 @@ def _twins(model: ModelDescription, named: Sequence[Named]) -> list[ModelDescrip
 
 
 def _removable(model: ModelDescription) -> ModelDescription:
-    """Of what is damaged and was pulled here the remedy names what removes it, too."""
+    """Of what is damaged and was pulled here the remedy names our way to remove it."""
     if model.problem is None or model.store != "huggingface":
         return model
     from localspec.hub.removal import is_pulled
+    from localspec.models.stores.mending import renewed
 
-    remedy = f"{model.remedy} Or remove it: `localspec models rm {listing.name_of(model)}`."
+    remedy = renewed(model, f"`localspec models rm {shlex.quote(listing.name_of(model))}`")
     with contextlib.suppress(LocalspecError):  # `models rm` tells what is wrong with the records
         return replace(model, remedy=remedy) if is_pulled(Path(model.path)) else model
     return model

@@ -14,7 +14,8 @@ from localspec.client import discovery
 from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
-from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
+from localspec.config import load_config
+from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, ShuttingDown
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
@@ -102,6 +103,8 @@ class Client:
     def __init__(self, wire: Wire, welcome: Initialized) -> None:
         self._wire = wire
         self.welcome = welcome
+        self.kept_for = ""
+        """why a daemon whose place another was to take has not ended, if it has told"""
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,8 +121,10 @@ class Client:
 
     @property
     def replaceable(self) -> bool:
-        """Whether another daemon is to take its place: it is older, or ``config.toml`` has changed since."""
-        return self.outdated or self.welcome.settings == "changed"
+        """Whether another daemon is to take its place: it is older, or as old as this client, and
+        ``config.toml`` has changed since."""
+        is_ours = _numbers(self.welcome.server.version) == _numbers(__version__)
+        return self.outdated or (is_ours and self.welcome.settings == "changed")
 
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
@@ -361,7 +366,7 @@ async def connect(
         return await _open(None, url, home.token_path() if token is None else token, name)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
-    if client is not None and not (start and client.replaceable and await _gone(client)):
+    if client is not None and not (start and client.replaceable and _can_start() and await _gone(client)):
         return client
     if not start:
         raise DaemonUnavailable("no daemon is running")
@@ -370,11 +375,21 @@ async def connect(
     return await _open(found.socket, found.url, Path(found.token_file), name)
 
 
+def _can_start() -> bool:
+    """Whether the settings are such that another daemon would start."""
+    try:
+        load_config()
+    except InvalidOptions:
+        return False
+    return True
+
+
 async def _gone(client: Client) -> bool:
     """Stop the daemon if it is idle; whether it has ended, through this client or another."""
     try:
         await client.shutdown(if_idle=True)
-    except EngineBusy:
+    except EngineBusy as error:
+        client.kept_for = error.message
         return False
     except (ShuttingDown, DaemonUnavailable):
         await client.ended()

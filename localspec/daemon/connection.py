@@ -157,7 +157,7 @@ class Connection:
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
         exchange = self._live[id] = Exchange(id, self._shared)
-        if call.method in methods.NEED_A_MODEL:
+        if call.method in methods.WORK:
             self.daemon.busy.add(exchange)
         self._spawn(self._answer(exchange, call.method, params))
 

@@ -67,11 +67,10 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
 async def daemon_shutdown(exchange: Exchange, params: messages.DaemonShutdown) -> messages.Nothing:
     daemon = exchange.daemon
     if params.if_idle:
-        # A private session ends with the daemon, and somebody else who is connected may be in one.
-        if len(daemon.connections) > 1 and await daemon.history.has_private():
-            raise EngineBusy("somebody may be in a private session")
+        if await daemon.history.has_private():
+            raise EngineBusy("a private session would end with it")
         if daemon.busy:
-            raise EngineBusy("the daemon is at work")
+            raise EngineBusy("it is at work")
     daemon.stopping.set()
     return messages.Nothing()
 
@@ -113,6 +112,9 @@ NEED_A_MODEL = frozenset(
     }
 )
 """These are held to the limit on all connections together, and wait for a load."""
+
+WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
+"""What a daemon is at work with, and would be broken off."""
 
 
 def _prompt(params: messages.Generate) -> Prompt:

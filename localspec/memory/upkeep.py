@@ -42,12 +42,12 @@ def forget(
     source, entries) were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for what is no
     path.
     """
-    wanted = None if workspace is None else _names(workspace)
+    wanted = None if workspace is None else _name(directory, notice, workspace)
     forgotten = 0
     for files in vocabularies(directory, notice):
         tables = files.names()
         for name in files.traces():
-            if wanted is not None and name not in wanted:
+            if wanted not in (None, name):
                 continue
             if source is not None:
                 forgotten += files.forget_source(name, source, tag_of(source))
@@ -57,10 +57,12 @@ def forget(
     return forgotten
 
 
-def _names(workspace: str) -> set[str]:
+def _name(directory: Path, notice: Notice, workspace: str) -> str:
+    """The tables of what was learned there; where nothing was, of its git repository."""
     own = name_of(workspace)  # first: it refuses what is no path
     root = workspace_of(Path(workspace))
-    return {own, *(() if root is None else (name_of(str(root)),))}
+    has_own = any(own in files.traces() for files in vocabularies(directory, notice))
+    return own if has_own or root is None else name_of(str(root))
 
 
 def _open(files: TableFiles, name: str, notice: Notice) -> NgramTable | None:

@@ -139,8 +139,8 @@ def test_what_is_damaged_goes_by_its_names_too(cli: Puller, tiny: Hub, name: str
     path = Path(cli.json("models", "pull", REPO)["path"])
     path.resolve().write_bytes(Q4[:1000])
     remedy = cli.json("models", "show", "tiny-7b-q4")["model"]["remedy"]
-    again = f"Download it again: `localspec models pull {REPO}:Q4_K_M`."
-    assert remedy == f"{again} Or remove it: `localspec models rm tiny-7b-q4_k_m`."
+    again = f"`localspec models pull {REPO}:Q4_K_M`"
+    assert remedy == f"Remove it, `localspec models rm tiny-7b-q4_k_m`, then get it: {again}."
     assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
 
 

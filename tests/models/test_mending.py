@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,25 +43,35 @@ def test_a_file_that_was_cut_short_is_to_come_again(home: Home, file: Path, reme
     assert only(home).remedy == remedy.format(shlex.quote(str(path)))
 
 
-@pytest.mark.parametrize("content", [CUT, None])
-def test_of_the_hub_it_is_pulled_again_with_its_quantisation(home: Home, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        (CUT, "Remove it, `hf cache rm hf://models/org/Toy-7B-GGUF/toy-7b-q8_0.gguf`, then get it: {}."),
+        (None, "Get what is missing: {}."),
+    ],
+)
+def test_of_the_hub_it_is_pulled_again_with_its_quantisation(
+    home: Home, content: bytes | None, remedy: str
+) -> None:
     home.hub("org/Toy-7B-GGUF", {"toy-7b-q8_0.gguf": content})
-    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-7B-GGUF:Q8_0`."
+    assert only(home).remedy == remedy.format("`localspec models pull org/Toy-7B-GGUF:Q8_0`")
 
 
 def test_of_the_hub_a_directory_is_pulled_for_mlx(home: Home) -> None:
     home.hub("org/Toy-4bit", {**mlx_files(), "model.safetensors": b"cut"})
-    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-4bit --mlx`."
+    remedy = "Remove it, `hf cache rm hf://models/org/Toy-4bit`, then get it: {}."
+    assert only(home).remedy == remedy.format("`localspec models pull org/Toy-4bit --mlx`")
 
 
 def test_what_came_in_part_is_pulled_again(home: Home) -> None:
     home.file(HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete", CUT)
-    assert only(home).remedy == "Download it again: `localspec models pull org/Toy-GGUF`."
+    assert only(home).remedy == "Get what is missing: `localspec models pull org/Toy-GGUF`."
 
 
 def test_a_blob_that_ollama_takes_for_whole_goes_first(home: Home) -> None:
     home.ollama("toy", "7b", CUT)
-    assert only(home).remedy == "Download it anew: `ollama rm toy:7b`, then `ollama pull toy:7b`."
+    remedy = "Remove it, `ollama rm toy:7b`, then get it anew, `ollama pull toy:7b`, or create it again."
+    assert only(home).remedy == remedy
 
 
 def test_a_blob_of_ollamas_in_part_has_no_name(home: Home) -> None:
@@ -69,9 +80,29 @@ def test_a_blob_of_ollamas_in_part_has_no_name(home: Home) -> None:
     assert removed(only(home)) == f"Delete it by hand: `rm {path}`."
 
 
-def test_all_parts_of_a_split_model_go(home: Home) -> None:
-    home.file(FLAT / "toy-00002-of-00002.gguf", CUT)
-    assert mended(only(home)).endswith(f"`rm {home.root / FLAT / 'toy'}-*-of-00002.gguf`.")
+def test_all_parts_of_a_split_model_go_and_nothing_that_begins_like_it(home: Home) -> None:
+    path = home.file(FLAT / "toy-00002-of-00002.gguf", CUT)
+    other = home.file(FLAT / "toy-instruct-00001-of-00002.gguf", CUT)
+    model = next(each for each in read_disk().models if "toy-0000" in each.path)
+    *_, command = mended(model).removesuffix("`.").split("`")
+    subprocess.run(command.replace("rm", "rm -f", 1), shell=True, check=True)
+    assert other.exists() and not path.exists()
+
+
+def test_of_a_directory_nothing_deletes_what_else_is_in_it(home: Home) -> None:
+    for name, content in mlx_files({"architectures": ["nobody"]}).items():
+        home.file(Path(MODEL_DIR) / name, content[:-1])
+    assert f"its files in {home.root / MODEL_DIR}" in mended(only(home)) and "rm " not in mended(only(home))
+
+
+@pytest.mark.parametrize("store", ["ollama", "huggingface", "llama.cpp", "model_dirs"])
+def test_no_name_is_a_command_of_the_shell(store: str) -> None:
+    name = "a b;touch x"
+    path = f"/snapshots/models--org--{name}/snapshots/a/{name}.gguf"
+    model = ModelDescription(id=name, path=path, format="gguf", backend="", size=1, store=store)
+    for told in (mended(model), removed(model)):
+        words = [word for command in told.split("`")[1::2] for word in shlex.split(command)]
+        assert words and all(name in word for word in words if ";" in word)
 
 
 @pytest.mark.parametrize(

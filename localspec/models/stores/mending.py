@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.models.names import pulled_name
 from localspec.models.split import split_of
+from localspec.models.stores.found import UNFINISHED
 from localspec.models.stores.hub import repository_of
 from localspec.models.stores.store import CONFIGURED, TITLES
 from localspec.protocol.messages import ModelDescription
@@ -19,11 +21,14 @@ PARTIAL = "-partial"
 def mended(model: ModelDescription) -> str:
     """How a whole copy of a damaged model is had, or the damaged one is gone, where it is kept."""
     if model.store == "ollama" and not model.path.endswith(PARTIAL):
-        return f"Download it anew: `ollama rm {model.id}`, then `ollama pull {model.id}`."
+        name = shlex.quote(model.id)
+        return f"Remove it, `ollama rm {name}`, then get it anew, `ollama pull {name}`, or create it again."
     if model.store == "bundled":
         return "Install localspec again."
+    if model.store == "huggingface" and (model.problem or "").startswith(UNFINISHED):
+        return f"Get what is missing: {_pull(model)}."
     if model.store == "huggingface":
-        return f"Download it again: `localspec models pull {_on_hub(model)}`."
+        return renewed(model, _deletion_from_hub(model))
     again = {
         "llama.cpp": "Download it again with llama.cpp",
         "lmstudio": "Download it again in LM Studio",
@@ -31,6 +36,11 @@ def mended(model: ModelDescription) -> str:
         "jan": "Download it again in Jan",
     }.get(model.store or "", "Put a whole copy in its place")
     return f"{again}, or delete it: {_deletion(model)}."
+
+
+def renewed(model: ModelDescription, removal: str) -> str:
+    """How a damaged model of the hub is had whole. It goes first: what has its full size passes for whole."""
+    return f"Remove it, {removal}, then get it: {_pull(model)}."
 
 
 def kept(model: ModelDescription) -> str:
@@ -48,35 +58,50 @@ def removed(model: ModelDescription) -> str:
     if model.store == "bundled":
         return "It is a part of localspec, and stays as long as that does."
     if model.store == "ollama" and not model.path.endswith(PARTIAL):
-        return f"Remove it there: `ollama rm {model.id}`."
+        return f"Remove it there: `ollama rm {shlex.quote(model.id)}`."
     if model.store == "huggingface":
-        return f"Remove it there: `hf cache rm {_in_hubs_cache(model)}`."
+        return f"Remove it there: {_deletion_from_hub(model)}."
     if model.store in ("lmstudio", "jan"):
         return f"Remove it in {TITLES[model.store]}."
     return f"Delete it by hand: {_deletion(model)}."
 
 
-def _on_hub(model: ModelDescription) -> str:
-    """What ``localspec models pull`` takes for it."""
+def _pull(model: ModelDescription) -> str:
+    """The command that gets it from the hub."""
     path = Path(model.path)
     repository = repository_of(path) or model.id
-    return f"{repository} --mlx" if model.format == "mlx" else pulled_name(repository, path)
+    name = repository if model.format == "mlx" else pulled_name(repository, path)
+    return f"`localspec models pull {shlex.quote(name)}{' --mlx' if model.format == 'mlx' else ''}`"
 
 
-def _in_hubs_cache(model: ModelDescription) -> str:
-    """What ``hf cache rm`` takes for it: one file of a repository, or all of it."""
+def _deletion_from_hub(model: ModelDescription) -> str:
+    """The command that deletes a model's files from the hub's cache, and nothing else of its repository; a
+    directory for MLX is all of one."""
     path = Path(model.path)
-    repository = repository_of(path)
-    if model.format == "gguf" and model.parts == 1 and "snapshots" in path.parts:
-        name = "/".join(path.parts[path.parts.index("snapshots") + 2 :])
-        return shlex.quote(f"hf://models/{repository}/{name}")
-    return f"model/{repository}"
+    repository = f"hf://models/{repository_of(path)}"
+    if model.format == "mlx":
+        return f"`hf cache rm {shlex.quote(repository)}`"
+    if "snapshots" not in path.parts:  # a blob that nothing leads to yet
+        return _deletion(model)
+    folder = path.parts[len(path.parts) - path.parts[::-1].index("snapshots") + 1 : -1]
+    targets = (shlex.quote("/".join((repository, *folder, name))) for name in _file_names(path))
+    return f"`hf cache rm {' '.join(targets)}`"
 
 
 def _deletion(model: ModelDescription) -> str:
-    """The command that deletes the file of a model, all of its parts, or its directory."""
-    if split := split_of(Path(model.path)):
-        stem = shlex.quote(str(split.path.with_name(split.stem)))
-        return f"`rm {stem}-*-of-{split.total:05}.gguf`"
-    recursive = "-r " if os.path.isdir(model.path) else ""
-    return f"`rm {recursive}{shlex.quote(model.path)}`"
+    """What deletes a model's files. Of a directory no command: what else is in it is not looked at."""
+    path = Path(model.path)
+    if os.path.isdir(path):
+        return f"its files in {path}"
+    return f"`rm {' '.join(shlex.quote(str(path.with_name(name))) for name in _file_names(path))}`"
+
+
+def _file_names(path: Path) -> Iterator[str]:
+    """The file of a model, or all of its parts, there or not."""
+    split = split_of(path)
+    if split is None:
+        yield path.name
+    else:
+        yield from (
+            f"{split.stem}-{number:05}-of-{split.total:05}.gguf" for number in range(1, split.total + 1)
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def _model(root: Path, manifest: Path) -> Found:
     parts = () if (host, namespace) == LIBRARY else (namespace,) if host == LIBRARY[0] else (host, namespace)
     id = "/".join((*parts, f"{name}:{tag}"))
 
-    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {id}`.") -> Found:
+    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> Found:
         return Found(manifest, id, problem=problem, remedy=remedy)
 
     if not _is_inside(root, manifest):
