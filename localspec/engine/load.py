@@ -290,7 +290,8 @@ def load(
     ``target`` and ``draft`` are paths, or names as the command takes them: those of ``model_dirs`` in
     ``config.toml``, too, of which nothing else is heeded. ``memory=True`` uses and fills this user's n-gram
     memory; ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
-    :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request.
+    :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request. Raises
+    :class:`InvalidOptions` where that file is broken, too.
     """
     known = [name for name in EngineConfig.__struct_fields__ if name != "memory"]
     engine_values = {key: value for key, value in settings.items() if key in known}

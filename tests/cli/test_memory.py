@@ -184,6 +184,20 @@ def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_pat
     assert [table["workspace"] for table in tables(cli)] == [None]
 
 
+def test_a_directory_with_a_section_is_forgotten_without_its_repository(cli: Cli, tmp_path: Path) -> None:
+    nested = tmp_path / "nested"
+    for directory in (tmp_path / ".git", nested / "sub"):
+        directory.mkdir(parents=True)
+    with (cli.home / "config" / "config.toml").open("a") as config:
+        config.write(f'[workspaces."{nested}"]\nk = 3\n')
+    for path in (tmp_path / "outer.py", nested / "inner.py"):
+        path.write_text("def f(x):\n    return x\n" * 20)
+        cli.json("memory", "prime", str(path))
+    done = cli("memory", "forget", "--workspace", str(nested / "sub"), "--yes")
+    assert done.stdout.startswith(f"Forgot what was learned in {nested}: 1 table")
+    assert [table["workspace"] for table in cli.json("memory", "stats")["tables"]] == [str(tmp_path)]
+
+
 def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) -> None:
     cli("memory", "prime", str(repo))
     file = tmp_path / "memory.jsonl"

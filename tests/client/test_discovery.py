@@ -185,27 +185,46 @@ def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_session
     run(test())
 
 
-def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(home: Path) -> None:
+def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
         async with await echo() as client:
             (home / "config" / "config.toml").write_text("[engine")
             async with await echo() as other:
                 assert (await other.status()).pid == (await client.status()).pid
                 assert other.welcome.settings == "broken"
+            # None that is newer would start.
+            monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
+            async with await echo() as newer:
+                assert newer.outdated and (await newer.status()).pid == (await client.status()).pid
 
     run(test())
 
 
-def test_a_daemon_with_somebody_elses_private_session_is_left_alone(home: Path) -> None:
+def test_a_newer_daemon_is_not_replaced_by_an_older_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            write_config(home, options={"k": 3})
+            monkeypatch.setattr("localspec.client.client.__version__", "0.0.1")
+            async with await echo() as older:
+                assert older.welcome.settings == "changed"
+                assert (await older.status()).pid == (await client.status()).pid
+
+    run(test())
+
+
+def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
             first, session = (await client.status()).pid, (await client.open_session(private=True)).session
-            write_config(home, options={"k": 3})
-            async with await echo() as other:
-                assert (await other.status()).pid == first
-            await client.close_session(session)
-            async with await echo() as other:
-                assert (await other.status()).pid != first
+        write_config(home, options={"k": 3})
+        # Whose it is may have lost the connection, and come back.
+        async with await echo() as other:
+            assert (await other.status()).pid == first and "private" in other.kept_for
+            await other.close_session(session)
+        async with await echo() as other:
+            assert (await other.status()).pid != first
 
     run(test())
 

@@ -141,6 +141,8 @@ def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, tmp_pat
         async with raw(daemon) as client, raw(daemon) as other:
             await client.ask(1, "memory/prime", paths=[str(tmp_path)])
             await other.ask(2, "memory/prime", paths=[str(tmp_path)])  # waits for the first
+            await other.ask(3, "daemon/shutdown", if_idle=True)
+            assert code(await other.response(3)) == "engine_busy"
             await until(lambda: any((daemon.home / "data").rglob("*.ngm")), "a table is there")
             await other.notify("$/cancelRequest", id=2)
             assert code(await other.response(2)) == "gone"

@@ -103,6 +103,9 @@ def test_a_workspace_inside_a_repository_is_forgotten_with_it_only_by_its_own_na
     assert forget(place, refuse, workspace=str(root)) == 1
     assert tables(place) == [(inner, FP)]
     assert forget(place, refuse, workspace=inner) == 1
+    taught(place, (ONE, str(root), "run"), (TWO, inner, "run"))
+    assert forget(place, refuse, workspace=inner) == 1
+    assert tables(place) == [(str(root), FP)]
 
 
 def test_a_workspace_is_forgotten_under_every_vocabulary(tmp_path: Path) -> None:
