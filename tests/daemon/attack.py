@@ -260,7 +260,8 @@ async def converse(daemon: DaemonProcess, script: Script, received: bytearray) -
         while script.until and script.until not in received and (part := await reader.read(65536)):
             received += part
         if script.leave == "half":
-            writer.write_eof()
+            with suppress(OSError):  # the daemon may have left first
+                writer.write_eof()
         while part := await reader.read(65536):
             received += part
     finally:
