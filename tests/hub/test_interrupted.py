@@ -44,6 +44,14 @@ def begin(cli: Puller) -> subprocess.Popen[str]:
     return process
 
 
+def break_off(cli: Puller, hub: Hub) -> None:
+    """A pull that is killed half-way; whoever asks the hub next waits for nothing."""
+    process = begin(cli)
+    process.kill()
+    process.communicate(timeout=DEADLINE_S)
+    hub.go_on.set()
+
+
 def came(cli: Puller) -> int:
     return sum(partial.stat().st_size for partial in cli.partials())
 
@@ -60,10 +68,7 @@ def goes_on(cli: Puller, hub: Hub, asked_before: int = 1) -> None:
 
 
 def test_killed_half_way_and_gone_on_with(cli: Puller, half: Hub) -> None:
-    process = begin(cli)
-    process.kill()
-    process.communicate(timeout=DEADLINE_S)
-    half.go_on.set()
+    break_off(cli, half)
     goes_on(cli, half)
 
 
@@ -113,20 +118,14 @@ def test_a_connection_that_is_cut_for_ever_is_given_up(cli: Puller, hub: Hub) ->
 
 
 def test_a_server_without_ranges_sends_all_again(cli: Puller, half: Hub) -> None:
-    process = begin(cli)
-    process.kill()
-    process.communicate(timeout=DEADLINE_S)
-    half.go_on.set()
+    break_off(cli, half)
     half.pauses.clear()
     half.ranges = False
     assert Path(cli.json("models", "pull", REPO)["path"]).read_bytes() == CONTENT
 
 
 def test_a_page_in_place_of_the_file_takes_nothing_of_what_is_here(cli: Puller, half: Hub) -> None:
-    process = begin(cli)
-    process.kill()
-    process.communicate(timeout=DEADLINE_S)
-    half.go_on.set()
+    break_off(cli, half)
     half.pauses.clear()
     (partial,) = cli.partials()
     kept = partial.read_bytes()
@@ -142,10 +141,7 @@ def test_a_page_in_place_of_the_file_takes_nothing_of_what_is_here(cli: Puller, 
 
 @pytest.mark.parametrize("left", [b"not what it should be", bytes(len(CONTENT) + 1)])
 def test_what_was_left_and_is_wrong_does_not_stay(cli: Puller, half: Hub, left: bytes) -> None:
-    process = begin(cli)
-    process.kill()
-    process.communicate(timeout=DEADLINE_S)
-    half.go_on.set()
+    break_off(cli, half)
     half.pauses.clear()
     (partial,) = cli.partials()
     partial.write_bytes(left)
