@@ -83,7 +83,9 @@ def share_always(engine: Engine) -> Engine:
 
 
 def request(text: str, **options: Any) -> Request:
-    """A raw prompt with options."""
+    """A raw prompt with options; sampled, but alike each time, where they do not say how."""
+    if "temperature" not in options:
+        options.setdefault("seed", 1)
     return Request(prompt=TextPrompt(text), options=Options(**options))
 
 

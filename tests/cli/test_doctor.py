@@ -47,7 +47,7 @@ def cli() -> Iterator[Cli]:
         del command.environment[name]
     yield command
     command("daemon", "stop")
-    shutil.rmtree(home)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def spoil(cli: Cli, folder: Path, package: str, what: str) -> None:

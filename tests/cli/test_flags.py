@@ -170,7 +170,7 @@ def test_a_context_beyond_the_training_is_warned_of_once(stretched: Cli) -> None
     alone = stretched("run", "--no-daemon", "--max-tokens", "4", "x")
     assert alone.returncode == 0 and alone.stderr.count(told) == 1
     for _ in range(2):
-        done = stretched("run", "--stats", "--max-tokens", "4", "x")
+        done = stretched("run", "--stats", "--temperature", "0", "--max-tokens", "4", "x")
         session = done.stderr.splitlines()[-3]
         assert session.startswith("session ") and session.endswith(f"the bundled pair; {told}")
     assert stretched("daemon", "logs").stdout.count(f"{told}: ") == 1

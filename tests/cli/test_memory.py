@@ -36,7 +36,7 @@ from tests.waiting import DEADLINE_S, until_sync
 def cli() -> Iterator[Cli]:
     home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     yield Cli(home)
-    shutil.rmtree(home)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

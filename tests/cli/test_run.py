@@ -262,7 +262,7 @@ def test_a_usage_error_as_json(cli: Cli, arguments: tuple[str, ...]) -> None:
     [
         ("--version",),
         pytest.param(("models", "list"), marks=pytest.mark.slow),
-        ("run", "--max-tokens", "2", "hi"),
+        ("run", "--temperature", "0", "--max-tokens", "2", "hi"),
     ],
 )
 def test_a_full_disk_behind_stdout_is_a_sentence(cli: Cli, arguments: tuple[str, ...]) -> None:
@@ -295,7 +295,7 @@ def test_the_environment_is_for_one_command(cli: Cli) -> None:
     there = Cli(cli.home)
     there.environment["LOCALSPEC_MODEL"] = "nonsense"
     assert "nonsense" in there("run", "hi").stderr
-    assert cli("run", "--max-tokens", "2", "hi").returncode == 0
+    assert cli("run", "--temperature", "0", "--max-tokens", "2", "hi").returncode == 0
 
 
 def test_the_bundled_model_is_loaded_once_whatever_it_is_called(cli: Cli) -> None:

@@ -28,7 +28,7 @@ def own_home() -> Iterator[Path]:
     for lock in path.rglob("daemon.lock"):
         with FileLock(lock, timeout=DEADLINE_S):
             pass  # a daemon holds it to its very end
-    shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

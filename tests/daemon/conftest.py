@@ -20,7 +20,7 @@ def daemon() -> Iterator[DaemonProcess]:
     daemon = DaemonProcess(home, max_frame=65536)
     yield daemon
     assert daemon.stop() == 0, daemon.log()
-    shutil.rmtree(home)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def home() -> Iterator[Path]:
     """A home whose path is short enough for a Unix socket."""
     path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     yield path
-    shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

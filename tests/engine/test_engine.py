@@ -321,7 +321,7 @@ class TestFailures:
 class TestClose:
     def test_a_stream_left_unread_does_not_touch_a_closed_engine(self) -> None:
         with localspec.load("bundled", n_ctx=256, threads=1) as engine:
-            stream = engine.generate("def f(", proposer="draft")
+            stream = engine.generate("def f(", proposer="draft", temperature=0.0)
             next(iter(stream))
         with pytest.raises(EngineError, match="closed"):
             stream.finish()

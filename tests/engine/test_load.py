@@ -105,7 +105,7 @@ def test_the_public_entrance() -> None:
         assert engine.target.capabilities.n_ctx == 256
         one, two = engine.generate("def f(").finish(), engine.generate("def f(").finish()
         assert one.text == two.text and one.completion_tokens == 5
-        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+        assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
 def test_names_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
     with load_engine(chosen, config=SMALL) as engine:
         assert engine.draft is None
         assert engine.reason.startswith(f"{GGUF}; no draft model: llama.cpp cannot load {broken}")
-        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+        assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
     # The next time another is chosen.
     failure = known_of(chosen.target, broken).failure
     assert failure is not None and failure.why.startswith("llama.cpp cannot load")
@@ -206,7 +206,7 @@ def test_what_cannot_go_back_has_no_draft_and_is_none(
     choice = Choice(paths[target], paths[draft], GGUF, "it drafts", asked=False)
     with load_engine(choice, config=SMALL) as engine:
         assert engine.draft is None and told in engine.reason
-        assert engine.generate("def f(", max_tokens=3).finish().completion_tokens == 3
+        assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
 def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:

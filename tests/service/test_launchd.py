@@ -36,7 +36,7 @@ def mac(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     yield cli
     cli("service", "uninstall")
     cli("daemon", "stop")
-    shutil.rmtree(cli.home)
+    shutil.rmtree(cli.home, ignore_errors=True)
 
 
 def status(cli: Cli) -> dict[str, Any]:

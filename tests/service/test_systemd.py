@@ -44,7 +44,7 @@ asyncio.run(main())
 def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     yield path
-    shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ class Scene:
             assert self.daemon.stop() == 0, self.daemon.log()
         if self._mounted:
             subprocess.run(("umount", self.home / "data"), check=True)
-        shutil.rmtree(self.home)
+        shutil.rmtree(self.home, ignore_errors=True)
 
     async def answer(self, client: Raw, id: str, options: Frame) -> str:
         """A short answer, which is the same each time."""
