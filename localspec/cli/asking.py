@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from localspec.cli import output
+from localspec.wording import printable
 
 ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
@@ -16,7 +17,7 @@ def is_possible() -> bool:
 
 def agrees(question: str, *, otherwise: bool = False) -> bool:
     """Ask until it is answered by yes or no; nothing means ``otherwise``, the end of the input no."""
-    question = output.printable(f"{question} [{'Y/n' if otherwise else 'y/N'}]")
+    question = printable(f"{question} [{'Y/n' if otherwise else 'y/N'}]")
     while True:
         output.note(question)
         said = sys.stdin.readline()

@@ -30,6 +30,7 @@ from localspec.models.sections import Sections, real
 from localspec.origin import Place
 from localspec.protocol.options import Options
 from localspec.settings import Setting, find, settings
+from localspec.wording import printable
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 Key = Annotated[str, Parameter(completer=completers.settings)]
@@ -62,7 +63,7 @@ def show(
         where = {"path": str(config_path()), "model": settled.model, "workspace": settled.workspace}
         output.json({**where, "settings": rows, "for_no_model": _for_no_model(load_config())})
     else:
-        output.write(output.printable(_listed(settled, describe=describe)))
+        output.write(printable(_listed(settled, describe=describe)))
         _tell_of_no_model(load_config())
     return ExitCode.OK
 
@@ -140,7 +141,7 @@ def set_(
         output.json({"path": str(file.path), "key": told, "value": parsed, "daemon": daemon})
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
-        output.note(output.printable(f"{told} {is_now} in {file.path}."))
+        output.note(printable(f"{told} {is_now} in {file.path}."))
         if place[0] == "models":
             _tell_of_no_model(config, place[1])
         _tell_of_the_daemon(daemon)
@@ -159,7 +160,7 @@ def path(*, as_json: AsJson = False) -> int:
     if as_json:
         output.json({"path": str(found), "exists": found.exists()})
     else:
-        output.write(output.printable(f"{found}\n"))
+        output.write(printable(f"{found}\n"))
     return ExitCode.OK
 
 
@@ -186,7 +187,7 @@ def edit() -> int:
     except LocalspecError as error:
         raise _kept(error, scratch, begun) from None
     scratch.unlink()
-    output.note(output.printable(f"{file.path} is valid, and changed."))
+    output.note(printable(f"{file.path} is valid, and changed."))
     _tell_of_the_daemon(_daemon_runs_with())
     return ExitCode.OK
 
@@ -208,7 +209,7 @@ def _for_no_model(config: Config) -> dict[str, str]:
 def _tell_of_no_model(config: Config, only: str | None = None) -> None:
     for name, why in _for_no_model(config).items():
         if only in (None, name):
-            output.note(output.printable(f"{section_name('models', name)} is for no model: {why}"))
+            output.note(printable(f"{section_name('models', name)} is for no model: {why}"))
 
 
 def _described(row: Effective) -> dict[str, Any]:

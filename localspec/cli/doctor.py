@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import output
-from localspec.cli.output import printable
 from localspec.errors import ExitCode
+from localspec.wording import printable
 
 if TYPE_CHECKING:
     from localspec.doctor.finding import Finding

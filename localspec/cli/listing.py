@@ -15,6 +15,7 @@ from localspec.models.description import has_mlx
 from localspec.models.stores.store import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 from localspec.units import size
+from localspec.wording import counted, one_line
 
 HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
 """what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
@@ -46,7 +47,7 @@ def show_all(found: ModelList) -> None:
     for store in found.stores:
         if store.problem:
             told = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
-            output.note(output.one_line(told).rstrip())
+            output.note(one_line(told).rstrip())
     if any(map(needs_mlx, found.models)):
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
 
@@ -80,9 +81,9 @@ def _show_tables(found: ModelList) -> None:
         broken = Table.grid("", Column(overflow="fold"), padding=(0, 2))
         for model in models:
             if model.problem is None:
-                table.add_row(*(Text(output.one_line(cell)) for cell in (*cells(model), state(model))))
+                table.add_row(*(Text(one_line(cell)) for cell in (*cells(model), state(model))))
             else:
-                name, reason = output.one_line(name_of(model)), output.one_line(_home(model.problem))
+                name, reason = one_line(name_of(model)), one_line(_home(model.problem))
                 broken.add_row(Text(name, style="dim"), Text(reason, style="red"))
         console.print(Text(_heading(store, found.stores), style="bold"))
         for each in (table, broken):
@@ -100,7 +101,7 @@ def _by_store(models: Iterable[ModelDescription]) -> Iterator[tuple[str, list[Mo
 
 def _heading(store: str, stores: Iterable[StoreDescription]) -> str:
     places = [_home(each.path) for each in stores if each.name == store]
-    return output.one_line("  ".join((_title(store), *places)))
+    return one_line("  ".join((_title(store), *places)))
 
 
 def _title(store: str) -> str:
@@ -185,7 +186,7 @@ def show_one(
         facts.insert(1, (f"as {format.upper()}", told))
     width = len("chat template")  # the longest, also where that is not known
     for name, fact in facts:
-        output.write(output.one_line(f"{name.ljust(width)}  {fact}") + "\n")
+        output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
 
 def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[tuple[str, Any]]:
@@ -196,7 +197,7 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
     yield "path", model.path
     for place in model.also:
         yield "also", place
-    yield "format", f"{model.format}, in {output.counted(model.parts, 'file')}, for {model.backend}"
+    yield "format", f"{model.format}, in {counted(model.parts, 'file')}, for {model.backend}"
     yield "size", size(model.size) if model.size else "-"
     if model.architecture is not None:  # otherwise nothing of it was read
         yield "architecture", model.architecture

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from localspec import home
 from localspec.cli import output
 from localspec.errors import ExitCode, InvalidOptions
+from localspec.wording import printable
 
 LOOK_S = 0.2
 
@@ -43,7 +44,7 @@ def logs(
     if not last and not log.exists():
         output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
     for line in last:
-        output.write(output.printable(f"{line}\n"))
+        output.write(printable(f"{line}\n"))
     while follow:
         position = _go_on(log, position)
         time.sleep(LOOK_S)
@@ -73,7 +74,7 @@ def _go_on(log: Path, position: int) -> int:
             text = file.read()
         # A line that is being written is shown when it is whole.
         whole = text[: text.rfind(b"\n") + 1]
-        output.write(output.printable(whole.decode(errors="replace")))
+        output.write(printable(whole.decode(errors="replace")))
         position += len(whole)
     return position
 

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from localspec import home
 from localspec.cli import asking, output
 from localspec.cli.flags import ModelName, workspace_at, workspace_from_here
-from localspec.cli.output import counted
 from localspec.config import environment_options, load_config
 from localspec.errors import (
     INSTALL_MLX,
@@ -34,6 +33,7 @@ from localspec.models.sections import Sections
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 from localspec.units import size
+from localspec.wording import counted, printable
 
 if TYPE_CHECKING:
     from localspec.backends.base import Vocabulary
@@ -69,7 +69,7 @@ def stats(*, as_json: AsJson = False) -> int:
     elif not tables:
         output.write("Nothing is remembered yet.\n")
     for table in () if as_json else tables:
-        output.write(output.printable("\n".join(_lines(table)) + "\n"))
+        output.write(printable("\n".join(_lines(table)) + "\n"))
     return ExitCode.OK
 
 
@@ -125,9 +125,9 @@ def forget(
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
     elif not forgotten:
-        output.write(output.printable(f"There is nothing to forget: nothing was learned{scope}.{other}\n"))
+        output.write(printable(f"There is nothing to forget: nothing was learned{scope}.{other}\n"))
     else:
-        output.write(output.printable(f"Forgot {what}: {counted(forgotten, unit)}.{other}\n"))
+        output.write(printable(f"Forgot {what}: {counted(forgotten, unit)}.{other}\n"))
     return ExitCode.OK
 
 
@@ -260,7 +260,7 @@ def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -
     if as_json:
         output.json({"file": str(file), "ngrams": ngrams})
     else:
-        output.write(output.printable(f"Wrote {counted(ngrams, 'n-gram')} to {file}.\n"))
+        output.write(printable(f"Wrote {counted(ngrams, 'n-gram')} to {file}.\n"))
     return ExitCode.OK
 
 
@@ -329,7 +329,7 @@ def import_(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) 
     if as_json:
         output.json({"file": str(file), "ngrams": imported.kept, "read": imported.read})
     else:
-        output.write(output.printable(f"{_became(imported, file)}\n"))
+        output.write(printable(f"{_became(imported, file)}\n"))
     return ExitCode.OK
 
 
@@ -418,4 +418,4 @@ def _directory() -> Path:
 
 
 def _notice(text: str) -> None:
-    output.note(output.printable(f"localspec: {text}"))
+    output.note(printable(f"localspec: {text}"))

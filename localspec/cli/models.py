@@ -22,6 +22,7 @@ from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
 from localspec.units import size
+from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -52,7 +53,7 @@ def list_(
     if as_json:
         output.json(found)
     elif not found.models:
-        output.note(output.one_line(f"No model's name has {filter!r} in it, and no store is called so."))
+        output.note(one_line(f"No model's name has {filter!r} in it, and no store is called so."))
     elif paths:
         listing.show_paths(found)
     else:
@@ -138,7 +139,7 @@ def load(
         resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
         draft_said = f"draft {loaded.draft or 'none'}"
         told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{resident}"
-        output.write(output.one_line(told) + "\n")
+        output.write(one_line(told) + "\n")
     return ExitCode.OK
 
 
@@ -161,7 +162,7 @@ def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="
         output.json({"models": unloaded})
     else:
         told = f"Unloaded {', '.join(unloaded)}." if unloaded else "Nothing to unload."
-        output.note(output.one_line(told))
+        output.note(one_line(told))
     return ExitCode.OK
 
 

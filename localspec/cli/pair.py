@@ -14,6 +14,7 @@ from localspec.config import EngineConfig
 from localspec.errors import ExitCode
 from localspec.protocol.options import check_value
 from localspec.units import size
+from localspec.wording import counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,9 +66,9 @@ def pair(
     if usable:
         _show(usable)
     if broken := len(facts) - len(usable):
-        useless = f"{output.counted(broken, 'model')} cannot be used at all"
+        useless = f"{counted(broken, 'model')} cannot be used at all"
         output.write(f"{useless}: see `localspec models list`\n")
-    output.write(output.one_line(f"{choice.name}: {reason}") + "\n")
+    output.write(one_line(f"{choice.name}: {reason}") + "\n")
     return ExitCode.OK
 
 
@@ -110,8 +111,8 @@ def _show(facts: Sequence[dict[str, Any]]) -> None:
         console.print(_table(fitting))
     for each in facts:
         if each["verdict"] == "refused":
-            reason = Text(output.one_line(f"  refused: {each['reason']}"), style="red")
-            console.print(Text(output.one_line(each["name"]), style="dim").append_text(reason))
+            reason = Text(one_line(f"  refused: {each['reason']}"), style="red")
+            console.print(Text(one_line(each["name"]), style="dim").append_text(reason))
 
 
 def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
@@ -125,7 +126,7 @@ def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
         justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
         table.add_column(column, justify=justify, no_wrap=column not in WRAPPED, overflow="fold")
     for each, row in zip(facts, rows, strict=True):
-        cells = [Text(output.one_line(cell)) for cell in row]
+        cells = [Text(one_line(cell)) for cell in row]
         cells[HEADER.index("vocabulary")].stylize(STYLES[each["verdict"]])
         table.add_row(*(cells[n] for n in told), style="bold" if each["chosen"] else None)
     return table

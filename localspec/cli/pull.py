@@ -24,6 +24,7 @@ from localspec.errors import (
 from localspec.models.catalogue import Format, place_of, read_disk
 from localspec.models.description import has_mlx
 from localspec.units import size
+from localspec.wording import one_line, printable
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -87,8 +88,8 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
     if flags.json:
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
-        output.write(output.printable(f"{target.path}\n"))
-        output.note(output.one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
+        output.write(printable(f"{target.path}\n"))
+        output.note(one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
         if target.choice.format == "mlx" and not has_mlx():
             output.note(f"It needs MLX. {INSTALL_MLX}")
     return ExitCode.OK
@@ -109,16 +110,16 @@ def _fetch(plan: Plan) -> None:
     if plan.missing:
         some = f" {size(so_far)} of it are here." if so_far else ""
         others = f" There are also {', '.join(choice.others)}." if choice.others else ""
-        output.note(output.printable(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"))
+        output.note(printable(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"))
     else:
-        output.note(output.printable(f"{choice.name} is here already."))
+        output.note(printable(f"{choice.name} is here already."))
     transfer = output.Transfer(choice.name, choice.size, so_far)
     try:
         carry_out(plan, transfer.update)
     except KeyboardInterrupt:
         transfer.close()
         kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"
-        output.note(output.printable(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}"))
+        output.note(printable(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}"))
         raise
     finally:
         transfer.close()
@@ -155,7 +156,7 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
     if flags.draft or flags.yes or not small.missing:
         return True
     if flags.json or not asking.is_possible():
-        output.note(output.printable(f"{offer}: localspec models pull {_again(small)}"))
+        output.note(printable(f"{offer}: localspec models pull {_again(small)}"))
         return False
     return asking.agrees(f"{offer}. Download it, too?")
 
@@ -198,7 +199,7 @@ def remove(
     if as_json:
         output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
     else:
-        output.write(output.printable(f"Removed {names}: {size(freed)} are free again.\n"))
+        output.write(printable(f"Removed {names}: {size(freed)} are free again.\n"))
     return ExitCode.OK
 
 
@@ -226,7 +227,7 @@ def _described(plan: Plan) -> dict[str, object]:
     choice = plan.choice
     return {
         "model": choice.name,
-        "path": output.printable(str(plan.path)),
+        "path": printable(str(plan.path)),
         "format": choice.format,
         "quantisation": choice.quantisation,
         "bytes": choice.size,

@@ -21,12 +21,13 @@ import pytest
 
 from localspec.cli.flags import ModelFlags
 from localspec.cli.memory import _became, _private_file, import_
-from localspec.cli.output import Progress, counted
+from localspec.cli.output import Progress
 from localspec.errors import DiskFull, ExitCode, StorageError
 from localspec.memory.archive import Imported
 from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.wording import counted
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import
 from tests.waiting import DEADLINE_S, until_sync

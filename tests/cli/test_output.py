@@ -8,8 +8,8 @@ import msgspec
 import pexpect
 import pytest
 
-from localspec.cli.output import stats_lines
 from localspec.protocol.results import ProposerStats, Result, Stats
+from localspec.wording import stats_lines
 from tests.waiting import DEADLINE_S
 
 STATS = Stats(

@@ -1,0 +1,77 @@
+"""Facts in words, alike wherever a person reads them: in a terminal's line, or in the chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from localspec.protocol.results import Result, Stats
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BREAKS = re.compile(r"[\t\n\u2028\u2029]")
+SHOWN_REASONS = 2
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    """``text`` without what no encoding has, such as bytes of a file name that are no text, and without what
+    would command the terminal."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.encode(errors="replace").decode())
+
+
+def one_line(text: str) -> str:
+    """``text`` as :func:`printable` has it, and without what would begin another line or column."""
+    return BREAKS.sub("\N{REPLACEMENT CHARACTER}", printable(text))
+
+
+def stats_lines(result: Result) -> str:
+    """A request in two lines: what it took, and what speculation did."""
+    stats = result.stats
+    if result.text and not result.completion_tokens:
+        return "answered at once: it was kept of an earlier completion"
+    took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
+    if stats.decode_tokens_per_s:
+        took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
+    if stats.time_saved_s is not None and stats.drafted:
+        took.append(f"{duration(abs(stats.time_saved_s))} {'saved' if stats.time_saved_s >= 0 else 'lost'}")
+    if stats.ttft_s is not None:
+        took.append(f"first token after {duration(stats.ttft_s)}")
+    return f"{' · '.join(took)}\n{' · '.join(_speculation(stats))}"
+
+
+def _speculation(stats: Stats) -> Iterator[str]:
+    if stats.tokens_per_round is not None:
+        yield f"{stats.tokens_per_round:.2f} tokens per round"
+    used = [f"{name} {s.accepted}/{s.drafted}" for name, s in stats.proposers.items() if s.drafted]
+    if used:
+        yield f"{' + '.join(used)} drafted tokens accepted ({stats.acceptance_rate or 0:.0%})"
+    yield from _silence(stats)
+    if stats.rechecks:
+        yield f"{stats.rechecks} rechecked"
+    if not stats.lossless:
+        yield "lossy (threshold)"
+
+
+def _silence(stats: Stats) -> Iterator[str]:
+    """Why little or nothing was drafted."""
+    reasons = {why: n for why, n in stats.choices.items() if why not in stats.proposers}
+    silent = sum(reasons.values())
+    if not stats.drafted:
+        why = stats.speculation_off_reason
+        yield f"no speculation ({why})" if why else "no speculation"
+    elif stats.speculation_off_reason:
+        yield stats.speculation_off_reason
+    elif silent * 2 > stats.rounds:
+        most = sorted(reasons, key=lambda why: -reasons[why])[:SHOWN_REASONS]
+        others = silent - sum(reasons[why] for why in most)
+        told = ", ".join(f"{why} ({reasons[why]})" for why in most) + f", other ({others})" * bool(others)
+        yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
+
+
+def duration(seconds: float) -> str:
+    """``80 ms``, ``1.2 s``."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
