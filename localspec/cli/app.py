@@ -26,6 +26,12 @@ else goes to stderr; Ctrl-C ends the generation. {EXIT_CODES}
 {epilogue("run")}""",
 )
 app.command(
+    "localspec.cli.chat:chat",
+    name="chat",
+    help="Chat in the terminal.",
+    help_epilogue=epilogue("chat"),
+)
+app.command(
     "localspec.cli.complete:complete",
     name="complete",
     help="Fill in the middle: print what stands between a prefix and a suffix.",

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec run -c 'Shorter, please'",
         "echo 'def add(a, b):' | localspec run --raw --json",
     ),
+    "chat": ("localspec chat", "localspec chat -c", "localspec chat -m stdlib-6m --temperature 0 --private"),
     "complete": (
         "localspec complete --prefix-file before.py --suffix-file after.py",
         "head -n 20 app.py | localspec complete --language python --json",

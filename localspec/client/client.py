@@ -126,6 +126,11 @@ class Client:
         is_ours = _numbers(self.welcome.server.version) == _numbers(__version__)
         return self.outdated or (is_ours and self.welcome.settings == "changed")
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection is closed, by whichever side: another client is needed then."""
+        return self._wire.lost is not None
+
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
         await self._wire.close()

@@ -53,10 +53,14 @@ class Stream(Generic[T]):
         """The end; raises the typed error the request failed with."""
         return await asyncio.shield(self._end)
 
-    async def cancel(self) -> T:
-        """Ask for the end and await it: a result with the text so far."""
+    def stop(self) -> None:
+        """Ask for the end: a result with the text so far."""
         if not self._end.done():
             self._cancel()
+
+    async def cancel(self) -> T:
+        """Ask for the end and await it."""
+        self.stop()
         return await self.result()
 
     # What the client tells the stream.

@@ -61,7 +61,8 @@ class Wire:
         self._ids = itertools.count(1)
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
-        self._lost: str | None = None
+        self.lost: str | None = None
+        """why the connection is closed, once it is"""
         self.subscription: Subscription | None = None
         """who reads the events"""
         self.max_frame: int | None = None
@@ -79,8 +80,8 @@ class Wire:
         except UnicodeEncodeError:
             stream.finish(InvalidOptions("the text is not valid Unicode: it has half of a surrogate pair"))
             return stream
-        if self._lost is not None:
-            stream.finish(DaemonUnavailable(self._lost))
+        if self.lost is not None:
+            stream.finish(DaemonUnavailable(self.lost))
             return stream
         if self.max_frame is not None and len(frame.encode()) > self.max_frame:
             stream.finish(
@@ -129,7 +130,7 @@ class Wire:
                 await self._socket.close()
 
     def _end(self, reason: str) -> None:
-        self._lost = reason
+        self.lost = reason
         for stream, _ in self._live.values():
             stream.finish(DaemonUnavailable(reason))
         self._live.clear()

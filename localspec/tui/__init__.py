@@ -1,0 +1,1 @@
+"""``localspec chat``: a chat in the terminal, over the same client and wire as everybody else."""

@@ -1,0 +1,76 @@
+"""A command: its name, what it takes, what it does, told once for the prompt, the palette and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import unknown_key
+
+if TYPE_CHECKING:
+    from localspec.tui.screens.chat import ChatScreen
+
+Work = Callable[["ChatScreen", str], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True)
+class Command:
+    """``argument`` names what may follow the name, in brackets if it need not."""
+
+    name: str
+    argument: str
+    help: str
+    work: Work
+    key: str = ""
+    """a key that does the same"""
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+class Commands:
+    """All commands, by name; a module adds its own with :meth:`command`."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Command] = {}
+
+    def command(self, name: str, argument: str = "", *, key: str = "") -> Callable[[Work], Work]:
+        """Add a function; the first line of its docstring is what a person reads."""
+
+        def add(work: Work) -> Work:
+            help = (work.__doc__ or "").splitlines()[0]
+            self._by_name[name] = Command(name, argument, help, work, key)
+            return work
+
+        return add
+
+    def all(self) -> tuple[Command, ...]:
+        """Every command, by name."""
+        return tuple(self._by_name[name] for name in sorted(self._by_name))
+
+    def find(self, name: str) -> Command:
+        """The command of this name, or the only one that begins so; raises :class:`InvalidOptions`."""
+        if name in self._by_name:
+            return self._by_name[name]
+        matching = [each for each in self._by_name if name and each.startswith(name)]
+        if len(matching) == 1:
+            return self._by_name[matching[0]]
+        known = [f"/{each}" for each in self._by_name]
+        raise InvalidOptions(unknown_key("command", f"/{name}", known), "See /help.")
+
+
+COMMANDS = Commands()
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """Name and argument of what was typed as a command; None where it is something to say.
+
+    A path such as ``/etc/hosts`` is something to say.
+    """
+    if not text.startswith("/") or "\n" in text:
+        return None
+    name, _, argument = text[1:].partition(" ")
+    return None if "/" in name or not name else (name.lower(), argument.strip())

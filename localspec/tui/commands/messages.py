@@ -1,0 +1,88 @@
+"""Commands about what was said: answer anew, say something else, stop, copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localspec.errors import InvalidOptions
+from localspec.tui.blocks import Blocks
+from localspec.tui.commands.command import COMMANDS
+from localspec.tui.conversation import Answer, Question, Said
+
+if TYPE_CHECKING:
+    from localspec.tui.screens.chat import ChatScreen
+
+
+@COMMANDS.command("regenerate", key="ctrl+r")
+async def regenerate(screen: ChatScreen, argument: str) -> None:
+    """Answer the last question anew."""
+    await screen.answer(screen.chat.regenerate())
+
+
+@COMMANDS.command("stop", key="escape")
+async def stop(screen: ChatScreen, argument: str) -> None:
+    """End the answer that is being given."""
+    screen.chat.stop()
+
+
+@COMMANDS.command("edit", key="ctrl+g")
+async def edit(screen: ChatScreen, argument: str) -> None:
+    """Say something else in the place of the last question."""
+    question = next((s for s in reversed(screen.chat.said) if isinstance(s, Question)), None)
+    if question is None:
+        raise InvalidOptions("nothing was asked yet", "Ask something first.")
+    screen.begin_edit(question)
+
+
+@COMMANDS.command("copy")
+async def copy(screen: ChatScreen, argument: str) -> None:
+    """Copy the last answer."""
+    copy_text(screen, _last_answer(screen))
+
+
+@COMMANDS.command("code", "[NUMBER]")
+async def code(screen: ChatScreen, argument: str) -> None:
+    """Copy a code block of the last answer: the last one, or by its number."""
+    copy_code(screen, _last_answer(screen), argument)
+
+
+async def edit_of(screen: ChatScreen, said: Said) -> None:
+    """Say something else in the place of a question, or of the one that an answer answered."""
+    asked = screen.chat.said[: screen.chat.said.index(said) + 1]
+    screen.begin_edit(next(s for s in reversed(asked) if isinstance(s, Question)))
+
+
+async def copy_code_of(screen: ChatScreen, said: Said) -> None:
+    """Copy the last code block of a message."""
+    copy_code(screen, said)
+
+
+def copy_text(screen: ChatScreen, said: Said) -> None:
+    """Put a message into the clipboard, as Markdown."""
+    screen.app.copy_to_clipboard(said.text)
+    screen.app.notify("Copied.", timeout=2)
+
+
+def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
+    """Put one code block of a message into the clipboard. Raises :class:`InvalidOptions`."""
+    blocks = code_blocks(said.text)
+    if not blocks:
+        raise InvalidOptions("there is no code block in it", "Copy the whole message with /copy.")
+    if number and not (number.isdecimal() and 1 <= int(number) <= len(blocks)):
+        raise InvalidOptions(f"there are {len(blocks)} code blocks in it, no {number!r}", "Count from 1.")
+    chosen = int(number or len(blocks))
+    screen.app.copy_to_clipboard(blocks[chosen - 1])
+    screen.app.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
+
+
+def code_blocks(text: str) -> list[str]:
+    """What stands between fences."""
+    blocks = Blocks()
+    return [b.source for b in (*blocks.append(text), *blocks.finish()) if b.kind == "code"]
+
+
+def _last_answer(screen: ChatScreen) -> Answer:
+    answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
+    if answer is None:
+        raise InvalidOptions("there is no answer yet", "Ask something first.")
+    return answer

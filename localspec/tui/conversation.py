@@ -1,0 +1,117 @@
+"""What was said in a chat, as data: questions and answers, the last of which may still grow."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from localspec.errors import LocalspecError
+from localspec.protocol.results import Result, Token
+from localspec.protocol.sessions import SessionContent, Status
+from localspec.wording import stats_lines
+
+ROUNDS_KEPT = 120
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Run(NamedTuple):
+    """Neighbouring tokens of one source: ``chars`` code points of text."""
+
+    source: str
+    chars: int
+
+
+@dataclass(eq=False)
+class Question:
+    """What the person said; ``id`` is the daemon's, once it is known."""
+
+    text: str
+    id: int | None = None
+
+
+@dataclass(eq=False)
+class Answer:
+    """What the model says. ``runs`` say of each part of ``text`` who proposed it, as far as is known."""
+
+    text: str = ""
+    status: Status = "complete"
+    id: int | None = None
+    runs: list[Run] = field(default_factory=list)
+    rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
+    """how many tokens each of the last rounds gave"""
+    tokens: int = 0
+    result: Result | None = None
+    error: LocalspecError | None = None
+    first: float | None = None
+    last: float | None = None
+    """when the first and the last tokens came, in seconds of an own clock"""
+    waiting: str = ""
+    """what is done before the first token comes, for a person to read"""
+
+    def grow(self, text: str, tokens: Iterable[Token]) -> None:
+        """A round has ended, or several, where the client was slow."""
+        self.text += text.translate(_SHOWN)
+        count = 0
+        for token in tokens:
+            count += 1
+            last = self.runs[-1] if self.runs else None
+            if last is not None and last.source == token.source:
+                self.runs[-1] = Run(last.source, last.chars + token.chars)
+            else:
+                self.runs.append(Run(token.source, token.chars))
+        self.tokens += count
+        self.rounds.append(count)
+        self.last = time.monotonic()
+        if self.first is None:
+            self.first = self.last
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second since the first one came."""
+        if self.first is None or self.last is None or self.last - self.first < 0.2:
+            return None
+        return self.tokens / (self.last - self.first)
+
+    @property
+    def growing(self) -> bool:
+        return self.status == "streaming"
+
+    @property
+    def ending(self) -> str:
+        """How it ended: the finish reason where it is known, else the status; "silent" without a text."""
+        if self.status != "complete":
+            return self.status
+        reason = "" if self.result is None else self.result.finish_reason
+        return reason if self.text.strip() or reason in ("length", "context_full") else "silent"
+
+    @property
+    def statistics(self) -> str:
+        """What it took, and what speculation did; two lines."""
+        if self.result is None:
+            return "its statistics were not kept"
+        return stats_lines(self.result)
+
+
+# What would command the terminal is shown as what it is: a character that cannot be shown. One for one, so
+# that the tokens' lengths stay right.
+_SHOWN = {number: "\N{REPLACEMENT CHARACTER}" for number in range(0x100) if _CONTROLS.match(chr(number))}
+_SHOWN[ord("\r")] = " "
+
+Said = Question | Answer
+
+
+def said_in(content: SessionContent) -> list[Said]:
+    """The messages of a session that was stored."""
+    return [
+        Question(shown(m.content), m.id) if m.role == "user" else Answer(shown(m.content), m.status, m.id)
+        for m in content.messages
+    ]
+
+
+def shown(text: str) -> str:
+    """``text`` without what would command the terminal."""
+    return text.translate(_SHOWN)

@@ -1,0 +1,222 @@
+"""What the transcript shows, one entry for each message: lines that are painted when they are looked at."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from localspec.tui.blocks import Block, Blocks
+from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.painter import TAB, Painter
+from localspec.tui.plain import Piece, Plain
+
+LONG = 2_000
+"""characters of a block that are painted plainly while it grows, and in their colours once it has ended"""
+ENDINGS = {
+    "cancelled": "stopped",
+    "failed": "broken off; answer anew with ctrl+r",
+    "deadline": "cut short: its time was up",
+    "context_full": "cut short: the context is full",
+    "length": "cut short: it is as long as it was to be",
+    "silent": "the model had nothing to say",
+}
+"""what is said of an ending that the text does not show"""
+
+
+class QuestionEntry:
+    """What the person said, as it was typed."""
+
+    def __init__(self, question: Question) -> None:
+        self.said = question
+        self._lines: list[Strip] = []
+
+    @property
+    def height(self) -> int:
+        return len(self._lines)
+
+    def line(self, number: int) -> Strip:
+        return self._lines[number]
+
+    def paint(self, painter: Painter) -> None:
+        """All of it, anew."""
+        text = Text(self.said.text, tab_size=TAB)
+        self._lines = painter.text(text, painter.look.question, bar=True)
+
+    def grow(self) -> None:
+        """It never does."""
+
+    def forget(self) -> None:
+        """Nobody looks at it."""
+        self._lines = []
+
+
+class AnswerEntry:
+    """What the model says: finished blocks, which are painted once, and the open one.
+
+    Blocks that are long are painted roughly at first; who takes them with :meth:`take_rough` paints them in
+    full, be it in a thread, and puts them in their places with :meth:`refine`.
+    """
+
+    def __init__(self, answer: Answer, *, raw: bool = False) -> None:
+        self.said = answer
+        self.raw = raw
+        self.detailed = False
+        """whether its statistics are shown"""
+        self._rough: dict[int, Block] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parts: list[list[Strip]] = []
+        self._tops = [0]
+        self._open: list[Strip] = []
+        self._notes: list[Strip] = []
+        self._blocks = Blocks()
+        self._plain: Plain | None = None
+        self._painted = 0
+        self._coloured = 0
+        self._painter: Painter | None = None
+        self._rough.clear()
+
+    @property
+    def height(self) -> int:
+        return self._tops[-1] + len(self._open) + len(self._notes)
+
+    def line(self, number: int) -> Strip:
+        if (beyond := number - self._tops[-1]) >= 0:
+            opened = len(self._open)
+            return self._open[beyond] if beyond < opened else self._notes[beyond - opened]
+        part = bisect_right(self._tops, number) - 1
+        return self._parts[part][number - self._tops[part]]
+
+    def paint(self, painter: Painter) -> None:
+        """All of it, anew."""
+        self._clear()
+        self._painter = painter
+        self.grow()
+
+    def grow(self) -> None:
+        """What has come since; nothing for one that nobody looked at yet."""
+        painter, answer = self._painter, self.said
+        if painter is None:
+            return
+        text = answer.text[self._painted :]
+        self._painted = len(answer.text)
+        self.note()
+        if self.raw:
+            self._grow_raw(painter, text)
+            return
+        finished = self._blocks.append(text) if text else []
+        if not answer.growing:
+            finished += self._blocks.finish()
+        for block in finished:
+            self._finish(painter, block)
+        self._paint_open(painter)
+
+    def note(self) -> None:
+        """Paint anew what stands below it: what is waited for, how it ended, what it took."""
+        if self._painter is not None:
+            self._notes = [
+                line
+                for text, style in self._remarks(self._painter)
+                for line in self._painter.text(Text(text), style)
+            ]
+
+    def _remarks(self, painter: Painter) -> Iterator[Piece]:
+        answer, look = self.said, painter.look
+        if answer.growing:
+            if not answer.text:
+                yield answer.waiting, look.muted
+            return
+        if answer.error is not None:
+            yield f"{answer.error.message}. {answer.error.remedy}", look.error
+        elif remark := ENDINGS.get(answer.ending):
+            yield remark, look.muted
+        if self.detailed:
+            yield answer.statistics, look.muted
+
+    def forget(self) -> None:
+        """Nobody looks at it: what is painted goes."""
+        self._clear()
+
+    def take_rough(self) -> dict[int, Block]:
+        """The blocks that are painted roughly, by their number; each is given once."""
+        taken, self._rough = self._rough, {}
+        return taken
+
+    def refine(self, painted: dict[int, list[Strip]]) -> None:
+        """Put painted blocks in their places."""
+        for number, lines in painted.items():
+            self._parts[number] = lines
+        self._tops = list(accumulate(map(len, self._parts), initial=0))
+
+    def _finish(self, painter: Painter, block: Block) -> None:
+        number = len(self._parts)
+        if len(block.source) > LONG:
+            self._rough[number] = block
+            lines = self._plainly(painter, block)
+        else:
+            lines = painter.block(block)
+        self._plain = None
+        self._parts.append(spaced(painter, block, lines) if number else lines)
+        self._tops.append(self._tops[-1] + len(self._parts[-1]))
+
+    def _paint_open(self, painter: Painter) -> None:
+        block = self._blocks.open
+        if block is None:
+            self._open = []
+            return
+        if block.kind == "code" or len(block.source) > LONG:
+            lines = self._plainly(painter, block)
+        else:
+            lines = painter.block(block)
+        self._open = spaced(painter, block, lines) if self._parts else lines
+
+    def _plainly(self, painter: Painter, block: Block) -> list[Strip]:
+        """``block`` without its colours; what was painted of it before stays."""
+        if self._plain is None:
+            style = painter.look.plain_code if block.kind == "code" else painter.look.base
+            self._plain = Plain(painter, style, margin=1 if block.kind == "code" else 0)
+            self._coloured = 0
+        self._plain.append([(block.source[self._coloured :], Style.null())])
+        self._coloured = len(block.source)
+        return self._plain.lines
+
+    def _grow_raw(self, painter: Painter, text: str) -> None:
+        if self._plain is None:
+            self._plain = Plain(painter, painter.look.base)
+            self._coloured = 0
+        self._plain.append(self._pieces(painter, text))
+        self._coloured = len(self.said.text)
+        self._open = self._plain.lines
+
+    def _pieces(self, painter: Painter, text: str) -> list[Piece]:
+        """The new ``text`` by who proposed it; what is not known has no colour."""
+        pieces: list[Piece] = []
+        start = len(self.said.text) - len(text)
+        position = 0
+        for source, chars in self.said.runs:
+            begin, position = max(position, start), position + chars
+            if position > begin:
+                style = painter.look.sources.get(source, painter.look.base)
+                pieces.append((self.said.text[begin:position], style))
+        if (begin := max(position, start)) < len(self.said.text):
+            pieces.append((self.said.text[begin:], Style.null()))
+        return pieces
+
+
+Entry = QuestionEntry | AnswerEntry
+
+
+def entry_of(said: Said, *, raw: bool = False) -> Entry:
+    """The entry that shows ``said``."""
+    return QuestionEntry(said) if isinstance(said, Question) else AnswerEntry(said, raw=raw)
+
+
+def spaced(painter: Painter, block: Block, lines: list[Strip]) -> list[Strip]:
+    """With the empty line that stands between two blocks."""
+    return lines if block.joined else [painter.blank, *lines]

@@ -1,0 +1,68 @@
+"""What happened, as the chat tells it: the one vocabulary between what talks to the daemon and the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.message import Message
+
+from localspec.errors import LocalspecError
+from localspec.protocol.sessions import Pairing
+
+
+@dataclass
+class Connected(Message):
+    """A daemon answers; ``again``: after another one, or this one, was lost."""
+
+    again: bool
+    told: str = ""
+    """why it is older than its settings, or than this program, if it is"""
+
+
+@dataclass
+class ConnectionLost(Message):
+    """The daemon is gone; another connection is made when something is asked."""
+
+
+@dataclass
+class Paired(Message):
+    """A model, and what drafts for it, are ready."""
+
+    pairing: Pairing
+
+
+@dataclass
+class Working(Message):
+    """Something goes on that takes a while; ``fraction`` of it is done, None: nobody knows."""
+
+    what: str
+    fraction: float | None
+
+
+@dataclass
+class Changed(Message):
+    """The messages are others than before: more, fewer, or those of another session."""
+
+
+@dataclass
+class Grown(Message):
+    """The last answer has grown, several times a second."""
+
+
+@dataclass
+class Ended(Message):
+    """The last answer has ended."""
+
+
+@dataclass
+class Failed(Message):
+    """Something that was asked for could not be done."""
+
+    error: LocalspecError
+
+
+@dataclass
+class Done(Message):
+    """Something that was asked for is done, and can be told in a sentence."""
+
+    what: str

@@ -1,0 +1,86 @@
+"""The styles of a theme, as what is painted line by line needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.color import Color as RichColor
+from rich.style import Style
+from rich.theme import Theme
+from textual.color import Color
+
+CODE_THEMES = {
+    "dracula": "dracula",
+    "gruvbox": "gruvbox-dark",
+    "monokai": "monokai",
+    "nord": "nord",
+    "solarized-dark": "solarized-dark",
+    "solarized-light": "solarized-light",
+    "atom-one-dark": "one-dark",
+    "rose-pine": "dracula",
+}
+"""the theme of code that goes with a theme, where one bears its name"""
+SOURCES = {"target": "foreground", "draft": "success", "prompt-lookup": "primary", "memory": "warning"}
+"""the colour, by its name in a theme, of tokens by who proposed them"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Styles with colours of their own; :attr:`base` lies under all others."""
+
+    base: Style
+    muted: Style
+    error: Style
+    bar: Style
+    """before what the person said"""
+    chosen: Style
+    """before the message that keys act on"""
+    question: Style
+    plain_code: Style
+    code_theme: str
+    code_background: str
+    markdown: Theme
+    sources: Mapping[str, Style]
+
+    @classmethod
+    def of(cls, theme: str, *, dark: bool, colours: Mapping[str, str]) -> Look:
+        """The look of a theme of this name; ``colours`` are its variables."""
+        background = Color.parse(colours["background"])
+
+        def style(name: str, share: float = 1.0, *, bold: bool | None = None) -> Style:
+            colour = background.blend(Color.parse(colours[name]), share)
+            return Style(color=RichColor.parse(colour.hex6), bold=bold)
+
+        base = style("foreground") + Style(bgcolor=background.hex6)
+        muted = style("foreground", 0.55)
+        code_background = background.blend(Color.parse(colours["foreground"]), 0.06).hex6
+        inline = style("accent") + Style(bgcolor=code_background)
+        heading = style("primary", bold=True)
+        return cls(
+            base=base,
+            muted=muted,
+            error=style("error"),
+            bar=style("primary"),
+            chosen=style("accent", bold=True),
+            question=style("foreground", bold=True),
+            plain_code=style("foreground") + Style(bgcolor=code_background),
+            code_theme=CODE_THEMES.get(theme, "github-dark" if dark else "friendly"),
+            code_background=code_background,
+            markdown=Theme(
+                {
+                    **{f"markdown.h{level}": heading for level in range(1, 7)},
+                    "markdown.h1.border": muted,
+                    "markdown.code": inline,
+                    "markdown.block_quote": muted,
+                    "markdown.hr": muted,
+                    "markdown.item.bullet": style("primary"),
+                    "markdown.item.number": style("primary"),
+                    "markdown.link": style("primary") + Style(underline=True),
+                    "markdown.link_url": style("primary") + Style(underline=True),
+                    "markdown.table.border": muted,
+                    "markdown.table.header": heading,
+                }
+            ),
+            sources={source: style(name) for source, name in SOURCES.items()},
+        )

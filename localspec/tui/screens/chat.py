@@ -1,0 +1,180 @@
+"""The chat's screen: puts the widgets together, and facts and wishes where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from localspec.errors import EngineBusy, LocalspecError
+from localspec.tui import facts
+from localspec.tui.chat import Chat
+from localspec.tui.commands import messages
+from localspec.tui.commands.command import parse
+from localspec.tui.commands.registry import COMMANDS
+from localspec.tui.conversation import Question
+from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.status import Status
+from localspec.tui.widgets.transcript import Transcript
+
+
+class ChatScreen(Screen[None]):
+    """A conversation, a prompt, a status line."""
+
+    BINDINGS = [
+        Binding("escape", "leave", "Stop", show=False),
+        Binding("ctrl+r", "run('regenerate')", "Regenerate"),
+        Binding("ctrl+g", "run('edit')", "Edit"),
+        Binding("ctrl+t", "run('colours')", "Colours"),
+        Binding("alt+up", "app.focus('transcript')", "Messages", show=False),
+    ]
+
+    def __init__(self, chat: Chat) -> None:
+        super().__init__()
+        self.chat = chat
+        self._editing: Question | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Transcript(id="transcript")
+        yield Prompt(id="prompt")
+        yield Status(id="status")
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self._prompt.take_focus()
+
+    @property
+    def _transcript(self) -> Transcript:
+        return self.query_one(Transcript)
+
+    @property
+    def _prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    @property
+    def _status(self) -> Status:
+        return self.query_one(Status)
+
+    # What a person wants.
+
+    def on_prompt_sent(self, wish: Prompt.Sent) -> None:
+        command = parse(wish.text)
+        if command is not None:
+            self.action_run(*command)
+        elif self._editing is not None:
+            question, self._editing = self._editing, None
+            self._prompt.title = ""
+            self.attempt(self.answer(self.chat.edit(question, wish.text)))
+        else:
+            self.attempt(self.answer(self.chat.send(wish.text)), otherwise=wish.text)
+
+    def on_transcript_asked(self, wish: Transcript.Asked) -> None:
+        match wish.what:
+            case "regenerate":
+                self.attempt(self.answer(self.chat.regenerate(wish.said)))
+            case "edit":
+                self.attempt(messages.edit_of(self, wish.said))
+            case "copy":
+                messages.copy_text(self, wish.said)
+            case "copy_code":
+                self.attempt(messages.copy_code_of(self, wish.said))
+
+    def action_run(self, name: str, argument: str = "") -> None:
+        """Run a command."""
+        try:
+            command = COMMANDS.find(name)
+        except LocalspecError as error:
+            self.tell(error)
+        else:
+            self.attempt(command.work(self, argument))
+
+    def action_leave(self) -> None:
+        """Leave what is going on: an edit, an answer, the choice of a message."""
+        if self._editing is not None:
+            self._editing = None
+            self._prompt.text = self._prompt.title = ""
+        elif self.chat.answering:
+            self.chat.stop()
+        self._prompt.take_focus()
+
+    def begin_edit(self, question: Question) -> None:
+        """Have the person say something else in the place of ``question``."""
+        self._editing = question
+        self._prompt.title = "In its place, dropping what came after; Esc leaves it"
+        self._prompt.text = question.text
+        self._prompt.take_focus()
+
+    def colour(self) -> None:
+        """Show tokens by who proposed them, or no longer."""
+        self._transcript.colour(not self._transcript.raw)
+
+    # How it is done.
+
+    def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None:
+        """Do it beside all else; what it fails with is told, and the text ``otherwise`` given back."""
+
+        async def attempted() -> None:
+            try:
+                await work
+            except LocalspecError as error:
+                self.tell(error)
+                if otherwise and not self._prompt.text:
+                    self._prompt.text = otherwise
+
+        self.run_worker(attempted())
+
+    async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
+        """Take a turn; raises :class:`EngineBusy` while another is taken."""
+        if self.chat.answering:
+            turn.close()
+            raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
+        await turn
+
+    def tell(self, error: LocalspecError) -> None:
+        """Show what went wrong, and what to do."""
+        self.app.notify(error.remedy, title=error.message, severity="error", markup=False)
+
+    # What happened.
+
+    def on_changed(self, fact: facts.Changed) -> None:
+        self._transcript.show(self.chat.said)
+        self._status.tell(self.chat.answer)
+
+    def on_grown(self, fact: facts.Grown) -> None:
+        self._transcript.grown()
+        self._status.doing = ""
+        self._status.tell(self.chat.answer)
+
+    def on_ended(self, fact: facts.Ended) -> None:
+        self._transcript.grown()
+        self._status.doing = ""
+        self._status.tell(self.chat.answer)
+
+    def on_paired(self, fact: facts.Paired) -> None:
+        self._status.pairing = fact.pairing
+        self._status.doing = ""
+        self._status.tell(self.chat.answer)
+
+    def on_working(self, fact: facts.Working) -> None:
+        self._status.doing = fact.what if fact.fraction is None else f"{fact.what} {fact.fraction:.0%}"
+        self._status.tell(self.chat.answer)
+
+    def on_connected(self, fact: facts.Connected) -> None:
+        self._status.doing = ""
+        self._status.tell(self.chat.answer)
+        if fact.again:
+            self.app.notify("The daemon answers again.", timeout=3)
+
+    def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
+        self._status.doing = "the daemon is gone; it is started when something is asked"
+        self._status.tell(self.chat.answer)
+
+    def on_failed(self, fact: facts.Failed) -> None:
+        self.tell(fact.error)
+
+    def on_done(self, fact: facts.Done) -> None:
+        self.app.notify(fact.what, markup=False)
