@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from localspec.cli import answer
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
-from localspec.errors import ExitCode, InvalidOptions
+from localspec.errors import ExitCode, InvalidOptions, SessionNotFound
+
+if TYPE_CHECKING:
+    from localspec.client import Client
 
 NO_FLAGS = ModelFlags()
 
@@ -38,6 +42,15 @@ def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int
     flags.check_daemon()
     from localspec.tui.app import ChatApp
 
-    app = ChatApp(flags.options(), session=how.session, private=how.private)
+    session = how.session or (answer.remote(_last) if how.go_on else None)
+    app = ChatApp(flags.options(), session=session, private=how.private)
     app.run()
     return app.return_code or ExitCode.OK
+
+
+async def _last(client: Client) -> str:
+    """The session in which something was said last."""
+    sessions = await client.sessions(limit=1)
+    if not sessions:
+        raise SessionNotFound("there is no session to continue", "Chat without -c first.")
+    return sessions[0].session

@@ -1,11 +1,10 @@
-"""``localspec chat``: the application, its themes and its way to the daemon."""
+"""``localspec chat``: the application, its chats and its way to the daemon."""
 
 from __future__ import annotations
 
 from textual.app import App
 from textual.message import Message
 
-from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
 from localspec.tui import facts
 from localspec.tui.chat import Chat
@@ -14,35 +13,61 @@ from localspec.tui.screens.chat import ChatScreen
 
 
 class ChatApp(App[None]):
-    """A chat in the terminal; :attr:`link` is its one way to the daemon."""
+    """A chat in the terminal; :attr:`link` is its one way to the daemon.
+
+    ``options`` are those of new chats. ``session`` is the id of the one to go on with.
+    """
 
     TITLE = "localspec"
 
     def __init__(self, options: Options, *, session: str | None = None, private: bool = False) -> None:
         super().__init__()
+        self.options = options
         self.link = Link(self._hear)
-        self.chat = Chat(self.link, self._hear, options)
-        self.chat.private = private
-        self._session = session
+        self._first = session
+        self._answering: set[Chat] = set()
+        """those that are being answered, looked at or not"""
+        self.chat_screen = ChatScreen(self.new_chat(private=private))
 
     def on_mount(self) -> None:
-        self.push_screen(ChatScreen(self.chat))
-        self.run_worker(self._begin())
+        self.push_screen(self.chat_screen)
+        self.chat_screen.attempt(self._begin())
 
     async def on_unmount(self) -> None:
         await self.link.close()
 
+    def new_chat(self, *, private: bool = False) -> Chat:
+        """A chat in which nothing was said yet."""
+        return Chat(self.link, self._hear_of, self.options, private=private)
+
+    async def stored_chat(self, session: str) -> Chat:
+        """The chat of a session; if it is being answered, as far as that has come.
+
+        Raises :class:`~localspec.errors.SessionNotFound`, and what a lost daemon raises.
+        """
+        for chat in self._answering:
+            if chat.session == session:
+                return chat
+        chat = self.new_chat()
+        await chat.restore(session)
+        return chat
+
     async def _begin(self) -> None:
-        """Meet the daemon while the person begins to type."""
-        try:
-            if self._session is not None:
-                await self.chat.show(self._session)
-            await self.chat.load()
-        except LocalspecError as error:
-            self._hear(facts.Failed(error))
+        """Meet the daemon, and have the model loaded, while the person begins to type."""
+        if self._first is not None:
+            self.chat_screen.show(await self.stored_chat(self._first))
+        await self.chat_screen.chat.load()
+
+    def _hear_of(self, chat: Chat, fact: Message) -> None:
+        """Something happened in a chat: it is shown if the chat is."""
+        if chat.answering:
+            self._answering.add(chat)
+        else:
+            self._answering.discard(chat)
+        if chat is self.chat_screen.chat:
+            self._hear(fact)
+        elif isinstance(fact, facts.Ended):
+            self.notify(f"{chat.title or 'Another chat'} is answered.", markup=False)
 
     def _hear(self, fact: Message) -> None:
-        """Something happened: the screen that shows the chat is told."""
-        for screen in self.screen_stack:
-            if isinstance(screen, ChatScreen):
-                screen.post_message(fact)
+        self.chat_screen.post_message(fact)

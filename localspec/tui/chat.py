@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from msgspec.structs import replace
 from textual.message import Message
 
 from localspec.client import Client, Event, Stream
@@ -27,12 +26,14 @@ Begin = Callable[[Client, str], Stream[Result]]
 class Chat:
     """One session; the daemon opens it when something is said. ``tell`` hears what happens."""
 
-    def __init__(self, link: Link, tell: Callable[[Message], object], options: Options) -> None:
+    def __init__(
+        self, link: Link, tell: Callable[[Chat, Message], object], options: Options, *, private: bool = False
+    ) -> None:
         self._link = link
-        self._tell = tell
+        self._hears = tell
         self.options = options
         self.system: str | None = None
-        self.private = False
+        self.private = private
         self.session: str | None = None
         self.title = ""
         self.pairing: Pairing | None = None
@@ -50,6 +51,9 @@ class Chat:
     @property
     def answering(self) -> bool:
         return self.answer is not None and self.answer.growing
+
+    def _tell(self, fact: Message) -> None:
+        self._hears(self, fact)
 
     # What a person does.
 
@@ -114,13 +118,12 @@ class Chat:
         """Have its model loaded before it is needed."""
         await self._load(self.options)
 
-    async def show(self, session: str) -> None:
-        """Become the chat of a session that is stored."""
+    async def restore(self, session: str) -> None:
+        """Become the chat of a session that the daemon has stored."""
         content = await self._link.ask(lambda client: client.session(session))
         self.session, self.private = session, content.private
         self.title, self.options, self.system = content.title, content.options, content.system
         self.said = said_in(content)
-        self._tell(Changed())
 
     # How an answer comes.
 
@@ -252,8 +255,3 @@ class Chat:
         """Where the question stands that ``said`` is, or answers."""
         last = len(self.said) - 1 if said is None else self.said.index(said)
         return next((n for n in range(last, -1, -1) if isinstance(self.said[n], Question)), None)
-
-
-def private(options: Options) -> Options:
-    """``options`` of a chat that leaves nothing behind."""
-    return replace(options, remember=False)

@@ -30,7 +30,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+r", "run('regenerate')", "Regenerate"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
-        Binding("alt+up", "app.focus('transcript')", "Messages", show=False),
+        Binding("alt+up", "messages", "Messages", show=False),
     ]
 
     def __init__(self, chat: Chat) -> None:
@@ -58,6 +58,15 @@ class ChatScreen(Screen[None]):
     @property
     def _status(self) -> Status:
         return self.query_one(Status)
+
+    def show(self, chat: Chat) -> None:
+        """Show another chat; the one before goes on with what it does."""
+        self._leave_edit()
+        self.chat = chat
+        self._transcript.show(chat.said)
+        self._status.pairing = chat.pairing
+        self._tell_status()
+        self._prompt.take_focus()
 
     # What a person wants.
 
@@ -92,11 +101,14 @@ class ChatScreen(Screen[None]):
         else:
             self.attempt(command.work(self, argument))
 
+    def action_messages(self) -> None:
+        """Go to the messages."""
+        self._transcript.focus()
+
     def action_leave(self) -> None:
         """Leave what is going on: an edit, an answer, the choice of a message."""
         if self._editing is not None:
-            self._editing = None
-            self._prompt.text = self._prompt.title = ""
+            self._leave_edit()
         elif self.chat.answering:
             self.chat.stop()
         self._prompt.take_focus()
@@ -107,6 +119,11 @@ class ChatScreen(Screen[None]):
         self._prompt.title = "In its place, dropping what came after; Esc leaves it"
         self._prompt.text = question.text
         self._prompt.take_focus()
+
+    def _leave_edit(self) -> None:
+        if self._editing is not None:
+            self._editing = None
+            self._prompt.text = self._prompt.title = ""
 
     def colour(self) -> None:
         """Show tokens by who proposed them, or no longer."""
@@ -142,39 +159,37 @@ class ChatScreen(Screen[None]):
 
     def on_changed(self, fact: facts.Changed) -> None:
         self._transcript.show(self.chat.said)
-        self._status.tell(self.chat.answer)
+        self._tell_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
-        self._status.doing = ""
-        self._status.tell(self.chat.answer)
+        self._tell_status()
 
     def on_ended(self, fact: facts.Ended) -> None:
         self._transcript.grown()
-        self._status.doing = ""
-        self._status.tell(self.chat.answer)
+        self._tell_status()
 
     def on_paired(self, fact: facts.Paired) -> None:
         self._status.pairing = fact.pairing
-        self._status.doing = ""
-        self._status.tell(self.chat.answer)
+        self._tell_status()
 
     def on_working(self, fact: facts.Working) -> None:
-        self._status.doing = fact.what if fact.fraction is None else f"{fact.what} {fact.fraction:.0%}"
-        self._status.tell(self.chat.answer)
+        self._tell_status(fact.what if fact.fraction is None else f"{fact.what} {fact.fraction:.0%}")
 
     def on_connected(self, fact: facts.Connected) -> None:
-        self._status.doing = ""
-        self._status.tell(self.chat.answer)
+        self._tell_status()
         if fact.again:
             self.app.notify("The daemon answers again.", timeout=3)
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
-        self._status.doing = "the daemon is gone; it is started when something is asked"
-        self._status.tell(self.chat.answer)
+        self._tell_status("the daemon is gone; it is started when something is asked")
 
     def on_failed(self, fact: facts.Failed) -> None:
         self.tell(fact.error)
 
     def on_done(self, fact: facts.Done) -> None:
         self.app.notify(fact.what, markup=False)
+
+    def _tell_status(self, doing: str = "") -> None:
+        self._status.doing = doing
+        self._status.tell(self.chat.answer)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.events import Key
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
@@ -16,24 +18,42 @@ from localspec.tui.commands.command import COMMANDS
 MOST_SUGGESTED = 8
 
 
+class Composer(TextArea):
+    """The text; ``take`` is asked first what becomes of a key, in the order in which keys are pressed.
+
+    Bindings with priority would overtake what was typed just before.
+    """
+
+    def __init__(self, take: Callable[[str], bool]) -> None:
+        super().__init__(placeholder="Ask something, or type / for commands")
+        self._take = take
+
+    async def _on_key(self, event: Key) -> None:
+        if self._take(event.key):
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_key(event)
+
+
 class Prompt(Vertical):
     """A text, what could complete it, and what was sent before."""
 
     BINDINGS = [
-        Binding("enter", "send", "Send", priority=True),
-        Binding("shift+enter,ctrl+j", "newline", "New line", priority=True),
-        Binding("tab", "complete", "Complete", priority=True, show=False),
-        Binding("up", "previous", "Earlier", priority=True, show=False),
-        Binding("down", "next", "Later", priority=True, show=False),
+        Binding("enter", "send", "Send"),
+        Binding("shift+enter,ctrl+j", "newline", "New line"),
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("up", "previous", "Earlier", show=False),
+        Binding("down", "next", "Later", show=False),
     ]
 
     DEFAULT_CSS = """
     Prompt { height: auto; max-height: 50%; }
-    Prompt TextArea {
+    Prompt Composer {
         height: auto; max-height: 10; min-height: 3; border: round $border-blurred;
         background: $background; padding: 0 1;
     }
-    Prompt TextArea:focus { border: round $border; }
+    Prompt Composer:focus { border: round $border; }
     Prompt OptionList { height: auto; max-height: 8; border: none; display: none; background: $surface; }
     """
 
@@ -50,32 +70,49 @@ class Prompt(Vertical):
 
     def compose(self) -> ComposeResult:
         yield OptionList()
-        yield TextArea(placeholder="Ask something, or type / for commands")
+        yield Composer(self._take)
 
     @property
     def text(self) -> str:
-        return self.query_one(TextArea).text
+        return self.query_one(Composer).text
 
     @text.setter
     def text(self, text: str) -> None:
-        composer = self.query_one(TextArea)
+        composer = self.query_one(Composer)
         composer.text = text
         composer.move_cursor(composer.document.end)
 
     @property
     def title(self) -> str:
         """What is said on its frame."""
-        return self.query_one(TextArea).border_title or ""
+        return self.query_one(Composer).border_title or ""
 
     @title.setter
     def title(self, title: str) -> None:
-        self.query_one(TextArea).border_title = title
+        self.query_one(Composer).border_title = title
 
     def take_focus(self) -> None:
         """Let the person type."""
-        self.query_one(TextArea).focus()
+        self.query_one(Composer).focus()
 
     # What is typed.
+
+    def _take(self, key: str) -> bool:
+        """Do what a key is for here; False for one that is the text's."""
+        match key:
+            case "enter":
+                self.action_send()
+            case "shift+enter" | "ctrl+j":
+                self.action_newline()
+            case "tab":
+                self.action_complete()
+            case "up":
+                self.action_previous()
+            case "down":
+                self.action_next()
+            case _:
+                return False
+        return True
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         self._suggest(event.text_area.text)
@@ -94,7 +131,7 @@ class Prompt(Vertical):
 
     def action_newline(self) -> None:
         """Go on in another line."""
-        self.query_one(TextArea).insert("\n")
+        self.query_one(Composer).insert("\n")
 
     def action_complete(self) -> None:
         """Take the suggestion, or go to the conversation."""
@@ -106,7 +143,7 @@ class Prompt(Vertical):
 
     def action_previous(self) -> None:
         """The suggestion above, the line above, or what was sent before."""
-        composer = self.query_one(TextArea)
+        composer = self.query_one(Composer)
         if self._options.display:
             self._options.action_cursor_up()
         elif composer.cursor_location[0] == 0 and self._recalled > 0:
@@ -116,7 +153,7 @@ class Prompt(Vertical):
 
     def action_next(self) -> None:
         """The suggestion below, the line below, or what was sent after."""
-        composer = self.query_one(TextArea)
+        composer = self.query_one(Composer)
         if self._options.display:
             self._options.action_cursor_down()
         elif composer.cursor_location[0] == composer.document.end[0] and self._recalled < len(self._sent):

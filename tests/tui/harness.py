@@ -1,0 +1,103 @@
+"""The chat without a terminal, on a real daemon: keys go in, what is shown and said comes out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from textual.pilot import Pilot
+
+from localspec.protocol.options import Options
+from localspec.tui.app import ChatApp
+from localspec.tui.chat import Chat
+from localspec.tui.conversation import Answer
+from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.widgets.prompt import Composer
+from localspec.tui.widgets.transcript import Transcript
+from tests.waiting import until
+
+GREEDY = Options(temperature=0.0, max_tokens=24)
+ENDLESS = Options(temperature=0.0, proposer="none")
+"""the bundled model's greedy text repeats itself to the end of the context: there is time to stop it"""
+
+
+class Player:
+    """Somebody at the keyboard."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self._pilot = pilot
+
+    @property
+    def screen(self) -> ChatScreen:
+        return self.app.chat_screen
+
+    @property
+    def chat(self) -> Chat:
+        return self.screen.chat
+
+    @property
+    def typed(self) -> str:
+        """What stands in the prompt."""
+        return self.screen.query_one(Composer).text
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.screen.query_one(Transcript)
+
+    @property
+    def toasts(self) -> list[str]:
+        """What was told in passing: title and sentence."""
+        return [f"{toast.title} {toast.message}".strip() for toast in self.app._notifications]
+
+    def lines(self) -> list[str]:
+        """The lines of the screen, as a person sees them."""
+        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+
+    async def write(self, text: str) -> None:
+        """Type a text, key by key."""
+        names = {" ": "space", "\n": "ctrl+j", "/": "slash", "@": "at", ".": "full_stop", "-": "minus"}
+        await self._pilot.press(*(names.get(character, character) for character in text))
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until ``condition`` holds and all that follows from it is shown."""
+        await until(condition, what)
+        await self._pilot.pause()
+
+    async def say(self, text: str) -> None:
+        """Say something, and wait for the end of the answer."""
+        before = self.chat.answer
+        await self.write(text)
+        await self.press("enter")
+        await self.answered(before)
+
+    async def answered(self, before: Answer | None) -> None:
+        """Wait for the end of an answer that is another than ``before``, and for what follows from it."""
+        await self.until(
+            lambda: self.chat.answer is not before and not self.chat.answering, "an answer is given"
+        )
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that was asked for is done."""
+        await self.app.workers.wait_for_complete()
+        await self._pilot.pause()
+
+
+@asynccontextmanager
+async def playing(
+    options: Options = GREEDY,
+    *,
+    session: str | None = None,
+    private: bool = False,
+    size: tuple[int, int] = (100, 30),
+) -> AsyncIterator[Player]:
+    """A chat whose model is loaded; the daemon is that of ``LOCALSPEC_HOME``."""
+    app = ChatApp(options, session=session, private=private)
+    async with app.run_test(size=size) as pilot:
+        player = Player(app, pilot)
+        await player.settle()
+        yield player
