@@ -31,7 +31,8 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         self.push_screen(self.chat_screen)
-        self.chat_screen.attempt(self._begin())
+        # The first picture before all else: a person can type then.
+        self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
 
     async def on_unmount(self) -> None:
         await self.link.close()

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.client import Client, Event, Stream
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError
-from localspec.protocol.messages import (
-    ModelDescription,
-    ModelProgress,
-    SpeculationDegraded,
-    StreamDelta,
-    StreamProgress,
-)
+from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import Pairing, SessionContent
@@ -24,12 +18,16 @@ from localspec.tui.conversation import Answer, Question, Said, said_in, shown
 from localspec.tui.facts import Changed, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 
+if TYPE_CHECKING:
+    from localspec.client import Client, Event, Stream
+    from localspec.protocol.messages import ModelDescription
+
 LOADED_BY = ("model", "draft", "backend")
 """options by which another model is loaded"""
 BATCH_S = 0.1
 """between two looks at an answer that grows: each costs a painting of the screen"""
 
-Begin = Callable[[Client, str], Stream[Result]]
+Begin = Callable[["Client", str], "Stream[Result]"]
 
 
 class Chat:
