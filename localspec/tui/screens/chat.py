@@ -30,6 +30,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+r", "run('regenerate')", "Regenerate"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
+        Binding("ctrl+o", "run('model')", "Model"),
         Binding("alt+up", "messages", "Messages", show=False),
     ]
 
