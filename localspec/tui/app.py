@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from textual.app import App
 from textual.message import Message
 
@@ -15,14 +18,23 @@ from localspec.tui.screens.chat import ChatScreen
 class ChatApp(App[None]):
     """A chat in the terminal; :attr:`link` is its one way to the daemon.
 
-    ``options`` are those of new chats. ``session`` is the id of the one to go on with.
+    ``options`` are those of new chats, once ``settle`` has said what they mean here; it may read the disk,
+    and is called when a person can type already. ``session`` is the id of the one to go on with.
     """
 
     TITLE = "localspec"
 
-    def __init__(self, options: Options, *, session: str | None = None, private: bool = False) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        settle: Callable[[Options], Options] = lambda options: options,
+        session: str | None = None,
+        private: bool = False,
+    ) -> None:
         super().__init__()
         self.options = options
+        self._settle = settle
         self.link = Link(self._hear)
         self._first = session
         self._answering: set[Chat] = set()
@@ -58,6 +70,11 @@ class ChatApp(App[None]):
 
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
+        try:
+            self.options = await asyncio.to_thread(self._settle, self.options)
+            self.chat_screen.chat.options = self.options
+        finally:
+            self.chat_screen.settled.set()
         if self._first is not None:
             self.chat_screen.show(await self.stored_chat(self._first))
         await self.chat_screen.chat.load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -37,6 +38,8 @@ class ChatScreen(Screen[None]):
     def __init__(self, chat: Chat) -> None:
         super().__init__()
         self.chat = chat
+        self.settled = asyncio.Event()
+        """whether it is known what the first chat's options mean"""
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
@@ -147,6 +150,7 @@ class ChatScreen(Screen[None]):
 
     async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
         """Take a turn; raises :class:`EngineBusy` while another is taken."""
+        await self.settled.wait()
         if self.chat.answering:
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
