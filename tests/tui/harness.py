@@ -105,5 +105,6 @@ async def playing(
     app = ChatApp(options, session=session, private=private)
     async with app.run_test(size=size) as pilot:
         player = Player(app, pilot)
+        await pilot.pause()  # what begins after the first picture has begun
         await player.settle()
         yield player

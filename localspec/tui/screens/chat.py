@@ -32,6 +32,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
         Binding("ctrl+o", "run('model')", "Model"),
+        Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False),
     ]
 
