@@ -13,10 +13,11 @@ from textual.widgets import Footer
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.tui import facts
 from localspec.tui.chat import Chat
-from localspec.tui.commands import messages
+from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.conversation import Question
+from localspec.tui.screens.confirm import Confirm
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
@@ -30,6 +31,8 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+r", "run('regenerate')", "Regenerate"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
+        Binding("ctrl+n", "run('new')", "New", show=False),
+        Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("alt+up", "messages", "Messages", show=False),
     ]
 
@@ -87,6 +90,8 @@ class ChatScreen(Screen[None]):
                 self.attempt(self.answer(self.chat.regenerate(wish.said)))
             case "edit":
                 self.attempt(messages.edit_of(self, wish.said))
+            case "fork":
+                self.attempt(sessions.fork_at(self, wish.said))
             case "copy":
                 messages.copy_text(self, wish.said)
             case "copy_code":
@@ -150,6 +155,10 @@ class ChatScreen(Screen[None]):
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
         await turn
+
+    async def confirm(self, question: str, deed: str) -> bool:
+        """Whether the person wants what cannot be undone."""
+        return await self.app.push_screen_wait(Confirm(question, deed))
 
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
