@@ -32,9 +32,13 @@ class ChatApp(App[None]):
         """those that are being answered, looked at or not"""
         self.chat_screen = ChatScreen(self.new_chat(private=private))
 
+    def get_default_screen(self) -> ChatScreen:
+        """The chat's screen is the lowest one."""
+        return self.chat_screen
+
     def on_mount(self) -> None:
-        self.push_screen(self.chat_screen)
-        self.chat_screen.attempt(self._begin())
+        # The first picture before all else: a person can type then.
+        self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
 
     async def on_unmount(self) -> None:
         if self.chat_screen.chat.private and self.link.connected:

@@ -10,7 +10,7 @@ import pytest
 from localspec.client import Client, connect
 from localspec.errors import SessionNotFound
 from localspec.protocol.sessions import SessionContent
-from localspec.tui.screens.confirm import Confirm
+from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import run

@@ -9,6 +9,7 @@ from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
 from localspec.tui.chat import Chat
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Said
+from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.export import Record, Wish, lines_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ async def look_at(screen: ChatScreen, chat: Chat) -> None:
     left = screen.chat
     if left.private and left.said:
         question = "Leave this private chat? Nothing of it is kept."
-        if not await screen.confirm(question, "Leave"):
+        if not await screen.app.push_screen_wait(Confirm(question, "Leave")):
             return
     screen.show(chat)
     if left.private:
@@ -92,7 +93,7 @@ async def fork_at(screen: ChatScreen, said: Said | None) -> None:
 async def confirm_deletion(screen: ChatScreen, title: str) -> bool:
     """Whether the person wants a chat of this title to be no more."""
     what = f"“{title}”" if title else "this chat"
-    return await screen.confirm(f"Delete {what}? It cannot be brought back.", "Delete")
+    return await screen.app.push_screen_wait(Confirm(f"Delete {what}? It cannot be brought back.", "Delete"))
 
 
 async def drop(screen: ChatScreen, session: str) -> None:

@@ -17,7 +17,6 @@ from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.conversation import Question
-from localspec.tui.screens.confirm import Confirm
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
@@ -33,6 +32,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+t", "run('colours')", "Colours"),
         Binding("ctrl+n", "run('new')", "New", show=False),
         Binding("ctrl+s", "run('sessions')", "Chats"),
+        Binding("ctrl+o", "run('model')", "Model"),
         Binding("alt+up", "messages", "Messages", show=False),
     ]
 
@@ -155,10 +155,6 @@ class ChatScreen(Screen[None]):
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
         await turn
-
-    async def confirm(self, question: str, deed: str) -> bool:
-        """Whether the person wants what cannot be undone."""
-        return await self.app.push_screen_wait(Confirm(question, deed))
 
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
