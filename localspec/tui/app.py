@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from textual.app import App
 from textual.message import Message
 
+from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
 from localspec.tui import facts
 from localspec.tui.chat import Chat
@@ -50,6 +52,9 @@ class ChatApp(App[None]):
         self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
 
     async def on_unmount(self) -> None:
+        if self.chat_screen.chat.private and self.link.connected:
+            with contextlib.suppress(LocalspecError):  # it ends with the daemon, too
+                await self.chat_screen.chat.discard()
         await self.link.close()
 
     def new_chat(self, *, private: bool = False) -> Chat:
@@ -61,12 +66,16 @@ class ChatApp(App[None]):
 
         Raises :class:`~localspec.errors.SessionNotFound`, and what a lost daemon raises.
         """
-        for chat in self._answering:
-            if chat.session == session:
-                return chat
-        chat = self.new_chat()
-        await chat.restore(session)
+        chat = self.live_chat(session)
+        if chat is None or not chat.answering:
+            chat = self.new_chat()
+            await chat.restore(session)
         return chat
+
+    def live_chat(self, session: str) -> Chat | None:
+        """The chat of a session that is looked at or being answered here."""
+        live = (self.chat_screen.chat, *self._answering)
+        return next((chat for chat in live if chat.session == session), None)
 
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
@@ -87,8 +96,13 @@ class ChatApp(App[None]):
             self._answering.discard(chat)
         if chat is self.chat_screen.chat:
             self._hear(fact)
-        elif isinstance(fact, facts.Ended):
-            self.notify(f"{chat.title or 'Another chat'} is answered.", markup=False)
+        elif isinstance(fact, facts.Ended) and chat.answer is not None:
+            title, error = chat.title or "Another chat", chat.answer.error
+            if error is None:
+                self.notify(f"{title} is answered.", markup=False)
+            else:
+                remedy = error.remedy
+                self.notify(remedy, title=f"{title}: {error.message}", severity="error", markup=False)
 
     def _hear(self, fact: Message) -> None:
         self.chat_screen.post_message(fact)
