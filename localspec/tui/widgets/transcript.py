@@ -211,7 +211,7 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
         def paint() -> dict[int, list[Strip]]:
-            return {n: spaced(painter, block, painter.block(block)) for n, block in rough.items()}
+            return {n: spaced(painter, block, painter.block(block), n) for n, block in rough.items()}
 
         painted = await asyncio.to_thread(paint)
         if painter is self._painter and entry in self._painted and entry in self._entries:
@@ -319,12 +319,9 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.Asked(what, self.chosen))
 
     def action_details(self) -> None:
-        """Show or hide an answer's statistics."""
-        if self._chosen is None:
-            return
-        entry = self._entries[self._chosen]
-        if isinstance(entry, AnswerEntry) and isinstance(entry.said, Answer):
-            entry.detailed = not entry.detailed
-            entry.note()
+        """Show or hide an answer's statistics, or the rest of a long question."""
+        if self._chosen is not None:
+            entry = self._entries[self._chosen]
+            entry.toggle()
             self._heights[self._chosen] = entry.height
             self._arrange()
