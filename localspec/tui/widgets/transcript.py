@@ -211,7 +211,7 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
         def paint() -> dict[int, list[Strip]]:
-            return {n: spaced(painter, block, painter.block(block)) for n, block in rough.items()}
+            return {n: spaced(painter, block, painter.block(block), n) for n, block in rough.items()}
 
         painted = await asyncio.to_thread(paint)
         if painter is self._painter and entry in self._painted and entry in self._entries:
@@ -318,15 +318,14 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.Asked(what, self.chosen))
 
     def action_details(self) -> None:
-        """Show or hide an answer's statistics."""
+        """Show or hide an answer's statistics, or the rest of a long question."""
         if self._chosen is not None:
             self.details(self._chosen)
 
     def details(self, number: int) -> None:
-        """Show or hide the statistics of an answer."""
+        """Show or hide what more there is of a message."""
         entry = self._entries[number]
-        if isinstance(entry, AnswerEntry):
-            entry.detailed = not entry.detailed
-            entry.note()
+        if entry in self._painted:
+            entry.toggle()
             self._heights[number] = entry.height
             self._arrange()
