@@ -18,7 +18,7 @@ from tests.waiting import run
 
 def test_every_command_and_every_key_is_told(still: Path) -> None:
     async def test() -> None:
-        async with showing(size=(100, 120)) as player:
+        async with showing(size=(100, 200)) as player:
             await player.press("f1")
             told = "\n".join(player.lines())
             for command in COMMANDS.all():
