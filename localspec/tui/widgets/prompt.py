@@ -69,7 +69,7 @@ class Prompt(Vertical):
         self._recalled = 0
 
     def compose(self) -> ComposeResult:
-        yield OptionList()
+        yield OptionList(markup=False)
         yield Composer(self._take)
 
     @property
