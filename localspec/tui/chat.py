@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.errors import DaemonUnavailable, Gone, LocalspecError
+from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
@@ -48,6 +48,7 @@ class Chat:
         self._stream: Stream[Result] | None = None
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._discarded = False
 
     @property
     def answer(self) -> Answer | None:
@@ -60,7 +61,8 @@ class Chat:
         return self.answer is not None and self.answer.growing
 
     def _tell(self, fact: Message) -> None:
-        self._hears(self, fact)
+        if not self._discarded:
+            self._hears(self, fact)
 
     # What a person does.
 
@@ -97,11 +99,19 @@ class Chat:
         if self._stream is not None:
             self._stream.stop()
 
-    async def fork(self, said: Said) -> str | None:
-        """A new session with what was said up to ``said``; None where there is none to go on from."""
-        if (session := self.session) is None or (id := said.id) is None:
+    async def fork(self, said: Said | None) -> str | None:
+        """A new session with what was said up to ``said``, or with all; None where the daemon does not
+        know of it yet."""
+        id = None if said is None else said.id
+        if (session := self.session) is None or (said is not None and id is None):
             return None
         return await self._link.ask(lambda client: client.fork_session(session, id))
+
+    async def discard(self) -> None:
+        """Delete it, with what is being said in it; nothing is told of it any more."""
+        self._discarded = True
+        self.stop()
+        await self._delete()
 
     async def configure(self, options: Options) -> None:
         """Set all options, from the next answer on. Another model is loaded first, telling how far that is;
@@ -147,12 +157,14 @@ class Chat:
             client = await self._link.client()
             session = await self._opened(client)
             await self._follow(begin(client, session), client, answer)
+        except SessionNotFound:
+            answer.status, answer.error = "failed", _deleted()
         except LocalspecError as error:
             answer.status, answer.error = "failed", error
         finally:
             self._stream = None
             self._end(answer)
-        await self._learn_ids()
+        await (self._delete() if self._discarded else self._learn_ids())
 
     async def _opened(self, client: Client) -> str:
         """The session; opened now, if this is the first that is said in it."""
@@ -224,6 +236,11 @@ class Chat:
             answer.status = "failed"
         self._tell(Ended())
 
+    async def _delete(self) -> None:
+        if (session := self.session) is not None:
+            self.session = None
+            await self._link.ask(lambda client: client.delete_session(session))
+
     # What else the daemon knows.
 
     async def _load(self, options: Options) -> None:
@@ -247,6 +264,9 @@ class Chat:
             return
         try:
             content = await self._link.ask(lambda client: client.session(session))
+        except SessionNotFound:
+            self._tell(Failed(_deleted()))
+            return
         except LocalspecError as error:
             self._tell(Failed(error))
             return
@@ -266,3 +286,8 @@ class Chat:
         """Where the question stands that ``said`` is, or answers."""
         last = len(self.said) - 1 if said is None else self.said.index(said)
         return next((n for n in range(last, -1, -1) if isinstance(self.said[n], Question)), None)
+
+
+def _deleted() -> SessionNotFound:
+    remedy = "Keep what you see with /export; /new begins another."
+    return SessionNotFound("another program has deleted this chat", remedy)

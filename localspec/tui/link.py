@@ -51,6 +51,11 @@ class Link:
                 raise
             return await what(await self.client())
 
+    @property
+    def connected(self) -> bool:
+        """Whether a daemon answers now."""
+        return self._client is not None and not self._client.lost
+
     async def close(self) -> None:
         """Close the connection."""
         if self._watch is not None:

@@ -87,6 +87,10 @@ class Player:
         )
         await self.settle()
 
+    async def pause(self) -> None:
+        """Wait until the keys that were pressed are taken."""
+        await self._pilot.pause()
+
     async def settle(self) -> None:
         """Wait until all that was asked for is done."""
         await self.app.workers.wait_for_complete()

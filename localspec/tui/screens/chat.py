@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,7 +14,7 @@ from textual.widgets import Footer
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.tui import facts
 from localspec.tui.chat import Chat
-from localspec.tui.commands import messages
+from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.conversation import Question
@@ -30,6 +31,8 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+r", "run('regenerate')", "Regenerate"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
+        Binding("ctrl+n", "run('new')", "New", show=False),
+        Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False),
@@ -38,6 +41,8 @@ class ChatScreen(Screen[None]):
     def __init__(self, chat: Chat) -> None:
         super().__init__()
         self.chat = chat
+        self.settled = asyncio.Event()
+        """whether it is known what the first chat's options mean"""
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
@@ -89,6 +94,8 @@ class ChatScreen(Screen[None]):
                 self.attempt(self.answer(self.chat.regenerate(wish.said)))
             case "edit":
                 self.attempt(messages.edit_of(self, wish.said))
+            case "fork":
+                self.attempt(sessions.fork_at(self, wish.said))
             case "copy":
                 messages.copy_text(self, wish.said)
             case "copy_code":
@@ -148,6 +155,7 @@ class ChatScreen(Screen[None]):
 
     async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
         """Take a turn; raises :class:`EngineBusy` while another is taken."""
+        await self.settled.wait()
         if self.chat.answering:
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
