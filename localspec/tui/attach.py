@@ -96,7 +96,8 @@ def _file_of(mention: Mention, directory: Path) -> str | None:
         if name and os.path.exists(path) and name.strip("./"):
             raise InvalidOptions(f"{name} is no file of text", "Attach text files only.")
     name = _spellings(mention)[-1]
-    if mention.quoted or ("/" in name and os.path.isdir(os.path.dirname(_path(name, directory)))):
+    folder, file = os.path.split(name)
+    if mention.quoted or (folder and file and os.path.isdir(_path(folder, directory))):
         raise InvalidOptions(f"there is no file {name}", f"Write its path from {directory}, or no @.")
     return None
 
