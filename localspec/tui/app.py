@@ -7,13 +7,15 @@ import contextlib
 from collections.abc import Callable
 
 from textual.app import App
+from textual.binding import Binding
 from textual.message import Message
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
-from localspec.tui import facts
+from localspec.tui import facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.link import Link
+from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ChatScreen
 
 
@@ -25,6 +27,14 @@ class ChatApp(App[None]):
     """
 
     TITLE = "localspec"
+    COMMANDS = {CommandHits, ThemeHits}
+    BINDINGS = [
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True, tooltip="Search commands")
+    ]
+    CSS = """
+    ToastRack { margin-bottom: 5; }
+    Toast { max-width: 90%; }
+    """
 
     def __init__(
         self,
@@ -41,7 +51,15 @@ class ChatApp(App[None]):
         self._first = session
         self._answering: set[Chat] = set()
         """those that are being answered, looked at or not"""
+        for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
+            self.unregister_theme(theme.name)  # what the terminal's colours are is not known to a painter
+        self.theme = themes.kept(self.available_themes) or self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
+
+    def watch_theme(self, before: str, theme: str) -> None:
+        """A person chose it."""
+        if before != theme:
+            themes.keep(theme)
 
     def get_default_screen(self) -> ChatScreen:
         """The chat's screen is the lowest one."""

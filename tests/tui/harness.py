@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
@@ -56,6 +57,9 @@ class Player:
 
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
+
+    async def click(self, widget: type[Widget] | None = None, *, offset: tuple[int, int] = (0, 0)) -> None:
+        await self._pilot.click(widget, offset=offset)
 
     async def write(self, text: str) -> None:
         """Type a text, key by key."""
