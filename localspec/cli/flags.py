@@ -23,6 +23,7 @@ from localspec.config import (
 from localspec.errors import InvalidOptions
 from localspec.memory.workspace import plain, workspace_of
 from localspec.models.sections import Sections, real
+from localspec.models.typed import absolute
 from localspec.protocol.options import Options, check_value, parse_options
 
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
@@ -130,29 +131,3 @@ def workspace_at(directory: Path, sections: Sections) -> str | None:
     if named is not None and (root is None or root in Path(real(named)).parents):
         return os.path.expanduser(named)
     return None if root is None else plain(str(root))
-
-
-def absolute(name: str) -> str:
-    """A path as the daemon can find it from its own directory; names stay as they are.
-
-    Raises :class:`InvalidOptions` for one without a letter, which would pass for this directory.
-    """
-    if not name:
-        raise InvalidOptions(
-            "the name of a model is empty", "Give one of `localspec models list`, or a path."
-        )
-    if name in ("bundled", "none", "auto"):
-        return name
-    from localspec.models.catalogue import is_path
-
-    path, found = Path(name).expanduser(), is_path(name)
-    if not found and (path.exists() or name.endswith(".gguf")):
-        # Neither a folder that happens to be here nor a file that is not takes a model's place.
-        found = (path.exists() and not path.is_dir()) or name.lower() not in _known()
-    return os.path.abspath(path) if found else name
-
-
-def _known() -> set[str]:
-    from localspec.models.catalogue import list_models
-
-    return {name.lower() for model in list_models(load_config().model_dirs) for name in model.names}

@@ -47,9 +47,13 @@ class ChatApp(App[None]):
         if before != theme:
             themes.keep(theme)
 
-    async def on_mount(self) -> None:
-        await self.push_screen(self.chat_screen)
-        self.chat_screen.attempt(self._begin())
+    def get_default_screen(self) -> ChatScreen:
+        """The chat's screen is the lowest one."""
+        return self.chat_screen
+
+    def on_mount(self) -> None:
+        # The first picture before all else: a person can type then.
+        self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
 
     async def on_unmount(self) -> None:
         await self.link.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.client import Client, Event, Stream
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
@@ -17,10 +18,16 @@ from localspec.tui.conversation import Answer, Question, Said, said_in, shown
 from localspec.tui.facts import Changed, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 
+if TYPE_CHECKING:
+    from localspec.client import Client, Event, Stream
+    from localspec.protocol.messages import ModelDescription
+
+LOADED_BY = ("model", "draft", "backend")
+"""options by which another model is loaded"""
 BATCH_S = 0.1
 """between two looks at an answer that grows: each costs a painting of the screen"""
 
-Begin = Callable[[Client, str], Stream[Result]]
+Begin = Callable[["Client", str], "Stream[Result]"]
 
 
 class Chat:
@@ -97,16 +104,19 @@ class Chat:
         return await self._link.ask(lambda client: client.fork_session(session, id))
 
     async def configure(self, options: Options) -> None:
-        """Set all options, from the next answer on. Another model is loaded first; one that cannot be loaded
-        changes nothing."""
-        session = self.session
-        if session is None:
+        """Set all options, from the next answer on. Another model is loaded first, telling how far that is;
+        one that cannot be loaded changes nothing."""
+        if any(getattr(options, field) != getattr(self.options, field) for field in LOADED_BY):
             await self._load(options)
-        else:
-            pairing = await self._link.ask(lambda client: client.configure_session(session, options))
-            if pairing is not None:
-                self._paired(pairing)
+        if (session := self.session) is not None:
+            await self._link.ask(lambda client: client.configure_session(session, options))
         self.options = options
+        if self.pairing is not None:
+            self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
+
+    async def models(self) -> tuple[ModelDescription, ...]:
+        """The models on this disk."""
+        return await self._link.ask(lambda client: client.models())
 
     async def rename(self, title: str) -> None:
         """Give it another title."""
@@ -224,7 +234,8 @@ class Chat:
         async for event in stream.events():
             self._take(event, None)
         loaded = await stream.result()
-        self._paired(Pairing(loaded.model, loaded.draft, options.proposer or "auto", loaded.backend, ""))
+        proposer = options.proposer or "auto"
+        self._paired(Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
 
     def _paired(self, pairing: Pairing) -> None:
         self.pairing = pairing

@@ -78,6 +78,12 @@ class Player:
         await self.press("enter")
         await self.answered(before)
 
+    async def do(self, command: str) -> None:
+        """Have a command run, and wait until it is done."""
+        self.screen.query_one(Composer).text = command
+        await self.press("enter")
+        await self.settle()
+
     async def answered(self, before: Answer | None) -> None:
         """Wait for the end of an answer that is another than ``before``, and for what follows from it."""
         await self.until(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidOptions
-from localspec.tui.blocks import Blocks
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Answer, Question, Said
 
@@ -77,6 +76,8 @@ def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
 
 def code_blocks(text: str) -> list[str]:
     """What stands between fences."""
+    from localspec.tui.blocks import Blocks
+
     blocks = Blocks()
     return [b.source for b in (*blocks.append(text), *blocks.finish()) if b.kind == "code"]
 

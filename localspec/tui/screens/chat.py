@@ -36,6 +36,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+r", "run('regenerate')", "Again"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
+        Binding("ctrl+o", "run('model')", "Model"),
         Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
     ]
 
