@@ -14,7 +14,8 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, asking, completers, output
 from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
-from localspec.cli.flags import ModelName, absolute, workspace_from_here
+from localspec.cli.flags import ModelName
+from localspec.cli.here import workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
     Config,
@@ -27,6 +28,7 @@ from localspec.config import (
 from localspec.config_file import ConfigFile
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, LocalspecError, VersionSkew
 from localspec.models.sections import Sections, real
+from localspec.models.typed import absolute
 from localspec.origin import Place
 from localspec.protocol.options import Options
 from localspec.settings import Setting, find, settings

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from localspec.cli import output
 from localspec.config import EngineConfig
 from localspec.errors import INSTALL_MLX, ModelError
-from localspec.models.description import has_mlx
+from localspec.models.facts import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.stores.store import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 from localspec.units import size
@@ -21,7 +21,6 @@ HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
 """what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
 NARROWEST = 64
 """columns of a terminal that a table fits into"""
-NEEDS_MLX = "needs MLX"
 NUMBERS = ("size", "weights", "context")
 
 
@@ -113,11 +112,6 @@ def _home(text: str) -> str:
     return text.replace(f"{Path.home()}/", "~/")
 
 
-def name_of(model: ModelDescription) -> str:
-    """What to type for a model."""
-    return model.names[0] if model.names else model.id
-
-
 def cells(model: ModelDescription) -> tuple[str, ...]:
     """A model in the columns of :data:`HEADER`."""
     return (
@@ -139,18 +133,6 @@ def state(model: ModelDescription) -> str:
     notes += [NEEDS_MLX] if needs_mlx(model) else []
     notes += [f"in {len(model.also) + 1} places"] if model.also else []
     return ", ".join(notes)
-
-
-def needs_mlx(model: ModelDescription) -> bool:
-    """Whether a sound model waits for a backend that is not here."""
-    return model.format == "mlx" and model.problem is None and not has_mlx()
-
-
-def count(parameters: int | None) -> str:
-    """A number of parameters as people say it."""
-    if not parameters:
-        return "-"
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
 
 
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:

@@ -12,13 +12,15 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer, completers, listing, output
-from localspec.cli.flags import ModelFlags, ModelName, absolute
+from localspec.cli.flags import ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, ModelInvalid
 from localspec.models.catalogue import all_places, describe, find_model, listed, model_name
 from localspec.models.disk import read_disk, recent_disk
+from localspec.models.facts import name_of
 from localspec.models.meaning import Named, meant
 from localspec.models.sections import Sections
+from localspec.models.typed import absolute
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
 from localspec.units import size
@@ -220,7 +222,7 @@ def _removable(model: ModelDescription) -> ModelDescription:
     from localspec.hub.removal import is_pulled
     from localspec.models.stores.mending import renewed
 
-    remedy = renewed(model, f"`localspec models rm {shlex.quote(listing.name_of(model))}`")
+    remedy = renewed(model, f"`localspec models rm {shlex.quote(name_of(model))}`")
     with contextlib.suppress(LocalspecError):  # `models rm` tells what is wrong with the records
         return replace(model, remedy=remedy) if is_pulled(Path(model.path)) else model
     return model

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from localspec.cli import output
-from localspec.cli.flags import ModelFlags, ModelName, absolute
+from localspec.cli.flags import ModelFlags, ModelName
 from localspec.config import EngineConfig
 from localspec.errors import ExitCode
 from localspec.protocol.options import check_value
@@ -87,7 +87,7 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Choice, list[Candidat
     sections = Sections(config)
     with output.patiently("reading the models on this disk") as progress:
         number = len(read_disk(config.model_dirs, progress=progress).models)
-        said = sections.merged(ModelFlags(model=None if model is None else absolute(model)).options())
+        said = sections.merged(ModelFlags(model=model).options())
         name, backend = said.model or "bundled", said.backend or "auto"
         choice = choose_here(name, "none", config.model_dirs, backend=backend)
         found: list[Candidate] = []

@@ -78,6 +78,7 @@ def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
         idle_left_s=pool.idle_left_s(worker),
         path=ready.path,
         draft_path=ready.draft_path,
+        reason=ready.reason,
     )
 
 

@@ -289,6 +289,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     """seconds until it is unloaded if nobody uses it; None: it is at work, or stays"""
     path: str = ""
     draft_path: str | None = None
+    reason: str = ""
+    """why this draft"""
 
 
 class Unloaded(msgspec.Struct, frozen=True):

@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
+
 from textual.app import App
+from textual.binding import Binding
 from textual.message import Message
 
+from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
-from localspec.tui import facts
+from localspec.tui import facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.link import Link
+from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ChatScreen
 
 
 class ChatApp(App[None]):
     """A chat in the terminal; :attr:`link` is its one way to the daemon.
 
-    ``options`` are those of new chats. ``session`` is the id of the one to go on with.
+    ``options`` are those of new chats, once ``settle`` has said what they mean here; it may read the disk,
+    and is called when a person can type already. ``session`` is the id of the one to go on with.
     """
 
     TITLE = "localspec"
+    COMMANDS = {CommandHits, ThemeHits}
+    BINDINGS = [
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True, tooltip="Search commands")
+    ]
+    CSS = """
+    ToastRack { margin-bottom: 5; }
+    Toast { max-width: 90%; }
+    """
 
-    def __init__(self, options: Options, *, session: str | None = None, private: bool = False) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        settle: Callable[[Options], Options] = lambda options: options,
+        session: str | None = None,
+        private: bool = False,
+    ) -> None:
         super().__init__()
         self.options = options
+        self._settle = settle
         self.link = Link(self._hear)
         self._first = session
         self._answering: set[Chat] = set()
         """those that are being answered, looked at or not"""
+        for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
+            self.unregister_theme(theme.name)  # what the terminal's colours are is not known to a painter
+        self.theme = themes.kept(self.available_themes) or self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
 
+    def watch_theme(self, before: str, theme: str) -> None:
+        """A person chose it."""
+        if before != theme:
+            themes.keep(theme)
+
+    def get_default_screen(self) -> ChatScreen:
+        """The chat's screen is the lowest one."""
+        return self.chat_screen
+
     def on_mount(self) -> None:
-        self.push_screen(self.chat_screen)
-        self.chat_screen.attempt(self._begin())
+        # The first picture before all else: a person can type then.
+        self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
 
     async def on_unmount(self) -> None:
+        if self.chat_screen.chat.private and self.link.connected:
+            with contextlib.suppress(LocalspecError):  # it ends with the daemon, too
+                await self.chat_screen.chat.discard()
         await self.link.close()
 
     def new_chat(self, *, private: bool = False) -> Chat:
@@ -45,15 +84,24 @@ class ChatApp(App[None]):
 
         Raises :class:`~localspec.errors.SessionNotFound`, and what a lost daemon raises.
         """
-        for chat in self._answering:
-            if chat.session == session:
-                return chat
-        chat = self.new_chat()
-        await chat.restore(session)
+        chat = self.live_chat(session)
+        if chat is None or not chat.answering:
+            chat = self.new_chat()
+            await chat.restore(session)
         return chat
+
+    def live_chat(self, session: str) -> Chat | None:
+        """The chat of a session that is looked at or being answered here."""
+        live = (self.chat_screen.chat, *self._answering)
+        return next((chat for chat in live if chat.session == session), None)
 
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
+        try:
+            self.options = await asyncio.to_thread(self._settle, self.options)
+            self.chat_screen.chat.options = self.options
+        finally:
+            self.chat_screen.settled.set()
         if self._first is not None:
             self.chat_screen.show(await self.stored_chat(self._first))
         await self.chat_screen.chat.load()
@@ -66,8 +114,13 @@ class ChatApp(App[None]):
             self._answering.discard(chat)
         if chat is self.chat_screen.chat:
             self._hear(fact)
-        elif isinstance(fact, facts.Ended):
-            self.notify(f"{chat.title or 'Another chat'} is answered.", markup=False)
+        elif isinstance(fact, facts.Ended) and chat.answer is not None:
+            title, error = chat.title or "Another chat", chat.answer.error
+            if error is None:
+                self.notify(f"{title} is answered.", markup=False)
+            else:
+                remedy = error.remedy
+                self.notify(remedy, title=f"{title}: {error.message}", severity="error", markup=False)
 
     def _hear(self, fact: Message) -> None:
         self.chat_screen.post_message(fact)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.client import Client, Event, Stream
-from localspec.errors import DaemonUnavailable, Gone, LocalspecError
+from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
@@ -17,10 +18,16 @@ from localspec.tui.conversation import Answer, Question, Said, said_in, shown
 from localspec.tui.facts import Changed, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 
+if TYPE_CHECKING:
+    from localspec.client import Client, Event, Stream
+    from localspec.protocol.messages import ModelDescription
+
+LOADED_BY = ("model", "draft", "backend")
+"""options by which another model is loaded"""
 BATCH_S = 0.1
 """between two looks at an answer that grows: each costs a painting of the screen"""
 
-Begin = Callable[[Client, str], Stream[Result]]
+Begin = Callable[["Client", str], "Stream[Result]"]
 
 
 class Chat:
@@ -41,6 +48,7 @@ class Chat:
         self._stream: Stream[Result] | None = None
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._discarded = False
 
     @property
     def answer(self) -> Answer | None:
@@ -53,7 +61,8 @@ class Chat:
         return self.answer is not None and self.answer.growing
 
     def _tell(self, fact: Message) -> None:
-        self._hears(self, fact)
+        if not self._discarded:
+            self._hears(self, fact)
 
     # What a person does.
 
@@ -90,23 +99,34 @@ class Chat:
         if self._stream is not None:
             self._stream.stop()
 
-    async def fork(self, said: Said) -> str | None:
-        """A new session with what was said up to ``said``; None where there is none to go on from."""
-        if (session := self.session) is None or (id := said.id) is None:
+    async def fork(self, said: Said | None) -> str | None:
+        """A new session with what was said up to ``said``, or with all; None where the daemon does not
+        know of it yet."""
+        id = None if said is None else said.id
+        if (session := self.session) is None or (said is not None and id is None):
             return None
         return await self._link.ask(lambda client: client.fork_session(session, id))
 
+    async def discard(self) -> None:
+        """Delete it, with what is being said in it; nothing is told of it any more."""
+        self._discarded = True
+        self.stop()
+        await self._delete()
+
     async def configure(self, options: Options) -> None:
-        """Set all options, from the next answer on. Another model is loaded first; one that cannot be loaded
-        changes nothing."""
-        session = self.session
-        if session is None:
+        """Set all options, from the next answer on. Another model is loaded first, telling how far that is;
+        one that cannot be loaded changes nothing."""
+        if any(getattr(options, field) != getattr(self.options, field) for field in LOADED_BY):
             await self._load(options)
-        else:
-            pairing = await self._link.ask(lambda client: client.configure_session(session, options))
-            if pairing is not None:
-                self._paired(pairing)
+        if (session := self.session) is not None:
+            await self._link.ask(lambda client: client.configure_session(session, options))
         self.options = options
+        if self.pairing is not None:
+            self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
+
+    async def models(self) -> tuple[ModelDescription, ...]:
+        """The models on this disk."""
+        return await self._link.ask(lambda client: client.models())
 
     async def rename(self, title: str) -> None:
         """Give it another title."""
@@ -137,12 +157,14 @@ class Chat:
             client = await self._link.client()
             session = await self._opened(client)
             await self._follow(begin(client, session), client, answer)
+        except SessionNotFound:
+            answer.status, answer.error = "failed", _deleted()
         except LocalspecError as error:
             answer.status, answer.error = "failed", error
         finally:
             self._stream = None
             self._end(answer)
-        await self._learn_ids()
+        await (self._delete() if self._discarded else self._learn_ids())
 
     async def _opened(self, client: Client) -> str:
         """The session; opened now, if this is the first that is said in it."""
@@ -214,6 +236,11 @@ class Chat:
             answer.status = "failed"
         self._tell(Ended())
 
+    async def _delete(self) -> None:
+        if (session := self.session) is not None:
+            self.session = None
+            await self._link.ask(lambda client: client.delete_session(session))
+
     # What else the daemon knows.
 
     async def _load(self, options: Options) -> None:
@@ -224,7 +251,8 @@ class Chat:
         async for event in stream.events():
             self._take(event, None)
         loaded = await stream.result()
-        self._paired(Pairing(loaded.model, loaded.draft, options.proposer or "auto", loaded.backend, ""))
+        proposer = options.proposer or "auto"
+        self._paired(Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
 
     def _paired(self, pairing: Pairing) -> None:
         self.pairing = pairing
@@ -236,6 +264,9 @@ class Chat:
             return
         try:
             content = await self._link.ask(lambda client: client.session(session))
+        except SessionNotFound:
+            self._tell(Failed(_deleted()))
+            return
         except LocalspecError as error:
             self._tell(Failed(error))
             return
@@ -255,3 +286,8 @@ class Chat:
         """Where the question stands that ``said`` is, or answers."""
         last = len(self.said) - 1 if said is None else self.said.index(said)
         return next((n for n in range(last, -1, -1) if isinstance(self.said[n], Question)), None)
+
+
+def _deleted() -> SessionNotFound:
+    remedy = "Keep what you see with /export; /new begins another."
+    return SessionNotFound("another program has deleted this chat", remedy)

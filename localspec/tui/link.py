@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.message import Message
 
-from localspec.client import Client, connect
 from localspec.errors import DaemonUnavailable
 from localspec.tui.facts import Connected, ConnectionLost, Working
+
+if TYPE_CHECKING:
+    from localspec.client import Client
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -49,6 +51,11 @@ class Link:
                 raise
             return await what(await self.client())
 
+    @property
+    def connected(self) -> bool:
+        """Whether a daemon answers now."""
+        return self._client is not None and not self._client.lost
+
     async def close(self) -> None:
         """Close the connection."""
         if self._watch is not None:
@@ -61,6 +68,9 @@ class Link:
         self._tell(ConnectionLost())
 
     async def _connect(self) -> Client:
+        # A connection costs imports that the first picture need not wait for.
+        from localspec.client import connect
+
         pause = FIRST_PAUSE_S
         while True:
             try:

@@ -14,9 +14,9 @@ import pexpect
 import pytest
 
 from localspec.cli import completers, output
-from localspec.cli.listing import count
 from localspec.errors import INSTALL_MLX
 from localspec.models.catalogue import bundled_model
+from localspec.models.facts import count
 from localspec.units import size
 from tests.cli.harness import Cli
 from tests.models import directories, ggufs

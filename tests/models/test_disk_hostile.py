@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.flags import absolute
 from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room, auto_draft
 from localspec.models.catalogue import find_model, model_name, place_of
 from localspec.models.disk import read_disk
 from localspec.models.names import LONGEST, parse
+from localspec.models.typed import absolute
 from localspec.protocol.messages import ModelDescription
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
@@ -57,6 +58,9 @@ class Player:
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 
+    async def click(self, widget: type[Widget] | None = None, *, offset: tuple[int, int] = (0, 0)) -> None:
+        await self._pilot.click(widget, offset=offset)
+
     async def write(self, text: str) -> None:
         """Type a text, key by key."""
         names = {" ": "space", "\n": "ctrl+j", "/": "slash", "@": "at", ".": "full_stop", "-": "minus"}
@@ -74,12 +78,22 @@ class Player:
         await self.press("enter")
         await self.answered(before)
 
+    async def do(self, command: str) -> None:
+        """Have a command run, and wait until it is done."""
+        self.screen.query_one(Composer).text = command
+        await self.press("enter")
+        await self.settle()
+
     async def answered(self, before: Answer | None) -> None:
         """Wait for the end of an answer that is another than ``before``, and for what follows from it."""
         await self.until(
             lambda: self.chat.answer is not before and not self.chat.answering, "an answer is given"
         )
         await self.settle()
+
+    async def pause(self) -> None:
+        """Wait until the keys that were pressed are taken."""
+        await self._pilot.pause()
 
     async def settle(self) -> None:
         """Wait until all that was asked for is done."""
@@ -99,5 +113,6 @@ async def playing(
     app = ChatApp(options, session=session, private=private)
     async with app.run_test(size=size) as pilot:
         player = Player(app, pilot)
+        await pilot.pause()  # what begins after the first picture has begun
         await player.settle()
         yield player

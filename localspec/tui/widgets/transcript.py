@@ -230,8 +230,7 @@ class Transcript(ScrollView, can_focus=True):
     def _restyle(self) -> None:
         """Another width, or other colours."""
         width = self.scrollable_content_region.width
-        theme = self.app.current_theme
-        look = Look.of(theme.name, dark=theme.dark, colours=self.app.theme_variables)
+        look = Look.seen(self.app)
         if self._painter is None or (width, look) != (self._painter.whole, self._painter.look):
             self._painter = Painter(width, look)
             self._repaint()
@@ -245,7 +244,7 @@ class Transcript(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         painter = self._painter
         if painter is None:
-            return Strip.blank(self.size.width)
+            return Strip.blank(self.size.width, self.rich_style)
         line = y + self.scroll_offset.y
         number = self._at(line)
         base = painter.look.base
@@ -321,7 +320,12 @@ class Transcript(ScrollView, can_focus=True):
     def action_details(self) -> None:
         """Show or hide an answer's statistics, or the rest of a long question."""
         if self._chosen is not None:
-            entry = self._entries[self._chosen]
+            self.details(self._chosen)
+
+    def details(self, number: int) -> None:
+        """Show or hide what more there is of a message."""
+        entry = self._entries[number]
+        if entry in self._painted:
             entry.toggle()
-            self._heights[self._chosen] = entry.height
+            self._heights[number] = entry.height
             self._arrange()

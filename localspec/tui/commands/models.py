@@ -1,0 +1,132 @@
+"""Commands about what answers: the model, its draft, who proposes tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
+
+from localspec.models.facts import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.models.typed import absolute
+from localspec.protocol.messages import ModelDescription
+from localspec.protocol.options import Options, ProposerName, check_value
+from localspec.protocol.sessions import Pairing
+from localspec.tui.commands.command import COMMANDS
+from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.units import size
+from localspec.wording import one_line
+
+if TYPE_CHECKING:
+    from localspec.tui.screens.chat import ChatScreen
+
+PROPOSERS = {
+    "auto": "whoever pays, by what steps cost here",
+    "none": "nobody: the model alone",
+    "prompt-lookup": "what the conversation already holds",
+    "memory": "what was said and written here before",
+    "draft": "the draft model",
+}
+DRAFTS = {
+    "auto": "one that fits, if there is any",
+    "none": "no draft model; lookup and memory do what they can",
+}
+
+
+@COMMANDS.command("model", "[NAME]", key="ctrl+o")
+async def model(screen: ChatScreen, argument: str) -> None:
+    """Choose the model that answers."""
+    chat = screen.chat
+    name = argument or await _choose(screen, "Model", _models(await chat.models(), chat.pairing))
+    if name is not None:
+        place = await asyncio.to_thread(absolute, name)
+        await _configure(screen, replace(chat.options, model=place, draft=None))
+
+
+@COMMANDS.command("draft", "[NAME|auto|none]")
+async def draft(screen: ChatScreen, argument: str) -> None:
+    """Choose the model that drafts for it."""
+    name = argument or await _choose(screen, "Draft model", _drafts(screen, await screen.chat.models()))
+    if name is not None:
+        place = await asyncio.to_thread(absolute, name)
+        await _configure(screen, replace(screen.chat.options, draft=place))
+
+
+@COMMANDS.command("proposer", "[NAME]")
+async def proposer(screen: ChatScreen, argument: str) -> None:
+    """Choose who drafts tokens."""
+    now = screen.chat.options.proposer or "auto"
+    known = [Choice(name, name, who, current=name == now) for name, who in PROPOSERS.items()]
+    name = argument or await _choose(screen, "Who drafts tokens", known)
+    if name is not None:
+        check_value(Options, "proposer", name, said="/proposer", remedy="See them with /proposer alone.")
+        await _configure(screen, replace(screen.chat.options, proposer=cast(ProposerName, name)))
+
+
+async def _choose(screen: ChatScreen, title: str, choices: Sequence[Choice]) -> str | None:
+    return await screen.app.push_screen_wait(ChooseScreen(title, choices))
+
+
+async def _configure(screen: ChatScreen, options: Options) -> None:
+    """Set the options of the chat that is looked at, and tell what came of it."""
+    chat = screen.chat
+    await chat.configure(options)
+    if (now := chat.pairing) is not None:
+        when = " from the next question on" if chat.answering else ""
+        screen.app.notify(one_line(f"{pairing_told(now)}{when}."), markup=False)
+
+
+def pairing_told(pairing: Pairing) -> str:
+    """Who answers, who drafts, and why."""
+    if pairing.proposer == "none":
+        return f"{pairing.target} answers without drafts"
+    if pairing.proposer != "auto":
+        return f"{pairing.target} answers, {pairing.proposer} drafts"
+    drafts = f" beside {pairing.draft}" if pairing.draft else ""
+    reason = f" ({pairing.reason})" if pairing.reason else ""
+    return f"{pairing.target} answers{drafts}{reason}"
+
+
+def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:
+    """All models on the disk; what cannot be used comes last."""
+    names = Counter(name_of(each).lower() for each in models)
+    found = []
+    for each in models:
+        is_one = names[name_of(each).lower()] == 1 or each.format == "gguf"
+        current = now is not None and now.target in (each.id, *each.names) and each.backend == now.backend
+        problem = each.problem or (NEEDS_MLX if needs_mlx(each) else "")
+        value = name_of(each) if is_one else each.path
+        facts = " · ".join(_facts(each))
+        found.append(Choice(value, one_line(name_of(each)), one_line(facts), one_line(problem), current))
+    return sorted(found, key=lambda choice: bool(choice.problem))
+
+
+def _drafts(screen: ChatScreen, models: Sequence[ModelDescription]) -> list[Choice]:
+    """Who may draft: models of the format that the target has, the smallest first."""
+    now, said = screen.chat.pairing, screen.chat.options.draft
+    backend = None if now is None else now.backend
+    others = [each for each in models if backend in (None, each.backend)]
+    targets = [choice.value for choice in _models(others, now) if choice.current]
+    smallest = _models(sorted(others, key=lambda each: each.size), now)
+    known = [Choice(name, name, what, current=(said or "auto") == name) for name, what in DRAFTS.items()]
+    for each in smallest:
+        if each.value not in targets:
+            known.append(each._replace(current=said == each.value))
+    return known
+
+
+def _facts(model: ModelDescription) -> Iterator[str]:
+    """What matters for a choice; the format where it is the rarer one."""
+    if model.parameters:
+        yield count(model.parameters)
+    if model.quantisation:
+        yield model.quantisation
+    yield size(model.size)
+    if model.format == "mlx":
+        yield "MLX"
+    if model.loaded:
+        yield "loaded"
+    if model.context:
+        yield f"{model.context} context"

@@ -1,0 +1,149 @@
+"""Commands about whole chats: begin, find, name, copy, write into a file, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
+from localspec.tui.chat import Chat
+from localspec.tui.commands.command import COMMANDS
+from localspec.tui.conversation import Said
+from localspec.tui.dialogs.confirm import Confirm
+from localspec.tui.export import Record, Wish, lines_of
+
+if TYPE_CHECKING:
+    from localspec.tui.app import ChatApp
+    from localspec.tui.screens.chat import ChatScreen
+
+
+@COMMANDS.command("new", key="ctrl+n")
+async def new(screen: ChatScreen, argument: str) -> None:
+    """Begin a chat; the one before goes on with what it does."""
+    await look_at(screen, _app(screen).new_chat())
+
+
+@COMMANDS.command("private")
+async def private(screen: ChatScreen, argument: str) -> None:
+    """Begin a chat that leaves nothing behind."""
+    await look_at(screen, _app(screen).new_chat(private=True))
+
+
+@COMMANDS.command("rename", "TITLE")
+async def rename(screen: ChatScreen, argument: str) -> None:
+    """Give the chat another title."""
+    if screen.chat.session is None:
+        raise InvalidOptions("there is no chat to name yet", "Say something first.")
+    if not argument:
+        raise InvalidOptions("a title is missing", "Write it behind the command: /rename TITLE.")
+    await screen.chat.rename(argument)
+    screen.app.notify(argument, title="Its title is now", markup=False, timeout=3)
+
+
+@COMMANDS.command("delete")
+async def delete(screen: ChatScreen, argument: str) -> None:
+    """Delete the chat, once that is confirmed."""
+    chat = screen.chat
+    _require_said(chat)
+    if await confirm_deletion(screen, chat.title):
+        await _discard(screen, chat)
+
+
+@COMMANDS.command("fork")
+async def fork(screen: ChatScreen, argument: str) -> None:
+    """Go on in a copy of the chat, which itself stays as it is."""
+    _require_said(screen.chat)
+    await fork_at(screen, None)
+
+
+@COMMANDS.command("export", "[md|json] [PATH]")
+async def export(screen: ChatScreen, argument: str) -> None:
+    """Write the chat into a new file, as Markdown or JSON."""
+    _require_said(screen.chat)
+    await write(screen, Wish.read(argument), await _record(screen))
+
+
+# What the list of chats and the conversation ask for, too.
+
+
+async def look_at(screen: ChatScreen, chat: Chat) -> None:
+    """Show another chat, and have its model loaded; a private one is left for good if the person says so."""
+    left = screen.chat
+    if left.private and left.said:
+        question = "Leave this private chat? Nothing of it is kept."
+        if not await screen.app.push_screen_wait(Confirm(question, "Leave")):
+            return
+    screen.show(chat)
+    if left.private:
+        await left.discard()
+    await chat.load()
+
+
+async def fork_at(screen: ChatScreen, said: Said | None) -> None:
+    """Go on in a copy of the chat up to ``said``, or of all of it."""
+    chat = screen.chat
+    if chat.private:
+        raise InvalidOptions("a private chat is not copied", "Keep what was said with /export.")
+    copy = await chat.fork(said)
+    if copy is None:
+        raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
+    await look_at(screen, await _app(screen).stored_chat(copy))
+
+
+async def confirm_deletion(screen: ChatScreen, title: str) -> bool:
+    """Whether the person wants a chat of this title to be no more."""
+    what = f"“{title}”" if title else "this chat"
+    return await screen.app.push_screen_wait(Confirm(f"Delete {what}? It cannot be brought back.", "Delete"))
+
+
+async def drop(screen: ChatScreen, session: str) -> None:
+    """Delete a session, also one that is being answered, or looked at."""
+    app = _app(screen)
+    chat = app.live_chat(session)
+    if chat is None:
+        await app.link.ask(lambda client: client.delete_session(session))
+    else:
+        await _discard(screen, chat)
+
+
+async def write(screen: ChatScreen, wish: Wish, record: Record) -> None:
+    """Write a chat into a file, and say where it is."""
+    path = await asyncio.to_thread(wish.write, record)
+    screen.app.notify(str(path), title="Written to", markup=False)
+
+
+async def _discard(screen: ChatScreen, chat: Chat) -> None:
+    if chat is screen.chat:
+        screen.show(_app(screen).new_chat())
+    await chat.discard()
+    await screen.chat.load()
+
+
+async def _record(screen: ChatScreen) -> Record:
+    """The chat as the daemon has kept it; what is on the screen, where it has not."""
+    chat = screen.chat
+    model = None if chat.pairing is None else chat.pairing.target
+    if (session := chat.session) is not None:
+        try:
+            content = await _app(screen).link.ask(lambda client: client.session(session))
+        except LocalspecError:
+            pass  # deleted by another program, or the daemon cannot be had: the screen still has the text
+        else:
+            return Record.stored(content, model)
+    return Record(
+        session=None,
+        title=chat.title,
+        model=model or chat.options.model,
+        system=chat.system,
+        options=chat.options,
+        messages=lines_of(chat.said),
+    )
+
+
+def _require_said(chat: Chat) -> None:
+    if not chat.said:
+        raise InvalidOptions("nothing was said yet", "Say something first.")
+
+
+def _app(screen: ChatScreen) -> ChatApp:
+    return cast("ChatApp", screen.app)

@@ -1,0 +1,53 @@
+"""A question before something that cannot be undone."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks ``question``; True once the person has chosen ``deed``."""
+
+    BINDINGS = [
+        Binding("escape,n", "answer(False)", "No"),
+        Binding("y", "answer(True)", "Yes"),
+        Binding("left,up", "app.focus_previous", "Previous", show=False),
+        Binding("right,down", "app.focus_next", "Next", show=False),
+    ]
+
+    DEFAULT_CSS = """
+    Confirm { align: center middle; }
+    Confirm > Vertical {
+        width: auto; max-width: 90%; height: auto; padding: 1 2;
+        border: round $border; background: $surface;
+    }
+    Confirm Static { width: auto; max-width: 70; margin-bottom: 1; }
+    Confirm Horizontal { width: auto; height: auto; }
+    Confirm Button { margin-right: 2; }
+    """
+
+    def __init__(self, question: str, deed: str) -> None:
+        super().__init__()
+        self._question = question
+        self._deed = deed
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._question, markup=False)
+            with Horizontal():
+                yield Button(f"{self._deed} (y)", variant="error", id="yes", compact=True)
+                yield Button("Cancel (esc)", id="no", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        """Yes or no."""
+        self.dismiss(yes)

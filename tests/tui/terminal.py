@@ -1,0 +1,78 @@
+"""The chat in a real terminal: tmux draws it, types into it and tells what is seen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.waiting import until_sync
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Terminal:
+    """A window of its own tmux server."""
+
+    def __init__(self, socket: Path) -> None:
+        self._tmux = ("tmux", "-S", str(socket), "-f", "/dev/null")
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run((*self._tmux, *arguments), capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def start(self, command: str, size: tuple[int, int]) -> None:
+        """Run a command in the window; its end leaves the window open."""
+        width, height = map(str, size)
+        begin = ("new-session", "-d", "-x", width, "-y", height, command)
+        self._run("start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";", *begin)
+
+    def keys(self, *names: str) -> None:
+        """Press keys, by tmux's names for them."""
+        self._run("send-keys", *names)
+
+    def write(self, text: str) -> None:
+        """Type a text."""
+        self._run("send-keys", "-l", text)
+
+    def pane(self) -> str:
+        """What a person sees."""
+        return self._run("capture-pane", "-p")
+
+    def until(self, condition: Callable[[str], bool], what: str) -> str:
+        """Wait until the window satisfies ``condition``; returns what is seen then."""
+        try:
+            until_sync(lambda: condition(self.pane()), what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; what is seen:\n{self.pane()}") from None
+        return self.pane()
+
+    def until_shown(self, text: str) -> str:
+        """Wait until ``text`` is seen."""
+        return self.until(lambda pane: text in pane, f"{text!r} is shown")
+
+    def close(self) -> None:
+        subprocess.run((*self._tmux, "kill-server"), capture_output=True, check=False)
+
+
+@contextmanager
+def chatting(home: Path, *arguments: str, size: tuple[int, int] = (100, 30)) -> Iterator[Terminal]:
+    """``localspec chat`` in a terminal, on the daemon of ``home``."""
+    terminal = Terminal(home / f"tmux-{uuid4().hex[:8]}")
+    command = shlex.join((sys.executable, "-m", "localspec", "chat", *arguments))
+    variables = {"LOCALSPEC_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    try:
+        terminal.start(f"env PYTHONPATH={shlex.quote(os.getcwd())} {assignments} {command}", size)
+        terminal.until_shown("sk something")
+        yield terminal
+    finally:
+        terminal.close()

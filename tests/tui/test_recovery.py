@@ -1,0 +1,97 @@
+"""The daemon, or the way to it, is lost: what was said is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from localspec.client import connect
+from localspec.client.discovery import find
+from localspec.tui.conversation import Answer
+from tests.tui.harness import ENDLESS, GREEDY, Player, playing
+from tests.waiting import run
+
+QUESTION = "What does textwrap.dedent do?"
+
+
+async def ask_without_end(player: Player) -> Answer:
+    """Ask, and see the answer begin."""
+    await player.write(QUESTION)
+    await player.press("enter")
+    await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens > 20), "it answers")
+    answer = player.chat.answer
+    assert answer is not None and answer.growing
+    return answer
+
+
+def kill_the_daemon() -> None:
+    found = find()
+    assert found is not None
+    os.kill(found.pid, signal.SIGKILL)
+
+
+def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(home: Path) -> None:
+    async def test() -> None:
+        async with await connect() as client:
+            whole = await client.generate(QUESTION, options=ENDLESS).result()
+        async with playing(ENDLESS) as player:
+            answer = await ask_without_end(player)
+            client = await player.app.link.client()
+            client._wire._socket.transport.abort()
+            await player.until(lambda: not answer.growing, "it has ended")
+            assert answer.status == "complete" and answer.text == whole.text
+            assert sum(run.chars for run in answer.runs) == len(answer.text)
+
+    run(test())
+
+
+def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            answer = await ask_without_end(player)
+            kill_the_daemon()
+            await player.until(lambda: not answer.growing, "the loss is noticed")
+            await player.settle()
+            assert answer.status == "failed" and answer.tokens > 20
+            assert any("the daemon ended while it answered" in line for line in player.lines())
+            player.chat.options = GREEDY
+            await player.press("ctrl+r")
+            await player.answered(answer)
+            assert player.chat.answer is not None and player.chat.answer.status == "complete"
+            assert [said.id for said in player.chat.said] != [None, None]
+            assert len(player.chat.said) == 2
+
+    run(test())
+
+
+def test_a_daemon_that_ended_between_two_questions_is_started_again(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.say(QUESTION)
+            kill_the_daemon()
+            await player.until(
+                lambda: any("the daemon is gone" in line for line in player.lines()), "it is told"
+            )
+            await player.say("And inspect.cleandoc?")
+            assert len(player.chat.said) == 4 and player.chat.answer is not None
+            assert player.chat.answer.status == "complete"
+            session = player.chat.session
+        assert session is not None
+        async with await connect() as client:
+            assert len((await client.session(session)).messages) == 4
+
+    run(test())
+
+
+def test_a_daemon_that_is_stopped_ends_the_answer_as_far_as_it_came(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            answer = await ask_without_end(player)
+            async with await connect() as client:
+                await client.shutdown()
+            await player.until(lambda: not answer.growing, "it has ended")
+            assert answer.text and answer.status in ("cancelled", "failed")
+            await player.settle()
+
+    run(test())

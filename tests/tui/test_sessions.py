@@ -1,0 +1,245 @@
+"""Whole chats: begun, named, copied, exported, deleted, left while they are answered; the daemon is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.client import Client, connect
+from localspec.errors import SessionNotFound
+from localspec.protocol.sessions import SessionContent
+from localspec.tui.dialogs.confirm import Confirm
+from localspec.tui.widgets.prompt import Prompt
+from tests.tui.harness import ENDLESS, Player, playing
+from tests.waiting import run
+
+QUESTION = "What does dedent do?"
+
+
+async def stored(player: Player) -> SessionContent:
+    """The chat that is shown, as another program sees it."""
+    assert player.chat.session is not None
+    async with await connect() as other:
+        return await other.session(player.chat.session)
+
+
+async def is_gone(client: Client, session: str | None) -> bool:
+    assert session is not None
+    try:
+        await client.session(session)
+    except SessionNotFound:
+        return True
+    return False
+
+
+async def put(player: Player, text: str) -> None:
+    """Say something, or have something done, as if it was pasted."""
+    player.screen.query_one(Prompt).text = text
+    await player.pause()
+    await player.press("enter")
+
+
+async def say(player: Player, text: str = QUESTION) -> None:
+    """Say something, and wait for the end of the answer."""
+    before = player.chat.answer
+    await put(player, text)
+    await player.answered(before)
+
+
+async def do(player: Player, text: str) -> None:
+    """Have a command done to its end."""
+    await put(player, f"{text} ")
+    await player.settle()
+
+
+async def asked(player: Player) -> str:
+    """What a confirmation asks, once it does."""
+    await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+    return " ".join(" ".join(player.lines()).split())
+
+
+async def ask_on(player: Player) -> None:
+    """Ask something, and wait for the first words of an answer that goes on for long."""
+    await put(player, QUESTION)
+    await player.until(
+        lambda: player.chat.answering and player.chat.answer is not None and player.chat.answer.text != "",
+        "it answers",
+    )
+
+
+def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await say(player)
+            first = player.chat
+            await do(player, "/rename Of dedent")
+            assert (await stored(player)).title == "Of dedent" == player.chat.title
+            await do(player, "/fork")
+            assert player.chat.session not in (None, first.session)
+            assert [said.text for said in player.chat.said] == [said.text for said in first.said]
+            await player.press("ctrl+n")
+            await player.settle()
+            assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
+            await do(player, "/new")
+            assert not player.chat.said
+
+    run(test())
+
+
+def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await say(player)
+            await say(player, "And indent?")
+            first = player.chat
+            await player.press("alt+up", "k", "k", "f")
+            await player.until(lambda: player.chat is not first, "the copy is shown")
+            assert [m.content for m in (await stored(player)).messages] == [s.text for s in first.said[:2]]
+            await say(player, "Really?")
+            assert len(player.chat.said) == 4 and len(first.said) == 4
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/rename Too early", "there is no chat to name yet"),
+        ("/delete", "nothing was said yet"),
+        ("/fork", "nothing was said yet"),
+        ("/export", "nothing was said yet"),
+    ],
+)
+def test_what_cannot_be_done_yet_is_told(home: Path, text: str, why: str) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await do(player, text)
+            assert player.toasts == [f"{why} Say something first."]
+
+    run(test())
+
+
+def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player, await connect() as other:
+            await say(player)
+            session = player.chat.session
+            for no in ("escape", "n", "enter"):
+                await put(player, "/delete ")
+                assert f"Delete “{QUESTION}”? It cannot be brought back." in await asked(player)
+                await player.press(no)
+                await player.settle()
+                assert player.chat.session == session and not await is_gone(other, session)
+            await put(player, "/delete ")
+            await asked(player)
+            await player.press("y")
+            await player.settle()
+            assert not player.chat.said and not any(QUESTION in line for line in player.lines())
+            assert await is_gone(other, session) and player.toasts == []
+
+    run(test())
+
+
+def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player, await connect() as other:
+            await ask_on(player)
+            session = player.chat.session
+            await put(player, "/delete ")
+            await asked(player)
+            await player.press("left", "enter")
+            await player.settle()
+            assert await is_gone(other, session)
+            assert not player.chat.said and player.toasts == []
+            await ask_on(player)  # the daemon still answers
+            await player.press("escape")
+            await player.settle()
+
+    run(test())
+
+
+def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
+    async def test() -> None:
+        async with await connect() as other:
+            before = {each.session for each in await other.sessions()}
+            async with playing() as player:
+                await do(player, "/private")
+                assert player.chat.private
+                await say(player)
+                left = player.chat.session
+                assert (await other.session(left or "")).private
+                await do(player, "/fork")
+                assert player.toasts == ["a private chat is not copied Keep what was said with /export."]
+                await put(player, "/new ")
+                assert "Leave this private chat? Nothing of it is kept." in await asked(player)
+                await player.press("escape")
+                await player.settle()
+                assert player.chat.session == left
+                await player.press("ctrl+n")
+                await asked(player)
+                await player.press("y")
+                await player.settle()
+                assert not player.chat.private and await is_gone(other, left)
+                await do(player, "/private")
+                await say(player)
+                last = player.chat.session
+            assert await is_gone(other, last)
+            assert {each.session for each in await other.sessions()} == before
+
+    run(test())
+
+
+def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
+    async def test() -> None:
+        async with await connect() as other, playing(ENDLESS, private=True) as player:
+            await ask_on(player)
+            left = player.chat.session
+            await put(player, "/new ")
+            await asked(player)
+            await player.press("y")
+            await player.settle()
+            assert await is_gone(other, left) and player.toasts == []
+
+    run(test())
+
+
+def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def test() -> None:
+        async with playing() as player:
+            await say(player)
+            await do(player, "/export")
+            content = await stored(player)
+            assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
+            markdown = (tmp_path / "What-does-dedent-do.md").read_text()
+            assert all(message.content in markdown for message in content.messages)
+            assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
+            await do(player, "/export json it.json")
+            exported = json.loads((tmp_path / "it.json").read_text())
+            assert [m["content"] for m in exported["messages"]] == [m.content for m in content.messages]
+            assert exported["session"] == content.session and exported["options"]["temperature"] == 0
+            await do(player, "/export no/such/place.md")
+            assert "place.md cannot be written: No such file or directory" in player.toasts[-1]
+
+    run(test())
+
+
+def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with playing() as player, await connect() as other:
+            await say(player)
+            said = [each.text for each in player.chat.said]
+            await other.delete_session(player.chat.session or "")
+            await say(player, "And indent?")
+            assert "another program has deleted this chat" in player.toasts[-1]
+            assert any("another program has deleted this chat. Keep" in line for line in player.lines())
+            assert [each.text for each in player.chat.said] == [*said, "And indent?", ""]
+            await do(player, f"/export json {tmp_path / 'kept.json'}")
+            exported = json.loads((tmp_path / "kept.json").read_text())
+            assert exported["session"] is None and exported["title"] == QUESTION
+            assert [m["content"] for m in exported["messages"][:2]] == said
+
+    run(test())

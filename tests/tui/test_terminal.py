@@ -1,0 +1,74 @@
+"""The chat as people have it: in a terminal, with a daemon of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localspec.client.discovery import find
+from tests.tui.terminal import Terminal, chatting, needs_tmux
+
+pytestmark = [needs_tmux, pytest.mark.slow]
+QUESTION = "What does textwrap.dedent do?"
+GREEDY = ("--temperature", "0", "--proposer", "none")
+
+
+def ask(terminal: Terminal, question: str = QUESTION) -> None:
+    """Ask, and see the answer run: the number of its tokens is told while it does."""
+    terminal.write(question)
+    terminal.keys("Enter")
+    terminal.until_shown("tokens · ")
+
+
+def test_a_chat_a_stop_an_answer_anew_an_edit(home: Path) -> None:
+    with chatting(home, *GREEDY) as terminal:
+        ask(terminal)
+        terminal.keys("Escape")
+        terminal.until_shown("stopped")
+        terminal.keys("C-r")
+        terminal.until(lambda pane: "stopped" not in pane, "it is answered anew")
+        terminal.until_shown("tokens · ")
+        terminal.keys("Escape")
+        terminal.until_shown("stopped")
+        terminal.keys("C-g")
+        terminal.until_shown("In its place")
+        terminal.write(" Shortly")
+        terminal.keys("Enter")
+        terminal.until_shown("tokens · ")
+        terminal.keys("Escape")
+        terminal.until_shown("stopped")
+        terminal.keys("M-Up")
+        terminal.until_shown("e Edit")
+        terminal.keys("k")
+        pane = terminal.until_shown(f"{QUESTION} Shortly")
+        assert "Traceback" not in pane
+
+
+def test_a_daemon_that_is_killed_while_it_answers(home: Path) -> None:
+    with chatting(home, *GREEDY) as terminal:
+        ask(terminal)
+        found = find()
+        assert found is not None
+        os.kill(found.pid, signal.SIGKILL)
+        terminal.until_shown("the daemon ended while it answered")
+        terminal.keys("C-r")
+        terminal.until_shown("tokens · ")
+        terminal.keys("Escape")
+        terminal.until_shown("stopped")
+
+
+def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
+    with chatting(home) as terminal:
+        terminal.keys("C-q")
+        terminal.until_shown("Pane is dead (status 0")
+
+
+def test_without_a_terminal_it_says_so(home: Path) -> None:
+    command = (sys.executable, "-m", "localspec", "chat")
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and "needs a terminal" in done.stderr
