@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
@@ -56,6 +57,10 @@ class Player:
 
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
+
+    async def click(self, on: type[Widget] | None, offset: tuple[int, int]) -> None:
+        """Click at a place of a widget, or of the screen."""
+        await self._pilot.click(on, offset=offset)
 
     async def write(self, text: str) -> None:
         """Type a text, key by key."""
