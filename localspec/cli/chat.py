@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from localspec.cli import answer
+from localspec.cli.begin import begin
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
-from localspec.errors import ExitCode, InvalidOptions, SessionNotFound
-
-if TYPE_CHECKING:
-    from localspec.client import Client
+from localspec.errors import InvalidOptions
 
 NO_FLAGS = ModelFlags()
 
@@ -37,20 +33,9 @@ NO_CHAT_FLAGS = ChatFlags()
 
 def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
     """Chat in the terminal; returns the exit code."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InvalidOptions("a chat needs a terminal", "For one answer, use `localspec run`.")
     flags.check_daemon()
-    from localspec.tui.app import ChatApp
-
-    session = how.session or (answer.remote(_last) if how.go_on else None)
-    app = ChatApp(flags.options(), session=session, private=how.private)
-    app.run()
-    return app.return_code or ExitCode.OK
-
-
-async def _last(client: Client) -> str:
-    """The session in which something was said last."""
-    sessions = await client.sessions(limit=1)
-    if not sessions:
-        raise SessionNotFound("there is no session to continue", "Chat without -c first.")
-    return sessions[0].session
+    if how.private and (how.go_on or how.session is not None):
+        raise InvalidOptions(
+            "a session that is stored cannot become private", "Drop --private, -c or --session."
+        )
+    return begin(flags.options(), session=how.session, go_on=how.go_on, private=how.private)

@@ -14,7 +14,8 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, asking, completers, output
 from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
-from localspec.cli.flags import ModelName, workspace_from_here
+from localspec.cli.flags import ModelName
+from localspec.cli.here import workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
     Config,

@@ -87,7 +87,7 @@ def settle(said: Options, *, place: str) -> Settled:
 
 def explained(error: ModelError, arguments: Sequence[str]) -> ModelError:
     """The error, and where the name in it comes from, if that was not typed: one of ``arguments``."""
-    from localspec.cli.flags import workspace_from_here
+    from localspec.cli.here import workspace_from_here
 
     try:
         rows = settle(Options(workspace=workspace_from_here()), place="this directory").rows

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec.cli.completers import drafts, models
+from localspec.cli.here import from_here
 from localspec.config import (
     Config,
     DaemonConfig,
@@ -21,9 +20,6 @@ from localspec.config import (
     plain_key,
 )
 from localspec.errors import InvalidOptions
-from localspec.memory.workspace import plain, workspace_of
-from localspec.models.sections import Sections, real
-from localspec.models.typed import absolute
 from localspec.protocol.options import Options, check_value, parse_options
 
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
@@ -80,13 +76,7 @@ class ModelFlags:
             check_value(Options, name, value, said=flag)
         options = parse_options(values).over(environment_options())
         changed = override(Config(options=options), self._pairs()).options
-        values = {f: v for f in changed.__struct_fields__ if (v := getattr(changed, f)) is not None}
-        for name in ("model", "draft"):
-            if name in values:
-                values[name] = absolute(values[name])
-        if (workspace := workspace_from_here(values.pop("workspace", None))) is not None:
-            values["workspace"] = workspace
-        return parse_options(values)
+        return from_here(changed)
 
     def config(self) -> Config:
         """The configuration with the settings of ``--opt``; its options are those of :meth:`options`."""
@@ -114,20 +104,3 @@ class ModelFlags:
                 raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
             pairs[key] = text
         return pairs
-
-
-def workspace_from_here(said: str | None = None) -> str | None:
-    """The workspace that was ``said``, as the daemon can find it; else that of this directory."""
-    if said is not None:
-        return plain(os.path.abspath(os.path.expanduser(said))) if said else said
-    return workspace_at(Path.cwd(), Sections(load_config()))
-
-
-def workspace_at(directory: Path, sections: Sections) -> str | None:
-    """The workspace that a directory is in: its git repository, or a directory that the configuration has a
-    section for, whichever is nearer."""
-    root = workspace_of(directory)
-    named = next(iter(sections.directories(str(directory))), None)
-    if named is not None and (root is None or root in Path(real(named)).parents):
-        return os.path.expanduser(named)
-    return None if root is None else plain(str(root))

@@ -50,6 +50,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
         # Asked by scripts and editors at every start: not worth loading the command line for.
         output.write(f"localspec {__version__}\n")
         return ExitCode.OK
+    if list(arguments) == ["chat"]:
+        # As most chats begin: who waits to type waits for no flags to be read.
+        from localspec.cli.begin import begin
+
+        return begin()
 
     from cyclopts import CycloptsError
 

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from localspec import home
 from localspec.cli import asking, output
-from localspec.cli.flags import ModelName, workspace_at, workspace_from_here
+from localspec.cli.flags import ModelName
+from localspec.cli.here import workspace_at, workspace_from_here
 from localspec.config import environment_options, load_config
 from localspec.errors import (
     INSTALL_MLX,

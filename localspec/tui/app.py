@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable
 
 from textual.app import App
+from textual.binding import Binding
 from textual.message import Message
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
-from localspec.tui import facts
+from localspec.tui import facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.link import Link
+from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ChatScreen
 
 
 class ChatApp(App[None]):
     """A chat in the terminal; :attr:`link` is its one way to the daemon.
 
-    ``options`` are those of new chats. ``session`` is the id of the one to go on with.
+    ``options`` are those of new chats, once ``settle`` has said what they mean here; it may read the disk,
+    and is called when a person can type already. ``session`` is the id of the one to go on with.
     """
 
     TITLE = "localspec"
+    COMMANDS = {CommandHits, ThemeHits}
+    BINDINGS = [
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True, tooltip="Search commands")
+    ]
+    CSS = """
+    ToastRack { margin-bottom: 5; }
+    Toast { max-width: 90%; }
+    """
 
-    def __init__(self, options: Options, *, session: str | None = None, private: bool = False) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        settle: Callable[[Options], Options] = lambda options: options,
+        session: str | None = None,
+        private: bool = False,
+    ) -> None:
         super().__init__()
         self.options = options
+        self._settle = settle
         self.link = Link(self._hear)
         self._first = session
         self._answering: set[Chat] = set()
         """those that are being answered, looked at or not"""
+        for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
+            self.unregister_theme(theme.name)  # what the terminal's colours are is not known to a painter
+        self.theme = themes.kept(self.available_themes) or self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
+
+    def watch_theme(self, before: str, theme: str) -> None:
+        """A person chose it."""
+        if before != theme:
+            themes.keep(theme)
 
     def get_default_screen(self) -> ChatScreen:
         """The chat's screen is the lowest one."""
@@ -89,6 +118,11 @@ class ChatApp(App[None]):
 
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
+        try:
+            self.options = await asyncio.to_thread(self._settle, self.options)
+            self.chat_screen.chat.options = self.options
+        finally:
+            self.chat_screen.settled.set()
         if self._first is not None:
             self.chat_screen.show(await self.stored_chat(self._first))
         await self.chat_screen.chat.load()

@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import table
 from markdown_it.token import Token
 
-# Tags are text: what a model says in angle brackets is to be seen.
-PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+def _parser() -> MarkdownIt:
+    """Of all that a model says nothing is hidden: tags are text, so are definitions of references, and a
+    picture is a link. The opening line of a fence opens one, whatever the next line is; it is no table's."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(["reference", "image"])
+    parser.block.ruler.after("fence", "tables", table, {"alt": ["paragraph"]})
+    return parser
+
+
+PARSER = _parser()
+_OUTLINE = _parser().disable("inline")
+"""finds where blocks begin, and does not look into them"""
 SHORT = 2_000
 """characters of an open block that are parsed anew whenever it grows"""
 GROWTH = 1 / 8
@@ -38,14 +50,15 @@ class _Fence:
     """The opening line of a fence whose end has not come."""
 
     opening: str
+    mark: str
     ends: re.Pattern[str]
     language: str
 
     @classmethod
     def of(cls, opening: str, token: Token) -> _Fence:
         mark = re.escape(token.markup[0])
-        ends = re.compile(rf" {{0,3}}{mark}{{{len(token.markup)},}}[ \t]*")
-        return cls(opening, ends, language_of(token))
+        ends = re.compile(rf"^ {{0,3}}{mark}{{{len(token.markup)},}}[ \t]*\n", re.MULTILINE)
+        return cls(opening, token.markup, ends, language_of(token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,8 @@ class _Unit:
 
     line: int
     token: Token
-    joined: bool
+    list: str = ""
+    """the mark of the list whose item it is"""
 
 
 class Blocks:
@@ -64,76 +78,92 @@ class Blocks:
         self._tail = ""
         self._parsed = 0
         self._fence: _Fence | None = None
-        self._joined = False
+        self._seen = 0
+        """up to where the end of the fence was looked for"""
+        self._list = ""
+        """the mark of the list whose item was the last block, if it was one"""
 
     @property
     def open(self) -> Block | None:
         """The block that still grows, as far as it has come."""
         if self._fence is not None:
             return Block("code", self._tail, self._fence.language)
-        return Block("prose", self._tail, joined=self._joined) if self._tail.strip() else None
+        if not self._tail.strip():
+            return None
+        begins = _units(self._tail.lstrip("\n").partition("\n")[0])
+        return Block("prose", self._tail, joined=bool(begins) and self._joins(begins[0]))
 
     def append(self, text: str) -> list[Block]:
         """``text`` has come; returns the blocks that are finished by it."""
-        self._tail += text
-        finished: list[Block] = []
-        while self._fence is not None or self._grown():
-            before = len(finished)
-            finished += self._end_of_fence() if self._fence is not None else self._units()
-            if len(finished) == before:
-                break
-        return finished
+        self._tail += text.replace("\r", " ")
+        return self._cut(settled=False)
 
     def finish(self) -> list[Block]:
         """No more text will come; returns what was open."""
-        self._parsed = -1
-        finished = self.append("")
+        finished = self._cut(settled=True)
         if (fence := self._fence) is not None:
             lines = self._tail.split("\n")
-            if fence.ends.fullmatch(lines[-1]):
+            if fence.ends.match(f"{lines[-1]}\n"):
                 del lines[-1]
             finished.append(_code(fence, "\n".join(lines)))
-        elif (last := self.open) is not None:
-            finished.append(last)
-        self._tail, self._parsed, self._fence, self._joined = "", 0, None, False
+        else:
+            lines = self._tail.split("\n")
+            finished += [self._block(unit, "\n".join(lines[unit.line :])) for unit in _units(self._tail)]
+        self._tail, self._parsed, self._fence, self._list = "", 0, None, ""
+        return finished
+
+    def _cut(self, *, settled: bool) -> list[Block]:
+        """Cut off what has ended; ``settled``: no line will go on."""
+        finished: list[Block] = []
+        while self._fence is not None or settled or self._grown():
+            fence = self._fence
+            ended = self._end_of_fence(fence) if fence is not None else self._ended(settled=settled)
+            finished += ended
+            if not ended and self._fence is fence:
+                break
         return finished
 
     def _grown(self) -> bool:
         """Whether it is worth looking for what has ended."""
         size = len(self._tail)
-        return size <= SHORT or self._parsed < 0 or size - self._parsed > self._parsed * GROWTH
+        return size <= SHORT or size - self._parsed > self._parsed * GROWTH
 
-    def _end_of_fence(self) -> list[Block]:
-        fence = self._fence
-        assert fence is not None
-        *lines, _ = self._tail.split("\n")
-        for number, line in enumerate(lines):
-            if fence.ends.fullmatch(line):
-                self._tail = "\n".join(self._tail.split("\n")[number + 1 :])
-                self._fence, self._joined, self._parsed = None, False, 0
-                return [_code(fence, "\n".join(lines[:number]))]
-        return []
+    def _end_of_fence(self, fence: _Fence) -> list[Block]:
+        end = fence.ends.search(self._tail, self._seen)
+        if end is None:
+            self._seen = self._tail.rfind("\n") + 1
+            return []
+        body = self._tail[: max(end.start() - 1, 0)]
+        self._tail = self._tail[end.end() :]
+        self._fence, self._parsed, self._seen, self._list = None, 0, 0, ""
+        return [_code(fence, body)]
 
-    def _units(self) -> list[Block]:
+    def _ended(self, *, settled: bool) -> list[Block]:
         """Cut off all that is followed by something; the last unit stays, or is a fence that opens."""
         self._parsed = len(self._tail)
-        units = _units(PARSER.parse(self._tail), joined=self._joined)
+        text = self._tail if settled else _settled(self._tail)
+        units = _units(text)
         if not units:
             return []
         lines = self._tail.split("\n")
-        ends = [unit.line for unit in units[1:]]
         finished = [
-            _block(unit, "\n".join(lines[unit.line : end])) for unit, end in zip(units, ends, strict=False)
+            self._block(unit, "\n".join(lines[unit.line : after.line])) for unit, after in pairwise(units)
         ]
         last = units[-1]
         self._tail = "\n".join(lines[last.line :])
-        self._parsed = min(self._parsed, len(self._tail)) if self._parsed >= 0 else -1
-        self._joined = last.joined
         if last.token.type == "fence" and "\n" in self._tail:
             opening, _, self._tail = self._tail.partition("\n")
-            self._fence = _Fence.of(opening, last.token)
-            return finished + self._end_of_fence()
+            self._fence, self._seen = _Fence.of(opening, last.token), 0
         return finished
+
+    def _block(self, unit: _Unit, source: str) -> Block:
+        joined, self._list = self._joins(unit), unit.list
+        if unit.token.type == "fence":
+            return Block("code", unit.token.content.removesuffix("\n"), language_of(unit.token))
+        return Block("prose", source.rstrip(), joined=joined)
+
+    def _joins(self, unit: _Unit) -> bool:
+        return unit.list != "" and unit.list == self._list
 
 
 def language_of(fence: Token) -> str:
@@ -142,27 +172,29 @@ def language_of(fence: Token) -> str:
     return words[0] if words else ""
 
 
-def _units(tokens: list[Token], *, joined: bool) -> list[_Unit]:
+def _settled(text: str) -> str:
+    """``text`` without a last line that, going on, may turn out to belong to what stands above it.
+
+    So may "-" below "- item", which "--" continues; below an empty line nothing can change its mind.
+    """
+    head = text[: text.rfind("\n") + 1]
+    before = head[:-1].rpartition("\n")[2]
+    return head if before.strip() else text
+
+
+def _units(text: str) -> list[_Unit]:
     units: list[_Unit] = []
-    for token in tokens:
+    for token in _OUTLINE.parse(text):
         if token.map is None or token.nesting < 0:
             continue
         if token.level == 0 and not token.type.endswith("_list_open"):
-            units.append(_Unit(token.map[0], token, joined=False))
+            units.append(_Unit(token.map[0], token))
         elif token.level == 1 and token.type == "list_item_open":
-            follows = bool(units) and units[-1].token.type == "list_item_open"
-            same = follows and units[-1].token.markup == token.markup
-            units.append(_Unit(token.map[0], token, joined=same if units else joined))
+            units.append(_Unit(token.map[0], token, token.markup))
     return units
-
-
-def _block(unit: _Unit, source: str) -> Block:
-    if unit.token.type == "fence":
-        return Block("code", unit.token.content.removesuffix("\n"), language_of(unit.token))
-    return Block("prose", source.rstrip("\n"), joined=unit.joined)
 
 
 def _code(fence: _Fence, body: str) -> Block:
     """What a fence holds: its indentation is taken off as the parser does."""
-    (token,) = PARSER.parse(f"{fence.opening}\n{body}")
+    (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.mark}")
     return Block("code", token.content.removesuffix("\n"), fence.language)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -43,7 +43,9 @@ class Answer:
     runs: list[Run] = field(default_factory=list)
     rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
     """how many tokens each of the last rounds gave"""
-    tokens: int = 0
+    all_rounds: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+    """how many tokens are whose"""
     result: Result | None = None
     error: LocalspecError | None = None
     first: float | None = None
@@ -55,19 +57,24 @@ class Answer:
     def grow(self, text: str, tokens: Iterable[Token]) -> None:
         """A round has ended, or several, where the client was slow."""
         self.text += text.translate(_SHOWN)
-        count = 0
+        before = self.tokens
         for token in tokens:
-            count += 1
+            self.sources[token.source] += 1
             last = self.runs[-1] if self.runs else None
             if last is not None and last.source == token.source:
                 self.runs[-1] = Run(last.source, last.chars + token.chars)
             else:
                 self.runs.append(Run(token.source, token.chars))
-        self.tokens += count
-        self.rounds.append(count)
+        self.rounds.append(self.tokens - before)
+        self.all_rounds += 1
         self.last = time.monotonic()
         if self.first is None:
             self.first = self.last
+
+    @property
+    def tokens(self) -> int:
+        """How many came."""
+        return self.sources.total()
 
     @property
     def speed(self) -> float | None:

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from rich.style import Style
-from rich.text import Text
 from textual.strip import Strip
 
 from localspec.tui.blocks import Block, Blocks
-from localspec.tui.conversation import Answer, Question, Said
-from localspec.tui.painter import TAB, Painter
+from localspec.tui.conversation import Answer, Question, Said, shown
+from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
 
 LONG = 2_000
 """characters of a block that are painted plainly while it grows, and in their colours once it has ended"""
+HEAD = 12
+"""lines of a long question that are shown"""
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "broken off; answer anew with ctrl+r",
@@ -29,30 +30,44 @@ ENDINGS = {
 
 
 class QuestionEntry:
-    """What the person said, as it was typed."""
+    """What the person said, as it was typed; the beginning of it, where it is long."""
 
     def __init__(self, question: Question) -> None:
         self.said = question
+        self.detailed = False
+        """whether a long one is shown whole"""
         self._lines: list[Strip] = []
+        self._hidden: list[Strip] = []
+        """what is shown in the place of lines"""
 
     @property
     def height(self) -> int:
-        return len(self._lines)
+        return HEAD + len(self._hidden) if self._folded else len(self._lines)
+
+    @property
+    def _folded(self) -> bool:
+        return bool(self._hidden) and not self.detailed
 
     def line(self, number: int) -> Strip:
-        return self._lines[number]
+        return self._hidden[number - HEAD] if self._folded and number >= HEAD else self._lines[number]
 
     def paint(self, painter: Painter) -> None:
         """All of it, anew."""
-        text = Text(self.said.text, tab_size=TAB)
-        self._lines = painter.text(text, painter.look.question, bar=True)
+        self._lines = painter.text(shown(self.said.text), painter.look.question, bar=True)
+        more = len(self._lines) - HEAD
+        told = f"… {more} more lines; s shows them"
+        self._hidden = painter.text(told, painter.look.muted, bar=True) if more > 2 else []
 
     def grow(self) -> None:
         """It never does."""
 
+    def toggle(self) -> None:
+        """Show all of it, or only the beginning."""
+        self.detailed = not self.detailed
+
     def forget(self) -> None:
         """Nobody looks at it."""
-        self._lines = []
+        self._lines, self._hidden = [], []
 
 
 class AnswerEntry:
@@ -78,7 +93,7 @@ class AnswerEntry:
         self._blocks = Blocks()
         self._plain: Plain | None = None
         self._painted = 0
-        self._coloured = 0
+        self._plainly_painted = ""
         self._painter: Painter | None = None
         self._rough.clear()
 
@@ -123,7 +138,7 @@ class AnswerEntry:
             self._notes = [
                 line
                 for text, style in self._remarks(self._painter)
-                for line in self._painter.text(Text(text), style)
+                for line in self._painter.text(shown(text), style)
             ]
 
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
@@ -138,6 +153,11 @@ class AnswerEntry:
             yield remark, look.muted
         if self.detailed:
             yield answer.statistics, look.muted
+
+    def toggle(self) -> None:
+        """Show its statistics, or no longer."""
+        self.detailed = not self.detailed
+        self.note()
 
     def forget(self) -> None:
         """Nobody looks at it: what is painted goes."""
@@ -162,7 +182,7 @@ class AnswerEntry:
         else:
             lines = painter.block(block)
         self._plain = None
-        self._parts.append(spaced(painter, block, lines) if number else lines)
+        self._parts.append(spaced(painter, block, lines, number))
         self._tops.append(self._tops[-1] + len(self._parts[-1]))
 
     def _paint_open(self, painter: Painter) -> None:
@@ -174,24 +194,21 @@ class AnswerEntry:
             lines = self._plainly(painter, block)
         else:
             lines = painter.block(block)
-        self._open = spaced(painter, block, lines) if self._parts else lines
+        self._open = spaced(painter, block, lines, len(self._parts))
 
     def _plainly(self, painter: Painter, block: Block) -> list[Strip]:
         """``block`` without its colours; what was painted of it before stays."""
-        if self._plain is None:
-            style = painter.look.plain_code if block.kind == "code" else painter.look.base
-            self._plain = Plain(painter, style, margin=1 if block.kind == "code" else 0)
-            self._coloured = 0
-        self._plain.append([(block.source[self._coloured :], Style.null())])
-        self._coloured = len(block.source)
+        if self._plain is None or not block.source.startswith(self._plainly_painted):
+            self._plain = painter.plain(block)
+            self._plainly_painted = ""
+        self._plain.append([(block.source[len(self._plainly_painted) :], Style.null())])
+        self._plainly_painted = block.source
         return self._plain.lines
 
     def _grow_raw(self, painter: Painter, text: str) -> None:
         if self._plain is None:
-            self._plain = Plain(painter, painter.look.base)
-            self._coloured = 0
+            self._plain = painter.raw()
         self._plain.append(self._pieces(painter, text))
-        self._coloured = len(self.said.text)
         self._open = self._plain.lines
 
     def _pieces(self, painter: Painter, text: str) -> list[Piece]:
@@ -202,7 +219,7 @@ class AnswerEntry:
         for source, chars in self.said.runs:
             begin, position = max(position, start), position + chars
             if position > begin:
-                style = painter.look.sources.get(source, painter.look.base)
+                style = painter.look.sources.get(source, Style.null())
                 pieces.append((self.said.text[begin:position], style))
         if (begin := max(position, start)) < len(self.said.text):
             pieces.append((self.said.text[begin:], Style.null()))
@@ -217,6 +234,6 @@ def entry_of(said: Said, *, raw: bool = False) -> Entry:
     return QuestionEntry(said) if isinstance(said, Question) else AnswerEntry(said, raw=raw)
 
 
-def spaced(painter: Painter, block: Block, lines: list[Strip]) -> list[Strip]:
-    """With the empty line that stands between two blocks."""
-    return lines if block.joined else [painter.blank, *lines]
+def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:
+    """With the empty line that stands between a block and the one before; ``number`` 0 is the first."""
+    return [painter.blank, *lines] if number and not block.joined else lines

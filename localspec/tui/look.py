@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.color import Color as RichColor
 from rich.style import Style
 from rich.theme import Theme
+from textual.app import App
 from textual.color import Color
 
 CODE_THEMES = {
@@ -21,8 +23,20 @@ CODE_THEMES = {
     "rose-pine": "dracula",
 }
 """the theme of code that goes with a theme, where one bears its name"""
-SOURCES = {"target": "foreground", "draft": "success", "prompt-lookup": "primary", "memory": "warning"}
+SOURCES = {
+    "target": "foreground",
+    "draft": "text-success",
+    "prompt-lookup": "text-primary",
+    "memory": "text-warning",
+}
 """the colour, by its name in a theme, of tokens by who proposed them"""
+MARKS = {
+    "target": Style.null(),
+    "draft": Style(underline=True),
+    "prompt-lookup": Style(bold=True),
+    "memory": Style(reverse=True),
+}
+"""what tells them apart where there are no colours"""
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,15 @@ class Look:
     sources: Mapping[str, Style]
 
     @classmethod
-    def of(cls, theme: str, *, dark: bool, colours: Mapping[str, str]) -> Look:
-        """The look of a theme of this name; ``colours`` are its variables."""
+    def seen(cls, app: App[Any]) -> Look:
+        """The look that an app has now."""
+        theme = app.current_theme
+        plain = app.no_color or app.console.color_system is None
+        return cls.of(theme.name, dark=theme.dark, colours=app.theme_variables, plain=plain)
+
+    @classmethod
+    def of(cls, theme: str, *, dark: bool, colours: Mapping[str, str], plain: bool = False) -> Look:
+        """The look of a theme of this name; ``colours`` are its variables, none of them seen if ``plain``."""
         background = Color.parse(colours["background"])
 
         def style(name: str, share: float = 1.0, *, bold: bool | None = None) -> Style:
@@ -82,5 +103,8 @@ class Look:
                     "markdown.table.header": heading,
                 }
             ),
-            sources={source: style(name) for source, name in SOURCES.items()},
+            sources={
+                source: style(name) + (MARKS[source] if plain else Style.null())
+                for source, name in SOURCES.items()
+            },
         )

@@ -1,43 +1,24 @@
-"""Blocks, plain text and coloured tokens, painted as lines of a width."""
+"""Blocks and plain text, painted as lines of a width."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 
-from rich.console import Console, RenderableType
-from rich.markdown import Heading, Markdown
-from rich.padding import Padding
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
-from rich.text import Text
 from textual.strip import Strip
 
-from localspec.tui.blocks import PARSER, Block
+from localspec.tui.blocks import Block
+from localspec.tui.highlighting import highlighted
 from localspec.tui.look import Look
+from localspec.tui.markdown import DEEPEST, Markdown
+from localspec.tui.plain import Plain
 
-TAB = 4
 GUTTER = 2
 """columns before each line, for its mark"""
-
-
-class _Heading(Heading):
-    """A heading on the left and without a frame: in a chat it titles a few lines, not a page."""
-
-    def __rich_console__(self, console: Console, options: object) -> Iterable[Text]:
-        self.text.justify = "left"
-        yield self.text
-
-
-class _Markdown(Markdown):
-    """Rich's, of tokens of our own parser."""
-
-    elements = {**Markdown.elements, "heading_open": _Heading}
-
-    def __init__(self, source: str, code_theme: str) -> None:
-        super().__init__("", code_theme=code_theme)
-        self.parsed = PARSER.parse(source)
+LONGEST = 10_000
+"""characters of prose that are painted as Markdown: of a longer paragraph the parser could make much"""
 
 
 class Painter:
@@ -51,40 +32,44 @@ class Painter:
         self.width = max(width - GUTTER, 1)
         """columns of text"""
         self.look = look
+        self.blank = Strip.blank(GUTTER + self.width, look.base)
+        """an empty line"""
+        self._gutter = Segment(" " * GUTTER, look.base)
 
     def block(self, block: Block) -> list[Strip]:
         """A finished block, code with its colours."""
-        if block.kind == "prose":
-            return self._lines(_Markdown(block.source, self.look.code_theme), self.look.base)
-        return self._lines(
-            Syntax(
-                block.source,
-                block.language or "text",
-                theme=self.look.code_theme,
-                background_color=self.look.code_background,
-                word_wrap=True,
-                tab_size=TAB,
-                padding=(0, 1),
-            ),
-            self.look.base,
-        )
+        if block.kind == "code":
+            plain = self.plain(block)
+            plain.append(highlighted(block.source, block.language, self.look.code_theme))
+            return plain.lines or [self.blank]
+        if len(block.source) <= LONGEST and (markdown := Markdown(block.source, self.look)).depth <= DEEPEST:
+            return self._lines(markdown)
+        return self.text(block.source, Style.null())
 
-    def text(self, text: Text, under: Style, *, margin: int = 0, bar: bool = False) -> list[Strip]:
-        """Text wrapped, at least one line; ``margin`` columns at each side are left empty."""
-        renderable = Padding(text, (0, margin)) if margin else text
-        return self._lines(renderable, self.look.base + under, bar=bar)
+    def plain(self, block: Block) -> Plain:
+        """What ``block`` can be painted with as it grows, without its colours."""
+        if block.kind == "code":
+            return Plain(self._gutter, self.width, self.look.base + self.look.plain_code, margin=1)
+        return self.raw()
+
+    def raw(self) -> Plain:
+        """What text can be painted with as it grows."""
+        return Plain(self._gutter, self.width, self.look.base)
+
+    def text(self, text: str, under: Style, *, bar: bool = False) -> list[Strip]:
+        """Text as it is, wrapped; at least one line."""
+        look = self.look
+        gutter = Segment("▎ ", look.base + look.bar) if bar else self._gutter
+        plain = Plain(gutter, self.width, look.base + under)
+        plain.append([(text, Style.null())])
+        return plain.lines or [self.blank]
 
     def chosen(self, line: Strip) -> Strip:
         """A line with the mark of the message that keys act on."""
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 
-    @property
-    def blank(self) -> Strip:
-        """An empty line."""
-        return Strip.blank(self.whole, self.look.base)
-
-    def _lines(self, renderable: RenderableType, base: Style, *, bar: bool = False) -> list[Strip]:
+    def _lines(self, markdown: Markdown) -> list[Strip]:
         # A console of its own for each painting: they are not to be shared between threads.
         console = Console(
             file=io.StringIO(),
@@ -95,6 +80,7 @@ class Painter:
             legacy_windows=False,
             _environ={},
         )
-        lines = console.render_lines(renderable, style=base, pad=True)
-        gutter = Segment("▎ " if bar else "  ", self.look.base + self.look.bar)
-        return [Strip([gutter, *line], GUTTER + self.width) for line in lines]
+        lines = console.render_lines(markdown, style=self.look.base, pad=True)
+        strips = [Strip([self._gutter, *line], GUTTER + self.width) for line in lines]
+        full = [number for number, strip in enumerate(strips) if strip.text.strip()]
+        return strips[full[0] : full[-1] + 1] if full else [self.blank]

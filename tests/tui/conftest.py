@@ -13,3 +13,13 @@ def home() -> Iterator[Path]:
     """A home, and so a daemon with the bundled pair, for all tests of a module."""
     with own_home() as path:
         yield path
+
+
+@pytest.fixture
+def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home for what is shown without a daemon; the terminal has all colours."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return tmp_path

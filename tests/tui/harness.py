@@ -58,9 +58,8 @@ class Player:
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 
-    async def click(self, on: type[Widget] | None, offset: tuple[int, int]) -> None:
-        """Click at a place of a widget, or of the screen."""
-        await self._pilot.click(on, offset=offset)
+    async def click(self, widget: type[Widget] | None = None, *, offset: tuple[int, int] = (0, 0)) -> None:
+        await self._pilot.click(widget, offset=offset)
 
     async def write(self, text: str) -> None:
         """Type a text, key by key."""
@@ -114,5 +113,6 @@ async def playing(
     app = ChatApp(options, session=session, private=private)
     async with app.run_test(size=size) as pilot:
         player = Player(app, pilot)
+        await pilot.pause()  # what begins after the first picture has begun
         await player.settle()
         yield player

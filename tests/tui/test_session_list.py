@@ -277,11 +277,11 @@ def test_a_click_opens_a_chat_and_one_beside_the_list_leaves_it(home: Path) -> N
             _, session = await stored(other, "Click 1", "Click 2")
             async with listing(player, "click") as seen:
                 await seen.shows("Click 2", "Click 1")
-                await player.click(SessionList, (5, 0))
+                await player.click(SessionList, offset=(5, 0))
                 await seen.is_left()
             assert player.chat.session == session
             async with listing(player) as seen:
-                await player.click(None, (0, 0))
+                await player.click()
                 await seen.is_left()
 
     run(test())

@@ -36,13 +36,13 @@ async def edit(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("copy")
 async def copy(screen: ChatScreen, argument: str) -> None:
     """Copy the last answer."""
-    copy_text(screen, _last_answer(screen))
+    copy_text(screen, last_answer(screen))
 
 
 @COMMANDS.command("code", "[NUMBER]")
 async def code(screen: ChatScreen, argument: str) -> None:
     """Copy a code block of the last answer: the last one, or by its number."""
-    copy_code(screen, _last_answer(screen), argument)
+    copy_code(screen, last_answer(screen), argument)
 
 
 async def edit_of(screen: ChatScreen, said: Said) -> None:
@@ -82,7 +82,8 @@ def code_blocks(text: str) -> list[str]:
     return [b.source for b in (*blocks.append(text), *blocks.finish()) if b.kind == "code"]
 
 
-def _last_answer(screen: ChatScreen) -> Answer:
+def last_answer(screen: ChatScreen) -> Answer:
+    """The last answer that has a text. Raises :class:`InvalidOptions`."""
     answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
     if answer is None:
         raise InvalidOptions("there is no answer yet", "Ask something first.")

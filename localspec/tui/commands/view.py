@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import unknown_key
 from localspec.tui.commands.command import COMMANDS
+from localspec.tui.commands.messages import last_answer
 
 if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
@@ -14,6 +17,30 @@ if TYPE_CHECKING:
 async def colours(screen: ChatScreen, argument: str) -> None:
     """Show answers as raw text, each token coloured by who proposed it; again: as Markdown."""
     screen.colour()
+
+
+@COMMANDS.command("stats")
+async def stats(screen: ChatScreen, argument: str) -> None:
+    """Show or hide what the last answer took."""
+    screen.details(last_answer(screen))
+
+
+@COMMANDS.command("theme", "[NAME]")
+async def theme(screen: ChatScreen, argument: str) -> None:
+    """Choose the colours, by name or from a list; kept for later chats."""
+    app = screen.app
+    if not argument:
+        app.search_themes()
+    elif argument in app.available_themes:
+        app.theme = argument
+    else:
+        raise InvalidOptions(unknown_key("theme", argument, [*app.available_themes]), "See /theme.")
+
+
+@COMMANDS.command("help", key="f1")
+async def help(screen: ChatScreen, argument: str) -> None:
+    """Show all commands and keys."""
+    screen.help()
 
 
 @COMMANDS.command("quit", key="ctrl+q")

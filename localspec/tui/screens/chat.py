@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.tui import facts
@@ -16,36 +16,48 @@ from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
-from localspec.tui.conversation import Question
+from localspec.tui.conversation import Answer, Question
+from localspec.tui.screens.help import HelpScreen
+from localspec.tui.widgets.keys import Keys
+from localspec.tui.widgets.progress import Progress
 from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
+
+ERROR_SHOWN_S = 10
 
 
 class ChatScreen(Screen[None]):
     """A conversation, a prompt, a status line."""
 
     BINDINGS = [
-        Binding("escape", "leave", "Stop", show=False),
-        Binding("ctrl+r", "run('regenerate')", "Regenerate"),
+        Binding("f1", "run('help')", "Help"),
+        Binding("escape", "leave", "Stop", show=False, tooltip="Stop the answer; leave what was begun"),
+        Binding("ctrl+r", "run('regenerate')", "Again"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
         Binding("ctrl+n", "run('new')", "New", show=False),
         Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("ctrl+o", "run('model')", "Model"),
-        Binding("alt+up", "messages", "Messages", show=False),
+        Binding("f2", "run('set')", "Sampling"),
+        Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
     ]
 
     def __init__(self, chat: Chat) -> None:
         super().__init__()
         self.chat = chat
+        self.settled = asyncio.Event()
+        """whether it is known what the first chat's options mean"""
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
         yield Transcript(id="transcript")
+        yield Pulse(id="pulse")
         yield Prompt(id="prompt")
+        yield Progress(id="progress")
         yield Status(id="status")
-        yield Footer(compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         self._prompt.take_focus()
@@ -67,7 +79,6 @@ class ChatScreen(Screen[None]):
         self._leave_edit()
         self.chat = chat
         self._transcript.show(chat.said)
-        self._status.pairing = chat.pairing
         self._tell_status()
         self._prompt.take_focus()
 
@@ -112,6 +123,7 @@ class ChatScreen(Screen[None]):
 
     def action_leave(self) -> None:
         """Leave what is going on: an edit, an answer, the choice of a message."""
+        self.app.clear_notifications()
         if self._editing is not None:
             self._leave_edit()
         elif self.chat.answering:
@@ -130,9 +142,29 @@ class ChatScreen(Screen[None]):
             self._editing = None
             self._prompt.text = self._prompt.title = ""
 
+    def begin(self, text: str) -> None:
+        """Put the beginning of something into the prompt."""
+        self._prompt.text = text
+        self._prompt.take_focus()
+
     def colour(self) -> None:
-        """Show tokens by who proposed them, or no longer."""
-        self._transcript.colour(not self._transcript.raw)
+        """Show tokens by who proposed them, and how many come at once, or no longer."""
+        raw = not self._transcript.raw
+        self._transcript.colour(raw)
+        self.query_one(Pulse).display = raw
+
+    def details(self, answer: Answer) -> None:
+        """Show or hide the statistics of an answer."""
+        self._transcript.details(self.chat.said.index(answer))
+
+    def help(self) -> None:
+        """Show all commands and keys."""
+        keys = {
+            "Keys": [*self.BINDINGS, *self.app.BINDINGS],
+            "In the prompt": Prompt.BINDINGS,
+            "On a message": Transcript.BINDINGS,
+        }
+        self.app.push_screen(HelpScreen(keys))
 
     # How it is done.
 
@@ -151,6 +183,7 @@ class ChatScreen(Screen[None]):
 
     async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
         """Take a turn; raises :class:`EngineBusy` while another is taken."""
+        await self.settled.wait()
         if self.chat.answering:
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
@@ -158,7 +191,10 @@ class ChatScreen(Screen[None]):
 
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
-        self.app.notify(error.remedy, title=error.message, severity="error", markup=False)
+        self._tell_status()
+        self.app.notify(
+            error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S, markup=False
+        )
 
     # What happened.
 
@@ -168,18 +204,19 @@ class ChatScreen(Screen[None]):
 
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
-        self._tell_status()
+        if (answer := self.chat.answer) is not None and answer.tokens:
+            self._tell_status()
 
     def on_ended(self, fact: facts.Ended) -> None:
         self._transcript.grown()
         self._tell_status()
 
     def on_paired(self, fact: facts.Paired) -> None:
-        self._status.pairing = fact.pairing
         self._tell_status()
 
     def on_working(self, fact: facts.Working) -> None:
-        self._tell_status(fact.what if fact.fraction is None else f"{fact.what} {fact.fraction:.0%}")
+        self._status.display = False
+        self.query_one(Progress).tell(fact.what, fact.fraction)
 
     def on_connected(self, fact: facts.Connected) -> None:
         self._tell_status()
@@ -195,6 +232,10 @@ class ChatScreen(Screen[None]):
     def on_done(self, fact: facts.Done) -> None:
         self.app.notify(fact.what, markup=False)
 
-    def _tell_status(self, doing: str = "") -> None:
-        self._status.doing = doing
-        self._status.tell(self.chat.answer)
+    def _tell_status(self, notice: str = "") -> None:
+        chat, status = self.chat, self._status
+        self.query_one(Progress).tell("", None)
+        status.display = True
+        status.pairing, status.private, status.notice = chat.pairing, chat.private, notice
+        status.tell(chat.answer)
+        self.query_one(Pulse).tell(chat.answer)

@@ -41,7 +41,7 @@ class Prompt(Vertical):
 
     BINDINGS = [
         Binding("enter", "send", "Send"),
-        Binding("shift+enter,ctrl+j", "newline", "New line"),
+        Binding("shift+enter,ctrl+j", "newline", "New line", key_display="^j"),
         Binding("tab", "complete", "Complete", show=False),
         Binding("up", "previous", "Earlier", show=False),
         Binding("down", "next", "Later", show=False),
@@ -69,7 +69,7 @@ class Prompt(Vertical):
         self._recalled = 0
 
     def compose(self) -> ComposeResult:
-        yield OptionList()
+        yield OptionList(markup=False)
         yield Composer(self._take)
 
     @property

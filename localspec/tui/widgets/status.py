@@ -2,55 +2,97 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-from textual.widgets import Static
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from rich.text import Text
+from textual.widget import Widget
+
+from localspec.protocol.results import Stats
 from localspec.protocol.sessions import Pairing
 from localspec.tui.conversation import Answer
 from localspec.wording import duration
 
+PAUSE_S = 0.5
+"""between two paintings while an answer grows"""
+BETWEEN = " · "
 
-class Status(Static):
-    """One line; what is cut off at its end is what matters least."""
+
+class Part(NamedTuple):
+    """Something to tell; of several that do not fit, the one with the largest ``spare`` goes first."""
+
+    text: str
+    spare: int
+
+
+class Status(Widget):
+    """One line, of what is known of a chat."""
 
     DEFAULT_CSS = """
-    Status { height: 1; color: $text-muted; padding: 0 1; text-overflow: ellipsis; text-wrap: nowrap; }
+    Status { height: 1; color: $text-muted; padding: 0 1; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id, markup=False)
+    def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(id=id)
+        self._clock = clock
         self.pairing: Pairing | None = None
-        self.doing = ""
-        """what goes on, or why nothing does; in the place of all else"""
+        self.private = False
+        self.notice = ""
+        """what is to be known before all else; in its place"""
+        self._answer: Answer | None = None
+        self._told: list[Part] = []
+        self._told_at = 0.0
 
     def tell(self, answer: Answer | None) -> None:
-        """Show what is known of the last answer."""
-        parts = [self.doing] if self.doing else [*self._models(), *self._figures(answer)]
-        self.update(Text(" · ".join(parts), no_wrap=True, overflow="ellipsis"))
+        """Show what is known of the last answer; of one that grows only now and then."""
+        now = self._clock()
+        grows = answer is not None and answer is self._answer and answer.growing
+        if grows and self._told and not self.notice and now - self._told_at < PAUSE_S:
+            return
+        self._answer, self._told_at = answer, now
+        self._told = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
+        self.refresh()
 
-    def _models(self) -> list[str]:
-        pairing = self.pairing
-        if pairing is None:
-            return []
-        names = pairing.target if pairing.draft is None else f"{pairing.target} + {pairing.draft}"
-        return [names, pairing.proposer]
+    def render(self) -> Text:
+        return Text(self.line(self.size.width), no_wrap=True, overflow="ellipsis")
 
-    def _figures(self, answer: Answer | None) -> list[str]:
+    def line(self, columns: int) -> str:
+        """What is shown on so many columns."""
+        parts = [*self._told]
+        while len(parts) > 1 and len(BETWEEN.join(part.text for part in parts)) > columns:
+            parts.remove(max(parts, key=lambda part: part.spare))
+        return BETWEEN.join(part.text for part in parts)
+
+    def _models(self) -> Iterator[Part]:
+        if self.private:
+            yield Part("private", 0)
+        if (pairing := self.pairing) is None:
+            return
+        yield Part(pairing.target, 2)
+        if pairing.draft is not None:
+            yield Part(f"draft {pairing.draft}", 6)
+        yield Part(pairing.proposer, 7)
+
+    def _figures(self) -> Iterator[Part]:
+        answer = self._answer
         if answer is None:
-            return []
+            return
         if answer.growing:
-            return [f"{answer.tokens} tokens", *([f"{answer.speed:.0f} tok/s"] if answer.speed else [])]
-        if answer.result is None:
-            return []
-        stats = answer.result.stats
-        figures = []
-        if stats.decode_tokens_per_s:
-            figures.append(f"{stats.decode_tokens_per_s:.0f} tok/s")
-        if stats.acceptance_rate is not None:
-            figures.append(f"{stats.acceptance_rate:.0%} accepted")
-        if stats.time_saved_s is not None and stats.drafted:
-            what = "saved" if stats.time_saved_s >= 0 else "lost"
-            figures.append(f"{duration(abs(stats.time_saved_s))} {what}")
-        if stats.speculation_off_reason:
-            figures.append(stats.speculation_off_reason)
-        return figures
+            yield Part(f"{answer.tokens} tokens", 3)
+            if answer.speed:
+                yield Part(f"{answer.speed:.0f} tok/s", 1)
+        elif answer.result is not None:
+            yield from _of(answer.result.stats)
+
+
+def _of(stats: Stats) -> Iterator[Part]:
+    if stats.decode_tokens_per_s:
+        yield Part(f"{stats.decode_tokens_per_s:.0f} tok/s", 1)
+    if stats.acceptance_rate is not None:
+        yield Part(f"{stats.acceptance_rate:.0%} accepted", 3)
+    if stats.time_saved_s is not None and stats.drafted:
+        what = "saved" if stats.time_saved_s >= 0 else "lost"
+        yield Part(f"{duration(abs(stats.time_saved_s))} {what}", 4)
+    if stats.speculation_off_reason:
+        yield Part(stats.speculation_off_reason, 5)

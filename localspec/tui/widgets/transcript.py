@@ -211,7 +211,7 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
         def paint() -> dict[int, list[Strip]]:
-            return {n: spaced(painter, block, painter.block(block)) for n, block in rough.items()}
+            return {n: spaced(painter, block, painter.block(block), n) for n, block in rough.items()}
 
         painted = await asyncio.to_thread(paint)
         if painter is self._painter and entry in self._painted and entry in self._entries:
@@ -230,8 +230,7 @@ class Transcript(ScrollView, can_focus=True):
     def _restyle(self) -> None:
         """Another width, or other colours."""
         width = self.scrollable_content_region.width
-        theme = self.app.current_theme
-        look = Look.of(theme.name, dark=theme.dark, colours=self.app.theme_variables)
+        look = Look.seen(self.app)
         if self._painter is None or (width, look) != (self._painter.whole, self._painter.look):
             self._painter = Painter(width, look)
             self._repaint()
@@ -245,7 +244,7 @@ class Transcript(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         painter = self._painter
         if painter is None:
-            return Strip.blank(self.size.width)
+            return Strip.blank(self.size.width, self.rich_style)
         line = y + self.scroll_offset.y
         number = self._at(line)
         base = painter.look.base
@@ -319,12 +318,14 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.Asked(what, self.chosen))
 
     def action_details(self) -> None:
-        """Show or hide an answer's statistics."""
-        if self._chosen is None:
-            return
-        entry = self._entries[self._chosen]
-        if isinstance(entry, AnswerEntry) and isinstance(entry.said, Answer):
-            entry.detailed = not entry.detailed
-            entry.note()
-            self._heights[self._chosen] = entry.height
+        """Show or hide an answer's statistics, or the rest of a long question."""
+        if self._chosen is not None:
+            self.details(self._chosen)
+
+    def details(self, number: int) -> None:
+        """Show or hide what more there is of a message."""
+        entry = self._entries[number]
+        if entry in self._painted:
+            entry.toggle()
+            self._heights[number] = entry.height
             self._arrange()

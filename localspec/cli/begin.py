@@ -1,0 +1,54 @@
+"""Beginning a chat: apart from its flags, which need more imports than the chat itself waits for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from localspec.config import environment_options
+from localspec.errors import ExitCode, InvalidOptions, SessionNotFound
+from localspec.protocol.options import Options
+
+if TYPE_CHECKING:
+    from localspec.client import Client
+
+
+def begin(
+    options: Options | None = None,
+    *,
+    session: str | None = None,
+    go_on: bool = False,
+    private: bool = False,
+) -> int:
+    """Chat in the terminal until the person leaves; without ``options``: those of the environment.
+
+    Raises :class:`InvalidOptions` where there is no terminal.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidOptions("a chat needs a terminal", "For one answer, use `localspec run`.")
+    from localspec.tui.app import ChatApp
+
+    if go_on:
+        from localspec.cli import answer
+
+        session = answer.remote(_last)
+    if options is None:
+        app = ChatApp(environment_options(), settle=_settle, session=session, private=private)
+    else:
+        app = ChatApp(options, session=session, private=private)
+    app.run()
+    return app.return_code or ExitCode.OK
+
+
+def _settle(options: Options) -> Options:
+    from localspec.cli.here import from_here
+
+    return from_here(options)
+
+
+async def _last(client: Client) -> str:
+    """The session in which something was said last."""
+    sessions = await client.sessions(limit=1)
+    if not sessions:
+        raise SessionNotFound("there is no session to continue", "Chat without -c first.")
+    return sessions[0].session

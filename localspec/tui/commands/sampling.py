@@ -1,0 +1,58 @@
+"""Commands about how the chat is set: its options, its system prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import check_options
+from localspec.tui.commands import models
+from localspec.tui.commands.command import COMMANDS
+from localspec.tui.fields import field, held, text_of, value_of
+
+if TYPE_CHECKING:
+    from localspec.tui.screens.chat import ChatScreen
+
+
+@COMMANDS.command("set", "[KEY [VALUE]]", key="f2")
+async def set_option(screen: ChatScreen, argument: str) -> None:
+    """Set an option, or all of sampling; without a value it is not set any more."""
+    name, _, text = argument.partition(" ")
+    if not name:
+        await _panel(screen)
+    elif name == "model" and text:
+        await models.model(screen, text)
+    elif name == "draft" and text:
+        await models.draft(screen, text)
+    else:
+        value = await asyncio.to_thread(value_of, name, text)
+        await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
+        told = f"{name} is {text_of(value)}" if text else f"{name} is not set: {field(name).meaning}"
+        screen.app.notify(f"{told}.", markup=False)
+
+
+async def _panel(screen: ChatScreen) -> None:
+    from localspec.tui.dialogs.sampling import SamplingScreen
+
+    chat = screen.chat
+    dialog = SamplingScreen(chat.options, await asyncio.to_thread(held, chat.options))
+    options = await screen.app.push_screen_wait(dialog)
+    if options is not None and options != chat.options:
+        await chat.configure(options)
+        screen.app.notify("Set, from the next answer on.")
+
+
+@COMMANDS.command("system", "[TEXT|none]")
+async def system(screen: ChatScreen, argument: str) -> None:
+    """Tell the model who it is, before anything is said; without a text, show what it was told."""
+    chat = screen.chat
+    if not argument:
+        screen.app.notify(chat.system or "It was told nothing.", title="System prompt", markup=False)
+    elif chat.said:
+        raise InvalidOptions("a chat keeps its system prompt", "Begin another with /new, and set it there.")
+    else:
+        chat.system = None if argument == "none" else argument
+        screen.app.notify("The model is told so." if chat.system else "The model is told nothing.")

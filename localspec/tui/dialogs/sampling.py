@@ -1,0 +1,119 @@
+"""How the chat samples: a line for each option, checked as it is typed."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import DescendantFocus
+from textual.screen import ModalScreen
+from textual.validation import ValidationResult, Validator
+from textual.widgets import Input, Label, Static
+
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options, parse_options
+from localspec.tui.fields import field, sentence, text_of, value_of
+
+FIELDS = (
+    *("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty"),
+    *("seed", "max_tokens", "stop", "k", "exactness", "remember"),
+)
+
+
+class Takes(Validator):
+    """Whether a text is one for an option."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def validate(self, value: str) -> ValidationResult:
+        """Says what the option takes where that is something else."""
+        try:
+            value_of(self._name, value)
+        except InvalidOptions as error:
+            return self.failure(f"{error.message}. {error.remedy}")
+        return self.success()
+
+
+class SamplingScreen(ModalScreen[Options | None]):
+    """Ends with all options of the chat, or with None; ``held`` is what holds where they say nothing."""
+
+    BINDINGS = [
+        Binding("escape", "dismiss", "Leave", show=False),
+        Binding("ctrl+s", "apply", "Apply", show=False),
+        Binding("up", "app.focus_previous", "Up", show=False),
+        Binding("down", "app.focus_next", "Down", show=False),
+    ]
+
+    DEFAULT_CSS = """
+    SamplingScreen { align: center middle; }
+    SamplingScreen > Vertical {
+        width: 90%; max-width: 80; height: auto; max-height: 90%; background: $surface;
+        border: round $border; border-title-color: $text; border-subtitle-color: $text-muted; padding: 0 1;
+    }
+    SamplingScreen VerticalScroll { height: auto; }
+    SamplingScreen Horizontal { height: 1; }
+    SamplingScreen Label { width: 18; color: $text-muted; }
+    SamplingScreen Input { width: 1fr; }
+    SamplingScreen Static#note { height: 3; border-top: solid $border-blurred; }
+    """
+
+    def __init__(self, options: Options, held: Options) -> None:
+        super().__init__()
+        self._options = options
+        self._held = held
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as frame:
+            with VerticalScroll(can_focus=False):
+                for name in FIELDS:
+                    with Horizontal():
+                        yield Label(name)
+                        yield self._input(name)
+            yield Static(id="note", markup=False)
+        frame.border_title = "Sampling"
+        frame.border_subtitle = "Enter applies, Esc leaves"
+
+    def _input(self, name: str) -> Input:
+        said = text_of(getattr(self._options, name))
+        return Input(
+            said, self._placeholder(name), id=name, validators=[Takes(name)], valid_empty=True, compact=True
+        )
+
+    def _placeholder(self, name: str) -> str:
+        if (value := getattr(self._held, name)) is not None:
+            return f"{text_of(value)}, by your settings"
+        return f"not set{field(name).meaning.partition('not set')[2]}"
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        if isinstance(event.widget, Input):
+            self._explain(event.widget, event.widget.validate(event.widget.value))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.has_focus:
+            self._explain(event.input, event.validation_result)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Take what is written, or go to the first line that cannot be taken."""
+        said = {}
+        for name in FIELDS:
+            line = self.query_one(f"#{name}", Input)
+            try:
+                said[name] = value_of(name, line.value)
+            except InvalidOptions:
+                line.focus()
+                self.app.bell()
+                return
+        others = {each: getattr(self._options, each) for each in Options.__struct_fields__}
+        self.dismiss(parse_options({**others, **said}))
+
+    def _explain(self, line: Input, result: ValidationResult | None) -> None:
+        """Tell what is wrong with a line, or what it means."""
+        option = field(line.id or "")
+        wrong = [] if result is None or result.is_valid else result.failure_descriptions
+        told = wrong[0] if wrong else f"{sentence(option.meaning)} It takes {option.takes}."
+        self.query_one("#note", Static).update(told)

@@ -1,0 +1,55 @@
+"""The options of a chat as a person writes them: one text for each."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from localspec import settings
+from localspec.config import load_config
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options, unknown_key
+from localspec.settings import Setting
+
+LIST = 'Write a list, as in ["one", "two"].'
+
+
+def field(name: str) -> Setting:
+    """An option; raises :class:`InvalidOptions` naming the nearest."""
+    if name not in Options.__struct_fields__:
+        known = Options.__struct_fields__
+        raise InvalidOptions(unknown_key("option", name, known), "See them with a blank after /set.")
+    return settings.find(f"options.{name}")
+
+
+def value_of(name: str, text: str) -> Any:
+    """What was written, None for a blank; raises :class:`InvalidOptions`, naming what the option takes."""
+    option, text = field(name), text.strip()
+    if not text:
+        return None
+    try:
+        value = option.parse(text)
+    except InvalidOptions as error:
+        remedy = LIST if option.takes.startswith("a list") else sentence(option.meaning)
+        raise InvalidOptions(error.message.removeprefix("options."), remedy) from None
+    return os.path.abspath(os.path.expanduser(value)) if name == "workspace" else value
+
+
+def text_of(value: Any) -> str:
+    """A value as :func:`value_of` reads it."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | tuple) else str(value)
+
+
+def sentence(meaning: str) -> str:
+    """A meaning as a sentence by itself."""
+    return f"{meaning[:1].upper()}{meaning[1:]}."
+
+
+def held(options: Options) -> Options:
+    """What the configuration says where ``options`` say nothing; looks at the disk."""
+    from localspec.models.sections import Sections
+
+    return Sections(load_config()).merged(Options(model=options.model, workspace=options.workspace))

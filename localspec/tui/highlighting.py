@@ -1,0 +1,44 @@
+"""The colours of code: its text in pieces, each in the style that the code's theme has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import _TokenType
+from pygments.util import ClassNotFound
+from rich.style import Style
+from rich.syntax import Syntax
+
+from localspec.tui.plain import Piece
+
+LONGEST = 200_000
+"""characters of code that get colours; reading more would take a second"""
+
+
+def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
+    """``code`` in pieces; in one where nobody knows the language."""
+    lexer = _lexer(language) if len(code) <= LONGEST else None
+    if lexer is None:
+        yield code, Style.null()
+        return
+    end = 0
+    for token, text in lexer.get_tokens(code):
+        if text := text[: len(code) - end]:  # it ends with a line feed in any case
+            end += len(text)
+            yield text, _style(theme, token)
+
+
+def _lexer(language: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(language, stripnl=False, tabsize=0) if language else None
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _style(theme: str, token: _TokenType) -> Style:
+    style = Syntax.get_theme(theme).get_style_for_token(token)
+    return Style(color=style.color, bold=style.bold, italic=style.italic, underline=style.underline)

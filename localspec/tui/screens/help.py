@@ -1,0 +1,61 @@
+"""All commands and all keys, told by those who have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from localspec.tui.commands.command import COMMANDS
+
+
+class HelpScreen(ModalScreen[None]):
+    """A page to scroll in; Esc leaves it. ``keys`` do something where their name says."""
+
+    BINDINGS = [Binding("escape,q,f1", "dismiss", "Back")]
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen VerticalScroll {
+        width: 92; max-width: 96%; height: 90%; background: $background; padding: 0 1;
+        border: round $border; border-title-color: $foreground; border-subtitle-color: $text-muted;
+        scrollbar-size-vertical: 1;
+    }
+    HelpScreen .heading { text-style: bold; color: $primary; margin-top: 1; }
+    """
+
+    def __init__(self, keys: Mapping[str, Sequence[BindingType]]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as page:
+            page.border_title, page.border_subtitle = "Help", "Esc leaves"
+            yield Static("Commands", classes="heading")
+            yield Static(_table((c.usage, c.key, c.help) for c in COMMANDS.all()))
+            for where, bindings in self._keys.items():
+                yield Static(where, classes="heading")
+                yield Static(_table(_of_no_command(bindings)))
+
+
+def _of_no_command(bindings: Sequence[BindingType]) -> Iterator[tuple[str, str]]:
+    for binding in bindings:
+        if isinstance(binding, Binding) and not binding.action.startswith("run("):
+            yield binding.key.replace(",", ", "), binding.tooltip or binding.description
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> Table:
+    table: Table | None = None
+    for *short, told in rows:
+        if table is None:
+            table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+            for _ in short:
+                table.add_column(no_wrap=True, style="bold")
+            table.add_column(ratio=1)
+        table.add_row(*map(Text, (*short, told)))  # brackets are no markup
+    return table or Table.grid()

@@ -1,0 +1,30 @@
+"""The theme that a person has chosen, kept from one chat to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+from localspec.errors import LocalspecError
+from localspec.home import state_dir, write_private
+
+
+def kept(themes: Container[str]) -> str | None:
+    """The one that was chosen; None where none of these was, or none can be read."""
+    try:
+        name = _path().read_text("utf-8").strip()
+    except (LocalspecError, OSError, ValueError):
+        return None
+    return name if name in themes else None
+
+
+def keep(name: str) -> None:
+    """Have it chosen the next time; where that cannot be written, the chat goes on without."""
+    try:
+        write_private(_path(), f"{name}\n")
+    except (LocalspecError, OSError):
+        return
+
+
+def _path() -> Path:
+    return state_dir() / "chat-theme"

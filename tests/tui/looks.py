@@ -1,0 +1,27 @@
+"""What tests of painted lines share."""
+
+from __future__ import annotations
+
+from textual.strip import Strip
+from textual.theme import BUILTIN_THEMES
+
+from localspec.tui.look import Look
+from localspec.tui.painter import GUTTER, Painter
+
+
+def look_of(name: str = "textual-dark") -> Look:
+    theme = BUILTIN_THEMES[name]
+    return Look.of(name, dark=theme.dark, colours=theme.to_color_system().generate())
+
+
+LOOK = look_of()
+
+
+def painter(width: int) -> Painter:
+    """For ``width`` columns of text."""
+    return Painter(width + GUTTER, LOOK)
+
+
+def texts(lines: list[Strip]) -> list[str]:
+    """What stands in lines, without what surrounds it."""
+    return [line.text[GUTTER:].rstrip() for line in lines]

@@ -1,0 +1,146 @@
+"""Messages as they are shown: an answer that grew looks as one that came at once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from textual.strip import Strip
+
+from localspec.errors import ModelNotFound
+from localspec.protocol.results import Token
+from localspec.tui.conversation import Answer, Question, Run
+from localspec.tui.entries import HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
+from tests.tui.looks import LOOK, painter, texts
+from tests.tui.test_blocks import markdown
+
+
+def lines_of(entry: Entry) -> list[Strip]:
+    return [entry.line(number) for number in range(entry.height)]
+
+
+def shown(entry: Entry) -> list[str]:
+    return texts(lines_of(entry))
+
+
+def painted(answer: Answer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
+    """The entry of an answer, with all its colours."""
+    entry = AnswerEntry(answer, raw=raw)
+    entry.paint(painter(width))
+    refine(entry, width)
+    return entry
+
+
+def refine(entry: AnswerEntry, width: int = 60) -> None:
+    on = painter(width)
+    entry.refine({n: spaced(on, block, on.block(block), n) for n, block in entry.take_rough().items()})
+
+
+def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> AnswerEntry:
+    """The entry of an answer that came in pieces, each looked at."""
+    answer = Answer(status="streaming", waiting="asking")
+    entry = AnswerEntry(answer, raw=raw)
+    entry.paint(painter(60))
+    for number, chunk in enumerate(chunks):
+        source = ("target", "draft", "memory")[number % 3]
+        answer.grow(chunk, [Token(1, source, len(chunk))])
+        entry.grow()
+        assert len(lines_of(entry)) == entry.height
+    answer.status = "complete"
+    entry.grow()
+    refine(entry)
+    return entry
+
+
+LONG_CODE = "  ```py\n" + "  x = 'abc'\n" * (LONG // 8) + "  ```\n- a\n- b"
+LONG_PROSE = "one **two** `three` " * (LONG // 12) + "\nfour\n\nfive"
+
+
+@given(st.lists(markdown, max_size=6), st.booleans())
+@example(["- a", "\n", LONG_PROSE, "\n", LONG_CODE], False)
+@example([LONG_CODE[n : n + 700] for n in range(0, len(LONG_CODE), 700)], False)
+@example([LONG_PROSE[n : n + 700] for n in range(0, len(LONG_PROSE), 700)], False)
+def test_what_grew_looks_as_what_came_at_once(chunks: list[str], raw: bool) -> None:
+    entry = grown(chunks, raw=raw)
+    assert [list(line) for line in lines_of(entry)] == [
+        list(line) for line in lines_of(painted(entry.said, raw=raw))
+    ]
+
+
+def test_a_long_block_is_where_it_was_before_it_got_its_colours() -> None:
+    entry = AnswerEntry(Answer(LONG_CODE))
+    entry.paint(painter(60))
+    before = shown(entry)
+    refine(entry)
+    assert shown(entry) == before
+
+
+def test_blocks_stand_apart_and_items_together() -> None:
+    text = "Look:\n\n- one\n- two\n\n```py\nx\n```\n\nEnd."
+    assert shown(painted(Answer(text))) == ["Look:", "", " • one", " • two", "", " x", "", "End."]
+
+
+def test_raw_text_is_coloured_by_who_proposed_it() -> None:
+    answer = Answer("a**b**c and", runs=[Run("target", 2), Run("draft", 4), Run("unheard-of", 1)])
+    (line,) = lines_of(painted(answer, raw=True))
+    assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [
+        ("a*", LOOK.sources["target"].color),
+        ("*b**", LOOK.sources["draft"].color),
+        ("c", LOOK.base.color),
+        (" and", LOOK.base.color),
+    ]
+
+
+def test_runs_may_reach_beyond_the_text() -> None:
+    assert shown(painted(Answer("ab", runs=[Run("target", 1), Run("draft", 9)]), raw=True)) == ["ab"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer("x", "cancelled"), ["x", "stopped"]),
+        (Answer("", "complete"), ["the model had nothing to say"]),
+        (Answer("", "streaming", waiting="asking"), ["asking"]),
+        (
+            Answer("x", "failed", error=ModelNotFound("no\x1b[2J model", "Pull it.")),
+            ["x", "no�[2J model. Pull it."],
+        ),
+    ],
+)
+def test_how_it_ended_is_told(answer: Answer, told: list[str]) -> None:
+    assert shown(painted(answer)) == told
+
+
+def test_statistics_are_shown_and_hidden() -> None:
+    entry = painted(Answer("x"))
+    entry.toggle()
+    assert shown(entry) == ["x", "its statistics were not kept"]
+    entry.toggle()
+    assert shown(entry) == ["x"]
+
+
+def test_a_question_is_shown_as_it_was_typed() -> None:
+    entry = entry_of(Question("**a**\n\tb\x1b[31m"))
+    entry.paint(painter(40))
+    assert shown(entry) == ["**a**", "    b�[31m"]
+    assert all(line.text.startswith("▎ ") for line in lines_of(entry))
+
+
+def test_a_long_question_is_folded() -> None:
+    entry = QuestionEntry(Question("\n".join(map(str, range(40)))))
+    entry.paint(painter(40))
+    assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines; s shows them"]
+    entry.toggle()
+    assert shown(entry) == [*map(str, range(40))]
+    entry.forget()
+    assert entry.height == 0
+
+
+def test_what_is_forgotten_is_painted_again() -> None:
+    entry = painted(Answer("one\n\ntwo"))
+    entry.forget()
+    assert entry.height == 0
+    entry.grow()
+    assert entry.height == 0
+    entry.paint(painter(60))
+    assert shown(entry) == ["one", "", "two"]

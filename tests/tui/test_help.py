@@ -1,0 +1,63 @@
+"""The page of all commands and keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+from localspec.tui.commands.registry import COMMANDS
+from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.screens.help import HelpScreen
+from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.transcript import Transcript
+from tests.tui.pictures import showing
+from tests.waiting import run
+
+
+def test_every_command_and_every_key_is_told(still: Path) -> None:
+    async def test() -> None:
+        async with showing(size=(100, 200)) as player:
+            await player.press("f1")
+            told = "\n".join(player.lines())
+            for command in COMMANDS.all():
+                assert command.usage in told and command.key in told
+                assert command.help.split()[0] in told
+            for binding in [*ChatScreen.BINDINGS, *Prompt.BINDINGS, *Transcript.BINDINGS]:
+                assert isinstance(binding, Binding)
+                assert binding.key.replace(",", ", ") in told
+
+    run(test())
+
+
+@pytest.mark.parametrize("key", ["escape", "q", "f1"])
+def test_a_key_leaves_it(still: Path, key: str) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            player.screen.action_run("help")
+            await player.settle()
+            assert isinstance(player.app.screen, HelpScreen)
+            await player.press(key)
+            assert player.app.screen_stack[-1] is player.screen
+
+    run(test())
+
+
+def test_what_does_not_fit_is_scrolled_to(still: Path) -> None:
+    async def test() -> None:
+        async with showing(size=(60, 20)) as player:
+            await player.press("f1")
+            assert not any("Statistics" in line for line in player.lines())
+            await player.press("end")
+            await player.settle()
+            assert any("Statistics" in line for line in player.lines())
+
+    run(test())
+
+
+def test_a_commands_key_is_bound_to_it() -> None:
+    bound = {b.key: b.action for b in ChatScreen.BINDINGS if isinstance(b, Binding)}
+    for command in COMMANDS.all():
+        if command.key and command.name != "quit":  # Textual binds that
+            assert bound[command.key] == f"run('{command.name}')" or command.name == "stop"

@@ -1,0 +1,114 @@
+"""What is painted: everything that was said, in lines that are exactly as wide as the screen."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.theme import BUILTIN_THEMES
+
+from localspec.tui.blocks import Block
+from localspec.tui.painter import GUTTER, Painter
+from tests.tui.looks import look_of, painter, texts
+from tests.tui.test_blocks import blocks_of, markdown
+
+
+def painted(text: str, width: int = 60) -> list[str]:
+    """The lines of a text, block below block."""
+    return [line for block in blocks_of(text) for line in texts(painter(width).block(block))]
+
+
+@given(markdown, st.integers(1, 40))
+def test_every_line_is_exactly_as_wide_as_the_screen(text: str, width: int) -> None:
+    for block in blocks_of(text):
+        lines = painter(width).block(block)
+        assert lines
+        for line in lines:
+            assert cell_len(line.text) == line.cell_length == width + GUTTER
+
+
+@given(markdown)
+def test_every_letter_is_painted(text: str) -> None:
+    for block in blocks_of(text):
+        if "|" in block.source or "```" in block.source or "~~~" in block.source:
+            continue  # a table drops cells without a column, a fence says its language to the painter alone
+        assert letters(block.source) in letters("".join(texts(painter(60).block(block))))
+
+
+def letters(text: str) -> str:
+    return re.sub(r"[^a-zé]", "", text.replace("&amp;", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Title\n\ntext", ["Title", "text"]),
+        ("**bold** and `code`", ["bold and code"]),
+        ("a <b>tag</b> & &lt;", ["a <b>tag</b> & <"]),
+        ("[name](https://a.example/x)", ["name (https://a.example/x)"]),
+        ("<https://a.example>, <a@b.example>", ["https://a.example, a@b.example"]),
+        ("[**bold** `x`](y)", ["bold x (y)"]),
+        ("![picture](p.png)", ["!picture (p.png)"]),
+        ("[x][1]\n\n[1]: https://a.example", ["[x][1]", "[1]: https://a.example"]),
+        ("- a\n- b\n  - c", [" • a", " • b", "    • c"]),
+        ("9. a\n10. b", [" 9. a", " 10. b"]),
+        ("1. a\n   ```py\n   x = 1\n\n   y\n   ```", [" 1. a", "     x = 1", "", "     y"]),
+        ("> a\n> b", ["▌ a b"]),
+        ("---", ["─" * 60]),
+        ("```\n\tx\n\n\n y\n```", ["     x", "", "", "  y"]),
+        ("```", [""]),
+        ("-", [" •"]),
+        ("#", [""]),
+        ("a | b\n--|--\nxxx | y", [" a    b", " ──────", " xxx  y"]),
+    ],
+)
+def test_blocks(text: str, expected: list[str]) -> None:
+    assert painted(text) == expected
+
+
+def test_a_table_too_wide_is_read_as_rows() -> None:
+    header, rule, row = ("|".join([cell] * 20) for cell in ("h", "-", "word"))
+    lines = painted(f"{header}\n{rule}\n{row}", width=30)
+    assert " ".join(lines).count("word") == 20
+
+
+def test_words_too_long_for_a_table_are_whole() -> None:
+    lines = painted(f"a | b\n--|--\n{'x' * 50} | {'y' * 50}", width=40)
+    assert "".join(lines).count("x") == "".join(lines).count("y") == 50
+
+
+def test_what_stands_very_deep_is_shown_as_it_was_written() -> None:
+    text = "".join("  " * depth + f"- item{depth}\n" for depth in range(40))
+    assert [f"item{depth}" in line for depth, line in enumerate(painted(text, 120))] == [True] * 40
+    assert painted("> " * 40 + "deep", 90) == ["> " * 40 + "deep"]
+
+
+def test_code_keeps_its_colours_and_loses_no_line() -> None:
+    code = "def f(x):\n    return 'a'\n\n\n"
+    lines = painter(40).block(Block("code", code, "python"))
+    assert texts(lines) == [" def f(x):", "     return 'a'", "", ""]
+    assert len({segment.style for segment in lines[0] if segment.style and segment.text.strip()}) > 2
+
+
+def test_code_of_an_unknown_language_has_no_colours() -> None:
+    for language in ("", "no-such-language"):
+        (line,) = painter(40).block(Block("code", "def f(): pass", language))
+        assert [segment.text.strip() for segment in line if segment.text.strip()] == ["def f(): pass"]
+
+
+@pytest.mark.parametrize("theme", sorted(BUILTIN_THEMES))
+def test_every_theme_has_its_look(theme: str) -> None:
+    lines = Painter(40, look_of(theme)).block(Block("code", "def f(x): return 'a'", "python"))
+    assert texts(lines) == [" def f(x): return 'a'"]
+
+
+@pytest.mark.parametrize(
+    "source", ["[" * 20_000, "*a " * 10_000, "`" * 20_001, "word" * 10_000, "<" * 30_000]
+)
+def test_what_takes_long_to_parse_is_shown_as_it_was_written(source: str) -> None:
+    assert "".join(texts(painter(80).block(Block("prose", source)))).count(source[0]) == source.count(
+        source[0]
+    )
