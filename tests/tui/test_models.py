@@ -9,8 +9,9 @@ from textual.widgets import OptionList
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, choices
 from localspec.protocol.sessions import Pairing
-from localspec.tui.commands.models import PROPOSERS, _models, pairing_told
+from localspec.tui.commands.models import PROPOSERS, _models
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.wording import pairing_told
 from tests.tui.harness import Player, playing
 from tests.waiting import run
 
@@ -128,6 +129,6 @@ def test_every_proposer_is_told() -> None:
 
 def test_a_pairing_in_a_sentence() -> None:
     pair = Pairing("big", "small", "auto", "llama_cpp", "the bundled pair")
-    assert pairing_told(pair) == "big answers beside small (the bundled pair)"
+    assert pairing_told(pair) == "big answers, small drafts (the bundled pair)"
     assert pairing_told(Pairing("big", "small", "none", "mlx", "why")) == "big answers without drafts"
     assert pairing_told(Pairing("big", None, "memory", "mlx", "why")) == "big answers, memory drafts"
