@@ -11,8 +11,9 @@ from localspec.protocol.options import Options, choices
 from localspec.protocol.sessions import Pairing
 from localspec.tui.commands.models import PROPOSERS, _models
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.widgets.prompt import Composer
 from localspec.wording import pairing_told
-from tests.tui.harness import Player, playing
+from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import run
 
 
@@ -98,6 +99,23 @@ def test_what_cannot_be_loaded_changes_nothing(home: Path) -> None:
             assert player.chat.options == before and player.chat.pairing == pairing
             assert any("no-such-model" in toast for toast in player.toasts)
             assert any("/proposer takes auto, draft, memory" in toast for toast in player.toasts)
+
+    run(test())
+
+
+def test_what_is_set_while_an_answer_comes_counts_from_the_next_one_on(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.write("Hi")
+            await player.press("enter")
+            await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
+            player.screen.query_one(Composer).text = "/proposer memory"
+            await player.press("enter")
+            await player.until(lambda: bool(player.toasts), "it is told")
+            assert player.toasts == ["stdlib-6m answers, memory drafts from the next question on."]
+            assert player.chat.answering and player.chat.options.proposer == "memory"
+            await player.press("escape", "escape")
+            await player.settle()
 
     run(test())
 

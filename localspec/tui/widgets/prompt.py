@@ -21,6 +21,8 @@ from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
 """one that ends at the cursor"""
+LONGEST = 500
+"""characters before the cursor that are searched for it: a pasted line may have millions"""
 
 Values = Callable[[Command, str], Awaitable[Sequence[str]]]
 
@@ -195,7 +197,7 @@ class Prompt(Vertical):
         line = self._composer.document.get_line(row)[:column]
         if line.startswith("/") and self._composer.document.line_count == 1:
             return Token(0, line)
-        found = MENTION.search(line)
+        found = MENTION.search(line, max(0, column - LONGEST))
         return None if found is None else Token(found.start(), found[0])
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
