@@ -9,7 +9,7 @@ from textual.events import Paste
 
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.history import History
-from localspec.tui.widgets.prompt import Composer
+from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer
 from localspec.tui.widgets.suggestions import Suggestions
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.harness import ENDLESS, Player, playing
@@ -169,6 +169,27 @@ def test_many_lines_are_pasted(home: Path) -> None:
             assert composer(player).size.height <= 10 and not suggested(player)
             await player.press("x", "backspace")
             assert player.typed == text
+
+    run(test())
+
+
+@pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
+def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.write("a")
+            player.app.post_message(Paste(text))
+            await player.until(lambda: bool(player.toasts), "it is told")
+            assert "send the file along" in player.toasts[0] and player.typed == "a"
+
+    run(test())
+
+
+def test_suggestions_leave_room_for_the_text(home: Path) -> None:
+    async def test() -> None:
+        async with playing(size=(60, 20)) as player:
+            await player.write("/")
+            assert any(line.startswith("│ /") for line in player.lines())
 
     run(test())
 

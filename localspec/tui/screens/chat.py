@@ -23,7 +23,7 @@ from localspec.tui.conversation import Answer, Question
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.progress import Progress
-from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
@@ -103,6 +103,9 @@ class ChatScreen(Screen[None]):
             self.action_run(*command)
         else:
             self.attempt(self._say(wish.text), otherwise=wish.text)
+
+    def on_composer_refused(self, event: Composer.Refused) -> None:
+        self.tell(event.error)
 
     def on_welcome_asked(self, wish: Welcome.Asked) -> None:
         self.attempt(self._say(wish.text), otherwise=wish.text)
