@@ -21,6 +21,7 @@ HEAD = 12
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "broken off; answer anew with ctrl+r",
+    "streaming": "it is still being answered; open the chat again to see more",
     "deadline": "cut short: its time was up",
     "context_full": "cut short: the context is full",
     "length": "cut short: it is as long as it was to be",

@@ -54,15 +54,6 @@ async def asked(player: Player) -> str:
     return " ".join(" ".join(player.lines()).split())
 
 
-async def ask_on(player: Player) -> None:
-    """Ask something, and wait for the first words of an answer that goes on for long."""
-    await put(player, QUESTION)
-    await player.until(
-        lambda: player.chat.answering and player.chat.answer is not None and player.chat.answer.text != "",
-        "it answers",
-    )
-
-
 def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -139,7 +130,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
 def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player, await connect() as other:
-            await ask_on(player)
+            await player.ask_on(QUESTION)
             session = player.chat.session
             await put(player, "/delete ")
             await asked(player)
@@ -147,7 +138,7 @@ def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
             await player.settle()
             assert await is_gone(other, session)
             assert not player.chat.said and player.toasts == []
-            await ask_on(player)  # the daemon still answers
+            await player.ask_on(QUESTION)  # the daemon still answers
             await player.press("escape")
             await player.settle()
 
@@ -160,7 +151,9 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
             before = {each.session for each in await other.sessions()}
             async with playing() as player:
                 await player.do("/private")
-                assert player.chat.private
+                assert player.chat.private and any(
+                    line.lstrip().startswith("private") for line in player.lines()
+                )
                 await say(player)
                 left = player.chat.session
                 assert (await other.session(left or "")).private
@@ -188,7 +181,7 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
 def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other, playing(ENDLESS, private=True) as player:
-            await ask_on(player)
+            await player.ask_on(QUESTION)
             left = player.chat.session
             await put(player, "/new ")
             await asked(player)
