@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -61,6 +62,9 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
             first = player.chat
             await player.do("/rename Of dedent")
             assert (await stored(player)).title == "Of dedent" == player.chat.title
+            for title, why in (("", "a title is missing"), ("x" * 201, "a title has at most 200 characters")):
+                await player.do(f"/rename {title}")
+                assert player.toasts[-1].startswith(why)
             await player.do("/fork")
             assert player.chat.session not in (None, first.session)
             assert [said.text for said in player.chat.said] == [said.text for said in first.said]
@@ -131,6 +135,21 @@ def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
             await player.settle()
             assert await is_gone(other, session)
             assert not player.chat.said and player.toasts == []
+
+    run(test())
+
+
+def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player, await connect() as other:
+            before = {each.session for each in await other.sessions()}
+            chat = player.app.new_chat()
+            sending = asyncio.create_task(chat.send(QUESTION))
+            await asyncio.sleep(0)  # it begins; the daemon's answer takes longer
+            assert chat.answering and chat.session is None
+            await chat.discard()
+            await sending
+            assert {each.session for each in await other.sessions()} == before
 
     run(test())
 
