@@ -237,5 +237,11 @@ def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path,
             exported = json.loads((tmp_path / "kept.json").read_text())
             assert exported["session"] is None and exported["title"] == QUESTION
             assert [m["content"] for m in exported["messages"][:2]] == said
+            told = player.toasts
+            await put(player, "/delete ")  # that it is gone already is no error
+            await asked(player)
+            await player.press("y")
+            await player.settle()
+            assert not player.chat.said and player.toasts == told
 
     run(test())
