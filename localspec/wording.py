@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from localspec.protocol.results import Result, Stats
+from localspec.protocol.sessions import Pairing
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
@@ -71,6 +72,17 @@ def _silence(stats: Stats) -> Iterator[str]:
         others = silent - sum(reasons[why] for why in most)
         told = ", ".join(f"{why} ({reasons[why]})" for why in most) + f", other ({others})" * bool(others)
         yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
+
+
+def pairing_told(pairing: Pairing) -> str:
+    """Who answers, who drafts, and why."""
+    if pairing.proposer == "none":
+        return f"{pairing.target} answers without drafts"
+    if pairing.proposer != "auto":
+        return f"{pairing.target} answers, {pairing.proposer} drafts"
+    drafts = f", {pairing.draft} drafts" if pairing.draft else ""
+    reason = f" ({pairing.reason})" if pairing.reason else ""
+    return f"{pairing.target} answers{drafts}{reason}"
 
 
 def duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
+from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
@@ -22,10 +23,11 @@ from localspec.tui.conversation import Answer, Question
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.progress import Progress
-from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
+from localspec.tui.widgets.welcome import Welcome
 
 ERROR_SHOWN_S = 10
 
@@ -55,6 +57,7 @@ class ChatScreen(Screen[None]):
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
+        yield Welcome(id="welcome")
         yield Transcript(id="transcript")
         yield Pulse(id="pulse")
         yield Prompt(lambda command, typed: command.values(self, typed), self.files, id="prompt")
@@ -63,6 +66,7 @@ class ChatScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
+        self._show_said()
         self._prompt.take_focus()
 
     @property
@@ -81,9 +85,15 @@ class ChatScreen(Screen[None]):
         """Show another chat; the one before goes on with what it does."""
         self._leave_edit()
         self.chat = chat
-        self._transcript.show(chat.said)
+        self._show_said()
         self._tell_status()
         self._prompt.take_focus()
+
+    def _show_said(self) -> None:
+        """Show what was said, or how to begin."""
+        self._transcript.display = bool(self.chat.said)
+        self.query_one(Welcome).display = not self.chat.said
+        self._transcript.show(self.chat.said)
 
     # What a person wants.
 
@@ -93,6 +103,13 @@ class ChatScreen(Screen[None]):
             self.action_run(*command)
         else:
             self.attempt(self._say(wish.text), otherwise=wish.text)
+
+    def on_composer_refused(self, event: Composer.Refused) -> None:
+        self.tell(event.error)
+
+    def on_welcome_asked(self, wish: Welcome.Asked) -> None:
+        self.attempt(self._say(wish.text), otherwise=wish.text)
+        self._prompt.take_focus()
 
     async def _say(self, text: str) -> None:
         """Have a message answered, with the files that it mentions."""
@@ -212,7 +229,7 @@ class ChatScreen(Screen[None]):
     # What happened.
 
     def on_changed(self, fact: facts.Changed) -> None:
-        self._transcript.show(self.chat.said)
+        self._show_said()
         self._tell_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
@@ -226,6 +243,12 @@ class ChatScreen(Screen[None]):
 
     def on_paired(self, fact: facts.Paired) -> None:
         self._tell_status()
+        if not self.chat.said:
+            self.attempt(self._greet(fact.pairing))
+
+    async def _greet(self, pairing: Pairing) -> None:
+        """Say who answers, and what else could."""
+        self.query_one(Welcome).tell(pairing, await self.chat.models())
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False
