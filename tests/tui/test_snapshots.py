@@ -11,7 +11,7 @@ from textual.widgets._toast import Toast
 
 from localspec.errors import LocalspecError
 from localspec.tui import facts
-from localspec.tui.conversation import Answer, Question
+from localspec.tui.conversation import Answer, Question, Said
 from tests.tui.pictures import conversation, growing, picture, showing
 from tests.waiting import run
 
@@ -89,9 +89,10 @@ def test_a_message_is_chosen(drawn: SnapshotAssertion) -> None:
 
 def test_a_prompt_is_read(drawn: SnapshotAssertion) -> None:
     answer = Answer(status="streaming", waiting="reading the prompt 43%")
+    said: list[Said] = [*conversation(), Question("And what of tabs?"), answer]
 
     async def test() -> None:
-        async with showing([*conversation(), Question("And what of tabs?"), answer], size=WIDE) as player:
+        async with showing(said, size=WIDE) as player:
             player.screen.post_message(facts.Working("reading the prompt", 0.43))
             assert await picture(player) == drawn
 
