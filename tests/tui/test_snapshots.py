@@ -100,7 +100,7 @@ def test_a_prompt_is_read(drawn: SnapshotAssertion) -> None:
 
 
 def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion) -> None:
-    said = [Question("Count."), growing("One, two, three", "draft 5 1")]
+    said: list[Said] = [Question("Count."), growing("One, two, three", "draft 5 1")]
 
     async def test() -> None:
         async with showing(said, size=WIDE, private=True) as player:
