@@ -132,9 +132,10 @@ def conversation() -> list[Said]:
 
 async def picture(player: Player) -> str:
     """The screen as SVG; cursors stand still."""
+    await player.pause()
     for typed in player.app.screen.query(TextArea):
         typed.cursor_blink = False
     for line in player.app.screen.query(Input):
         line.cursor_blink = False
-    await player.settle()
+    await player.pause()
     return svg(player.app)

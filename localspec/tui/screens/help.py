@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -22,8 +23,8 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen VerticalScroll {
-        width: 92; max-width: 96%; height: 90%; background: $background; padding: 0 1;
-        border: round $border; border-title-color: $foreground; border-subtitle-color: $text-muted;
+        width: 90%; max-width: 96; height: 90%; background: $surface; padding: 0 1;
+        border: round $border; border-title-color: $text; border-subtitle-color: $text-muted;
         scrollbar-size-vertical: 1;
     }
     HelpScreen .heading { text-style: bold; color: $primary; margin-top: 1; }
@@ -41,6 +42,10 @@ class HelpScreen(ModalScreen[None]):
             for where, bindings in self._keys.items():
                 yield Static(where, classes="heading")
                 yield Static(_table(_of_no_command(bindings)))
+
+    def on_click(self, event: Click) -> None:
+        if event.widget is self:
+            self.dismiss()
 
 
 def _of_no_command(bindings: Sequence[BindingType]) -> Iterator[tuple[str, str]]:
