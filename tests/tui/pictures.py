@@ -137,5 +137,8 @@ async def picture(player: Player) -> str:
         typed.cursor_blink = False
     for line in player.app.screen.query(Input):
         line.cursor_blink = False
-    await player.pause()
-    return svg(player.app)
+    before, drawn = "", svg(player.app)
+    while drawn != before:  # until nothing moves any more
+        await player.pause()
+        before, drawn = drawn, svg(player.app)
+    return drawn

@@ -128,7 +128,7 @@ def test_one_of_several(drawn: SnapshotAssertion, size: tuple[int, int]) -> None
 
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
-            player.app.push_screen(ChooseScreen("Model", choices))
+            await player.app.push_screen(ChooseScreen("Model", choices))
             assert await picture(player) == drawn
 
     run(test())
@@ -140,7 +140,7 @@ def test_sampling(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
 
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
-            player.app.push_screen(SamplingScreen(options, held))
+            await player.app.push_screen(SamplingScreen(options, held))
             assert await picture(player) == drawn
 
     run(test())
@@ -149,7 +149,7 @@ def test_sampling(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
 def test_a_deletion(drawn: SnapshotAssertion) -> None:
     async def test() -> None:
         async with showing(conversation(), size=NARROW) as player:
-            player.app.push_screen(deletion("What does textwrap.dedent do?"))
+            await player.app.push_screen(deletion("What does textwrap.dedent do?"))
             assert await picture(player) == drawn
 
     run(test())
