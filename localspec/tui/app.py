@@ -17,7 +17,7 @@ from localspec.tui import facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
-from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
 
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
@@ -146,7 +146,13 @@ class ChatApp(App[None]):
                 self.notify(f"{title} is answered.", markup=False)
             else:
                 remedy = error.remedy
-                self.notify(remedy, title=f"{title}: {error.message}", severity="error", markup=False)
+                self.notify(
+                    remedy,
+                    title=f"{title}: {error.message}",
+                    severity="error",
+                    timeout=ERROR_SHOWN_S,
+                    markup=False,
+                )
 
     def _hear(self, fact: Message) -> None:
         self.chat_screen.post_message(fact)
