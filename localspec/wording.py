@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 from localspec.protocol.results import Result, Stats
 
@@ -75,3 +76,16 @@ def _silence(stats: Stats) -> Iterator[str]:
 def duration(seconds: float) -> str:
     """``80 ms``, ``1.2 s``."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def moment(then: float, now: float) -> str:
+    """When something was, both in seconds since 1970: ``5 min ago``, ``yesterday``, ``2026-05-17``."""
+    past, today = now - then, datetime.fromtimestamp(now).date()
+    day = datetime.fromtimestamp(then).date()
+    if past < 60:
+        return "just now"
+    if past < 3600:
+        return f"{past // 60:.0f} min ago"
+    if day == today:
+        return f"{past // 3600:.0f} h ago"
+    return "yesterday" if day == today - timedelta(days=1) else day.isoformat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -58,10 +59,21 @@ def text_files(path: Path) -> Iterator[Path]:
     if real.is_file():
         yield real
     elif real.is_dir():
-        top = workspace_of(real) or real
-        above = [place for place in real.parents if place.is_relative_to(top)]
-        rules = [_sparing(ignore, real) for place in reversed(above) for ignore in _ignores(place)]
-        yield from _below(real, rules)
+        yield from _below(real, _rules_above(real))
+
+
+def near_files(path: Path) -> Iterator[list[Path]]:
+    """As :func:`text_files` of a directory, one directory at a time, the nearest first."""
+    real = path.resolve()
+    waiting = deque([(real, _rules_above(real))])
+    while waiting:
+        folder, above = waiting.popleft()
+        ignores = above + _ignores(folder)
+        folders, files = list[Path](), list[Path]()
+        for entry in _entries(folder, ignores):
+            (folders if entry.is_dir() else files).append(entry)
+        waiting += ((below, ignores) for below in folders)
+        yield files
 
 
 def may_learn(path: Path) -> bool:
@@ -95,6 +107,15 @@ def read_text(path: Path) -> str | None:
 
 def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
     ignores = above + _ignores(folder)
+    for entry in _entries(folder, ignores):
+        if entry.is_dir():
+            yield from _below(entry, ignores)
+        else:
+            yield entry
+
+
+def _entries(folder: Path, ignores: list[Ignore]) -> Iterator[Path]:
+    """The files and directories in a directory that are worth a look, by name."""
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -104,9 +125,16 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
             continue
         if entry.is_dir():
             if not _is_ignored(entry, ignores, "/"):
-                yield from _below(entry, ignores)
+                yield entry
         elif entry.is_file() and not (_is_secret(entry.name) or _is_ignored(entry, ignores, "")):
             yield entry
+
+
+def _rules_above(folder: Path) -> list[Ignore]:
+    """What is ignored by the directories above, up to the repository's root."""
+    top = workspace_of(folder) or folder
+    above = [place for place in folder.parents if place.is_relative_to(top)]
+    return [_sparing(ignore, folder) for place in reversed(above) for ignore in _ignores(place)]
 
 
 def _is_secret(name: str) -> bool:

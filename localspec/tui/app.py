@@ -95,6 +95,27 @@ class ChatApp(App[None]):
         live = (self.chat_screen.chat, *self._answering)
         return next((chat for chat in live if chat.session == session), None)
 
+    async def rename(self, session: str, title: str) -> None:
+        """Give a session another title."""
+        await self.link.ask(lambda client: client.rename_session(session, title))
+        if (chat := self.live_chat(session)) is not None:
+            chat.title = title
+
+    async def drop(self, session: str) -> None:
+        """Delete a session, also one that is being answered, or looked at."""
+        chat = self.live_chat(session)
+        if chat is None:
+            await self.link.ask(lambda client: client.delete_session(session))
+        else:
+            await self.discard(chat)
+
+    async def discard(self, chat: Chat) -> None:
+        """Delete a chat; one that is looked at makes way for a new one."""
+        if chat is self.chat_screen.chat:
+            self.chat_screen.show(self.new_chat())
+        await chat.discard()
+        await self.chat_screen.chat.load()
+
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
         try:

@@ -128,12 +128,6 @@ class Chat:
         """The models on this disk."""
         return await self._link.ask(lambda client: client.models())
 
-    async def rename(self, title: str) -> None:
-        """Give it another title."""
-        if (session := self.session) is not None:
-            await self._link.ask(lambda client: client.rename_session(session, title))
-        self.title = title
-
     async def load(self) -> None:
         """Have its model loaded before it is needed."""
         await self._load(self.options)

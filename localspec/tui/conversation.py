@@ -12,6 +12,7 @@ from typing import NamedTuple
 from localspec.errors import LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.protocol.sessions import SessionContent, Status
+from localspec.tui.attach import detached
 from localspec.wording import stats_lines
 
 ROUNDS_KEPT = 120
@@ -31,6 +32,11 @@ class Question:
 
     text: str
     id: int | None = None
+
+    @property
+    def written(self) -> str:
+        """The text as it was typed: without the files that were attached to it."""
+        return detached(self.text)
 
 
 @dataclass(eq=False)

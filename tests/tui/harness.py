@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widget import Widget
 
@@ -70,6 +71,15 @@ class Player:
         """Wait until ``condition`` holds and all that follows from it is shown."""
         await until(condition, what)
         await self._pilot.pause()
+
+    async def search(self, text: str) -> None:
+        """Open the palette, type, and wait for what it finds."""
+        await self.press("ctrl+p")
+        await self.write(text)
+        palette = self.app.screen
+        assert isinstance(palette, CommandPalette)
+        await self.until(lambda: palette._list_visible and not palette._show_busy, "something is found")
+        await self.settle()
 
     async def say(self, text: str) -> None:
         """Say something, and wait for the end of the answer."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from textual.widgets import Input, TextArea
+
+from assets.screenshots import svg
 from localspec.protocol.options import Options
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
 from localspec.protocol.sessions import Pairing
@@ -128,7 +130,11 @@ def conversation() -> list[Said]:
     return [Question("What does `textwrap.dedent` do?", 1), answered()]
 
 
-def picture(app: ChatApp) -> str:
-    """The screen as SVG, without the font that it would fetch."""
-    svg = app.export_screenshot(title="localspec", simplify=True)
-    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)
+async def picture(player: Player) -> str:
+    """The screen as SVG; cursors stand still."""
+    for typed in player.app.screen.query(TextArea):
+        typed.cursor_blink = False
+    for line in player.app.screen.query(Input):
+        line.cursor_blink = False
+    await player.settle()
+    return svg(player.app)

@@ -6,31 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
 
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.commands.registry import COMMANDS as REGISTERED
 from localspec.tui.screens.chat import ChatScreen
-from tests.tui.harness import Player
 from tests.tui.pictures import conversation, showing
 from tests.waiting import run
-
-
-async def search(player: Player, text: str) -> None:
-    """Open the palette, type, and wait for what it finds."""
-    await player.press("ctrl+p")
-    await player.write(text)
-    palette = player.app.screen
-    assert isinstance(palette, CommandPalette)
-    await player.until(lambda: palette._list_visible and not palette._show_busy, "something is found")
-    await player.app.workers.wait_for_complete()
-    await player.settle()
 
 
 def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(100, 90)) as player:
-            await search(player, "")
+            await player.search("")
             shown = "\n".join(player.lines())
             assert all(f"/{command.name}" in shown for command in REGISTERED.all())
             assert "Screenshot" not in shown and "Maximize" not in shown and "nord" not in shown
@@ -41,7 +28,7 @@ def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
 def test_a_command_is_run(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
-            await search(player, "colours")
+            await player.search("colours")
             await player.press("enter")
             await player.until(lambda: player.transcript.raw, "tokens are coloured")
 
@@ -63,7 +50,7 @@ def demanding() -> Iterator[Command]:
 def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demanding: Command) -> None:
     async def test() -> None:
         async with showing() as player:
-            await search(player, "of you")
+            await player.search("of you")
             await player.press("enter")
             await player.until(lambda: player.typed == "/demand ", "it begins to be typed")
             await player.press("x")
@@ -75,7 +62,7 @@ def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demand
 def test_a_theme_is_found_by_its_name(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
-            await search(player, "dracula")
+            await player.search("dracula")
             await player.press("enter")
             await player.until(lambda: player.app.theme == "dracula", "the theme is another")
 

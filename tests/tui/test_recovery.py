@@ -6,12 +6,15 @@ import os
 import signal
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from localspec.client import connect
 from localspec.client.discovery import find
 from localspec.tui.conversation import Answer
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.waiting import run
 
+LONG = replace(ENDLESS, max_tokens=600)
 QUESTION = "What does textwrap.dedent do?"
 
 
@@ -34,8 +37,8 @@ def kill_the_daemon() -> None:
 def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(home: Path) -> None:
     async def test() -> None:
         async with await connect() as client:
-            whole = await client.generate(QUESTION, options=ENDLESS).result()
-        async with playing(ENDLESS) as player:
+            whole = await client.generate(QUESTION, options=LONG).result()
+        async with playing(LONG) as player:
             answer = await ask_without_end(player)
             client = await player.app.link.client()
             client._wire._socket.transport.abort()

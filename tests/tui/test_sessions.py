@@ -48,12 +48,6 @@ async def say(player: Player, text: str = QUESTION) -> None:
     await player.answered(before)
 
 
-async def do(player: Player, text: str) -> None:
-    """Have a command done to its end."""
-    await put(player, f"{text} ")
-    await player.settle()
-
-
 async def asked(player: Player) -> str:
     """What a confirmation asks, once it does."""
     await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
@@ -74,15 +68,15 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
         async with playing() as player:
             await say(player)
             first = player.chat
-            await do(player, "/rename Of dedent")
+            await player.do("/rename Of dedent")
             assert (await stored(player)).title == "Of dedent" == player.chat.title
-            await do(player, "/fork")
+            await player.do("/fork")
             assert player.chat.session not in (None, first.session)
             assert [said.text for said in player.chat.said] == [said.text for said in first.said]
             await player.press("ctrl+n")
             await player.settle()
             assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
-            await do(player, "/new")
+            await player.do("/new")
             assert not player.chat.said
 
     run(test())
@@ -115,7 +109,7 @@ def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
 def test_what_cannot_be_done_yet_is_told(home: Path, text: str, why: str) -> None:
     async def test() -> None:
         async with playing() as player:
-            await do(player, text)
+            await player.do(text)
             assert player.toasts == [f"{why} Say something first."]
 
     run(test())
@@ -165,12 +159,12 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
         async with await connect() as other:
             before = {each.session for each in await other.sessions()}
             async with playing() as player:
-                await do(player, "/private")
+                await player.do("/private")
                 assert player.chat.private
                 await say(player)
                 left = player.chat.session
                 assert (await other.session(left or "")).private
-                await do(player, "/fork")
+                await player.do("/fork")
                 assert player.toasts == ["a private chat is not copied Keep what was said with /export."]
                 await put(player, "/new ")
                 assert "Leave this private chat? Nothing of it is kept." in await asked(player)
@@ -182,7 +176,7 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
                 await player.press("y")
                 await player.settle()
                 assert not player.chat.private and await is_gone(other, left)
-                await do(player, "/private")
+                await player.do("/private")
                 await say(player)
                 last = player.chat.session
             assert await is_gone(other, last)
@@ -211,17 +205,17 @@ def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     async def test() -> None:
         async with playing() as player:
             await say(player)
-            await do(player, "/export")
+            await player.do("/export")
             content = await stored(player)
             assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
             markdown = (tmp_path / "What-does-dedent-do.md").read_text()
             assert all(message.content in markdown for message in content.messages)
             assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
-            await do(player, "/export json it.json")
+            await player.do("/export json it.json")
             exported = json.loads((tmp_path / "it.json").read_text())
             assert [m["content"] for m in exported["messages"]] == [m.content for m in content.messages]
             assert exported["session"] == content.session and exported["options"]["temperature"] == 0
-            await do(player, "/export no/such/place.md")
+            await player.do("/export no/such/place.md")
             assert "place.md cannot be written: No such file or directory" in player.toasts[-1]
 
     run(test())
@@ -237,7 +231,7 @@ def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path,
             assert "another program has deleted this chat" in player.toasts[-1]
             assert any("another program has deleted this chat. Keep" in line for line in player.lines())
             assert [each.text for each in player.chat.said] == [*said, "And indent?", ""]
-            await do(player, f"/export json {tmp_path / 'kept.json'}")
+            await player.do(f"/export json {tmp_path / 'kept.json'}")
             exported = json.loads((tmp_path / "kept.json").read_text())
             assert exported["session"] is None and exported["title"] == QUESTION
             assert [m["content"] for m in exported["messages"][:2]] == said

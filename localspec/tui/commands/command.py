@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
 
 Work = Callable[["ChatScreen", str], Coroutine[Any, Any, None]]
+Values = Callable[["ChatScreen", str], Awaitable[Sequence[str]]]
+
+
+async def no_values(screen: ChatScreen, typed: str) -> Sequence[str]:
+    """Nothing is known of what may follow."""
+    return ()
+
+
+def beginning(typed: str, known: Iterable[str]) -> list[str]:
+    """Those of ``known`` that begin as ``typed`` does."""
+    return [each for each in known if each.lower().startswith(typed.lower())]
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,8 @@ class Command:
     work: Work
     key: str = ""
     """a key that does the same"""
+    values: Values = no_values
+    """what the argument may be, as far as it was typed"""
 
     @property
     def usage(self) -> str:
@@ -37,12 +50,14 @@ class Commands:
     def __init__(self) -> None:
         self._by_name: dict[str, Command] = {}
 
-    def command(self, name: str, argument: str = "", *, key: str = "") -> Callable[[Work], Work]:
+    def command(
+        self, name: str, argument: str = "", *, key: str = "", values: Values = no_values
+    ) -> Callable[[Work], Work]:
         """Add a function; the first line of its docstring is what a person reads."""
 
         def add(work: Work) -> Work:
             help = (work.__doc__ or "").splitlines()[0]
-            self._by_name[name] = Command(name, argument, help, work, key)
+            self._by_name[name] = Command(name, argument, help, work, key, values)
             return work
 
         return add

@@ -14,7 +14,7 @@ from localspec.models.typed import absolute
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, ProposerName, check_value
 from localspec.protocol.sessions import Pairing
-from localspec.tui.commands.command import COMMANDS
+from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.units import size
 from localspec.wording import one_line
@@ -35,9 +35,23 @@ DRAFTS = {
 }
 
 
-@COMMANDS.command("model", "[NAME]", key="ctrl+o")
+async def _model_names(screen: ChatScreen, typed: str) -> list[str]:
+    usable = (each for each in await screen.chat.models() if each.problem is None)
+    return beginning(typed, sorted({name for each in usable for name in each.names}))
+
+
+async def _draft_names(screen: ChatScreen, typed: str) -> list[str]:
+    return [*beginning(typed, DRAFTS), *await _model_names(screen, typed)]
+
+
+async def _proposer_names(screen: ChatScreen, typed: str) -> list[str]:
+    return beginning(typed, PROPOSERS)
+
+
+@COMMANDS.command("model", "[NAME]", key="ctrl+o", values=_model_names)
 async def model(screen: ChatScreen, argument: str) -> None:
     """Choose the model that answers."""
+    await screen.settled.wait()
     chat = screen.chat
     name = argument or await _choose(screen, "Model", _models(await chat.models(), chat.pairing))
     if name is not None:
@@ -45,18 +59,20 @@ async def model(screen: ChatScreen, argument: str) -> None:
         await _configure(screen, replace(chat.options, model=place, draft=None))
 
 
-@COMMANDS.command("draft", "[NAME|auto|none]")
+@COMMANDS.command("draft", "[NAME|auto|none]", values=_draft_names)
 async def draft(screen: ChatScreen, argument: str) -> None:
     """Choose the model that drafts for it."""
+    await screen.settled.wait()
     name = argument or await _choose(screen, "Draft model", _drafts(screen, await screen.chat.models()))
     if name is not None:
         place = await asyncio.to_thread(absolute, name)
         await _configure(screen, replace(screen.chat.options, draft=place))
 
 
-@COMMANDS.command("proposer", "[NAME]")
+@COMMANDS.command("proposer", "[NAME]", values=_proposer_names)
 async def proposer(screen: ChatScreen, argument: str) -> None:
     """Choose who drafts tokens."""
+    await screen.settled.wait()
     now = screen.chat.options.proposer or "auto"
     known = [Choice(name, name, who, current=name == now) for name, who in PROPOSERS.items()]
     name = argument or await _choose(screen, "Who drafts tokens", known)

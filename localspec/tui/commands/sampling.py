@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import check_options
+from localspec.protocol.options import Options, check_options, choices
 from localspec.tui.commands import models
-from localspec.tui.commands.command import COMMANDS
+from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.fields import field, held, text_of, value_of
 
 if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
 
 
-@COMMANDS.command("set", "[KEY [VALUE]]", key="f2")
+async def _settings(screen: ChatScreen, typed: str) -> list[str]:
+    """Names of options, and behind one of these its values, if there are but a few."""
+    name, blank, value = typed.partition(" ")
+    if blank and name in Options.__struct_fields__:
+        return [f"{name} {each}" for each in beginning(value, choices(Options, name))]
+    return beginning(typed, (f"{each} " for each in Options.__struct_fields__))
+
+
+@COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
 async def set_option(screen: ChatScreen, argument: str) -> None:
     """Set an option, or all of sampling; without a value it is not set any more."""
+    await screen.settled.wait()
     name, _, text = argument.partition(" ")
     if not name:
         await _panel(screen)

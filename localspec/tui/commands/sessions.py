@@ -9,7 +9,8 @@ from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
 from localspec.tui.chat import Chat
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Said
-from localspec.tui.dialogs.confirm import Confirm
+from localspec.tui.dialogs.confirm import Confirm, deletion
+from localspec.tui.dialogs.sessions import SessionsScreen
 from localspec.tui.export import Record, Wish, lines_of
 
 if TYPE_CHECKING:
@@ -29,14 +30,22 @@ async def private(screen: ChatScreen, argument: str) -> None:
     await look_at(screen, _app(screen).new_chat(private=True))
 
 
+@COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
+async def sessions(screen: ChatScreen, argument: str) -> None:
+    """Show all chats, to search, open, name, copy and delete them."""
+    chosen = await screen.app.push_screen_wait(SessionsScreen(argument, current=screen.chat.session))
+    if chosen is not None:
+        await look_at(screen, await _app(screen).stored_chat(chosen))
+
+
 @COMMANDS.command("rename", "TITLE")
 async def rename(screen: ChatScreen, argument: str) -> None:
     """Give the chat another title."""
-    if screen.chat.session is None:
+    if (session := screen.chat.session) is None:
         raise InvalidOptions("there is no chat to name yet", "Say something first.")
     if not argument:
         raise InvalidOptions("a title is missing", "Write it behind the command: /rename TITLE.")
-    await screen.chat.rename(argument)
+    await _app(screen).rename(session, argument)
     screen.app.notify(argument, title="Its title is now", markup=False, timeout=3)
 
 
@@ -45,8 +54,8 @@ async def delete(screen: ChatScreen, argument: str) -> None:
     """Delete the chat, once that is confirmed."""
     chat = screen.chat
     _require_said(chat)
-    if await confirm_deletion(screen, chat.title):
-        await _discard(screen, chat)
+    if await screen.app.push_screen_wait(deletion(chat.title)):
+        await _app(screen).discard(chat)
 
 
 @COMMANDS.command("fork")
@@ -60,10 +69,8 @@ async def fork(screen: ChatScreen, argument: str) -> None:
 async def export(screen: ChatScreen, argument: str) -> None:
     """Write the chat into a new file, as Markdown or JSON."""
     _require_said(screen.chat)
-    await write(screen, Wish.read(argument), await _record(screen))
-
-
-# What the list of chats and the conversation ask for, too.
+    path = await asyncio.to_thread(Wish.read(argument).write, await _record(screen))
+    screen.app.notify(str(path), title="Written to", markup=False)
 
 
 async def look_at(screen: ChatScreen, chat: Chat) -> None:
@@ -88,35 +95,6 @@ async def fork_at(screen: ChatScreen, said: Said | None) -> None:
     if copy is None:
         raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
     await look_at(screen, await _app(screen).stored_chat(copy))
-
-
-async def confirm_deletion(screen: ChatScreen, title: str) -> bool:
-    """Whether the person wants a chat of this title to be no more."""
-    what = f"“{title}”" if title else "this chat"
-    return await screen.app.push_screen_wait(Confirm(f"Delete {what}? It cannot be brought back.", "Delete"))
-
-
-async def drop(screen: ChatScreen, session: str) -> None:
-    """Delete a session, also one that is being answered, or looked at."""
-    app = _app(screen)
-    chat = app.live_chat(session)
-    if chat is None:
-        await app.link.ask(lambda client: client.delete_session(session))
-    else:
-        await _discard(screen, chat)
-
-
-async def write(screen: ChatScreen, wish: Wish, record: Record) -> None:
-    """Write a chat into a file, and say where it is."""
-    path = await asyncio.to_thread(wish.write, record)
-    screen.app.notify(str(path), title="Written to", markup=False)
-
-
-async def _discard(screen: ChatScreen, chat: Chat) -> None:
-    if chat is screen.chat:
-        screen.show(_app(screen).new_chat())
-    await chat.discard()
-    await screen.chat.load()
 
 
 async def _record(screen: ChatScreen) -> Record:

@@ -65,7 +65,7 @@ class ChooseScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             yield Input(placeholder="Type to search", compact=True)
-            yield OptionList()
+            yield OptionList(markup=False)
             yield Label("Nothing is called so.")
         frame.border_title = self._heading
         frame.border_subtitle = "Enter takes it, Esc leaves"

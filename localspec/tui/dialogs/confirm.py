@@ -8,6 +8,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from localspec.wording import one_line
+
 
 class Confirm(ModalScreen[bool]):
     """Asks ``question``; True once the person has chosen ``deed``."""
@@ -22,11 +24,11 @@ class Confirm(ModalScreen[bool]):
     DEFAULT_CSS = """
     Confirm { align: center middle; }
     Confirm > Vertical {
-        width: auto; max-width: 90%; height: auto; padding: 1 2;
+        width: 90%; max-width: 72; height: auto; padding: 1 2;
         border: round $border; background: $surface;
     }
-    Confirm Static { width: auto; max-width: 70; margin-bottom: 1; }
-    Confirm Horizontal { width: auto; height: auto; }
+    Confirm Static { width: 100%; margin-bottom: 1; }
+    Confirm Horizontal { height: auto; }
     Confirm Button { margin-right: 2; }
     """
 
@@ -51,3 +53,9 @@ class Confirm(ModalScreen[bool]):
     def action_answer(self, yes: bool) -> None:
         """Yes or no."""
         self.dismiss(yes)
+
+
+def deletion(title: str) -> Confirm:
+    """The question before a chat of this title is deleted."""
+    what = f"“{one_line(title)}”" if title else "this chat"
+    return Confirm(f"Delete {what}? It cannot be brought back.", "Delete")

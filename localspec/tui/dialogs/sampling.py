@@ -49,14 +49,14 @@ class SamplingScreen(ModalScreen[Options | None]):
     DEFAULT_CSS = """
     SamplingScreen { align: center middle; }
     SamplingScreen > Vertical {
-        width: 90%; max-width: 80; height: auto; max-height: 90%; background: $surface;
+        width: 90%; max-width: 80; height: 19; max-height: 100%; background: $surface;
         border: round $border; border-title-color: $text; border-subtitle-color: $text-muted; padding: 0 1;
     }
-    SamplingScreen VerticalScroll { height: auto; }
+    SamplingScreen VerticalScroll { height: 1fr; }
     SamplingScreen Horizontal { height: 1; }
     SamplingScreen Label { width: 18; color: $text-muted; }
     SamplingScreen Input { width: 1fr; }
-    SamplingScreen Static#note { height: 3; border-top: solid $border-blurred; }
+    SamplingScreen Static#note { dock: bottom; height: 4; border-top: solid $border-blurred; }
     """
 
     def __init__(self, options: Options, held: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.tui import facts
+from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
@@ -49,12 +51,13 @@ class ChatScreen(Screen[None]):
         self.chat = chat
         self.settled = asyncio.Event()
         """whether it is known what the first chat's options mean"""
+        self.files = Files(Path.cwd())
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
         yield Transcript(id="transcript")
         yield Pulse(id="pulse")
-        yield Prompt(id="prompt")
+        yield Prompt(lambda command, typed: command.values(self, typed), self.files, id="prompt")
         yield Progress(id="progress")
         yield Status(id="status")
         yield Keys()
@@ -88,12 +91,17 @@ class ChatScreen(Screen[None]):
         command = parse(wish.text)
         if command is not None:
             self.action_run(*command)
-        elif self._editing is not None:
-            question, self._editing = self._editing, None
-            self._prompt.title = ""
-            self.attempt(self.answer(self.chat.edit(question, wish.text)))
         else:
-            self.attempt(self.answer(self.chat.send(wish.text)), otherwise=wish.text)
+            self.attempt(self._say(wish.text), otherwise=wish.text)
+
+    async def _say(self, text: str) -> None:
+        """Have a message answered, with the files that it mentions."""
+        chat, editing = self.chat, self._editing
+        if "@" in text:
+            text = await asyncio.to_thread(attached, text, self.files.directory)
+        if editing is not None and not chat.answering:
+            self._editing, self._prompt.title = None, ""
+        await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
 
     def on_transcript_asked(self, wish: Transcript.Asked) -> None:
         match wish.what:
@@ -134,7 +142,12 @@ class ChatScreen(Screen[None]):
         """Have the person say something else in the place of ``question``."""
         self._editing = question
         self._prompt.title = "In its place, dropping what came after; Esc leaves it"
-        self._prompt.text = question.text
+        self._prompt.text = question.written
+        self._prompt.take_focus()
+
+    def attach(self, mention: str) -> None:
+        """Mention a file in what is being written."""
+        self._prompt.insert(mention)
         self._prompt.take_focus()
 
     def _leave_edit(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -56,5 +57,5 @@ def _table(rows: Iterable[tuple[str, ...]]) -> Table:
             for _ in short:
                 table.add_column(no_wrap=True, style="bold")
             table.add_column(ratio=1)
-        table.add_row(*short, told)
+        table.add_row(*map(Text, (*short, told)))  # brackets are no markup
     return table or Table.grid()

@@ -1,8 +1,9 @@
-"""Where a person types: a text that grows, with suggestions for what begins with a slash."""
+"""Where a person types: a text that grows, with suggestions for commands and for files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from textual.app import ComposeResult
@@ -11,11 +12,17 @@ from textual.containers import Vertical
 from textual.events import Key
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
-from textual.widgets.option_list import Option
 
-from localspec.tui.commands.command import COMMANDS
+from localspec.errors import LocalspecError
+from localspec.tui.attach import Files, mention_of
+from localspec.tui.commands.command import COMMANDS, Command
+from localspec.tui.history import History
+from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 
-MOST_SUGGESTED = 8
+MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
+"""one that ends at the cursor"""
+
+Values = Callable[[Command, str], Awaitable[Sequence[str]]]
 
 
 class Composer(TextArea):
@@ -25,7 +32,7 @@ class Composer(TextArea):
     """
 
     def __init__(self, take: Callable[[str], bool]) -> None:
-        super().__init__(placeholder="Ask something, or type / for commands")
+        super().__init__(placeholder="Ask something; / for commands, @ for files")
         self._take = take
 
     async def _on_key(self, event: Key) -> None:
@@ -37,7 +44,10 @@ class Composer(TextArea):
 
 
 class Prompt(Vertical):
-    """A text, what could complete it, and what was sent before."""
+    """A text, what could complete it, and what was sent before.
+
+    ``values`` gives what the argument of a command may be, ``files`` the files that may be mentioned.
+    """
 
     BINDINGS = [
         Binding("enter", "send", "Send"),
@@ -54,7 +64,6 @@ class Prompt(Vertical):
         background: $background; padding: 0 1;
     }
     Prompt Composer:focus { border: round $border; }
-    Prompt OptionList { height: auto; max-height: 8; border: none; display: none; background: $surface; }
     """
 
     @dataclass
@@ -63,37 +72,54 @@ class Prompt(Vertical):
 
         text: str
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, values: Values, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._sent: list[str] = []
-        self._recalled = 0
+        self._values = values
+        self._files = files
+        self._history = History()
+        self._declined: int | None = None
+        """the start of the token for which nothing is to be suggested"""
 
     def compose(self) -> ComposeResult:
-        yield OptionList()
+        yield Suggestions()
         yield Composer(self._take)
 
     @property
     def text(self) -> str:
-        return self.query_one(Composer).text
+        return self._composer.text
 
     @text.setter
     def text(self, text: str) -> None:
-        composer = self.query_one(Composer)
-        composer.text = text
-        composer.move_cursor(composer.document.end)
+        self._composer.text = text
+        self._composer.move_cursor(self._composer.document.end)
 
     @property
     def title(self) -> str:
         """What is said on its frame."""
-        return self.query_one(Composer).border_title or ""
+        return self._composer.border_title or ""
 
     @title.setter
     def title(self, title: str) -> None:
-        self.query_one(Composer).border_title = title
+        self._composer.border_title = title
+
+    @property
+    def _composer(self) -> Composer:
+        return self.query_one(Composer)
+
+    @property
+    def _suggestions(self) -> Suggestions:
+        return self.query_one(Suggestions)
 
     def take_focus(self) -> None:
         """Let the person type."""
-        self.query_one(Composer).focus()
+        self._composer.focus()
+
+    def insert(self, text: str) -> None:
+        """Put something where the cursor is, with blanks around it."""
+        row, column = self._composer.cursor_location
+        before = self._composer.document.get_line(row)[:column]
+        blank = "" if not before or before[-1].isspace() else " "
+        self._composer.insert(f"{blank}{text} ")
 
     # What is typed.
 
@@ -110,81 +136,127 @@ class Prompt(Vertical):
                 self.action_previous()
             case "down":
                 self.action_next()
+            case "escape" if self._suggestions.display:
+                self._decline()
             case _:
                 return False
         return True
 
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        self._suggest(event.text_area.text)
-
     def action_send(self) -> None:
-        """Send the text, or take the suggestion where it is none but the beginning of a command."""
-        if self._options.display and self.text.strip() not in {f"/{c.name}" for c in COMMANDS.all()}:
-            self.action_complete()
+        """Send the text, or take the suggestion that is highlighted."""
+        if (suggestion := self._suggestions.chosen_for(self._token())) is not None:
+            self._put(suggestion)
             return
         text = self.text.strip()
         if text:
-            self._sent.append(text)
-            self._recalled = len(self._sent)
+            self._history.add(text)
             self.text = ""
             self.post_message(self.Sent(text))
 
     def action_newline(self) -> None:
         """Go on in another line."""
-        self.query_one(Composer).insert("\n")
+        self._composer.insert("\n")
 
     def action_complete(self) -> None:
-        """Take the suggestion, or go to the conversation."""
-        options = self._options
-        if not options.display:
+        """Take a suggestion, or go to the conversation."""
+        if self._suggestions.display:
+            self._put(self._suggestions.at(self._suggestions.highlighted or 0))
+        else:
             self.screen.focus_next()
-        elif options.highlighted is not None:
-            self.text = f"{options.get_option_at_index(options.highlighted).id} "
 
     def action_previous(self) -> None:
         """The suggestion above, the line above, or what was sent before."""
-        composer = self.query_one(Composer)
-        if self._options.display:
-            self._options.action_cursor_up()
-        elif composer.cursor_location[0] == 0 and self._recalled > 0:
-            self._recall(self._recalled - 1)
-        else:
+        composer = self._composer
+        if self._suggestions.display:
+            self._suggestions.action_cursor_up()
+        elif not composer.navigator.is_first_wrapped_line(composer.cursor_location) or not self._recall(-1):
             composer.action_cursor_up()
 
     def action_next(self) -> None:
         """The suggestion below, the line below, or what was sent after."""
-        composer = self.query_one(Composer)
-        if self._options.display:
-            self._options.action_cursor_down()
-        elif composer.cursor_location[0] == composer.document.end[0] and self._recalled < len(self._sent):
-            self._recall(self._recalled + 1)
-        else:
+        composer = self._composer
+        if self._suggestions.display:
+            self._suggestions.action_cursor_down()
+        elif not composer.navigator.is_last_wrapped_line(composer.cursor_location) or not self._recall(1):
             composer.action_cursor_down()
 
-    def _recall(self, number: int) -> None:
-        self._recalled = number
-        self.text = self._sent[number] if number < len(self._sent) else ""
+    def _recall(self, by: int) -> bool:
+        text = self._history.move(by, self.text)
+        if text is not None:
+            self.text = text
+            self._decline()
+        return text is not None
 
     # What is suggested.
 
-    @property
-    def _options(self) -> OptionList:
-        return self.query_one(OptionList)
+    def _token(self) -> Token | None:
+        """What is being typed at the cursor, if it can be completed: a command, or the name of a file."""
+        row, column = self._composer.cursor_location
+        line = self._composer.document.get_line(row)[:column]
+        if line.startswith("/") and self._composer.document.line_count == 1:
+            return Token(0, line)
+        found = MENTION.search(line)
+        return None if found is None else Token(found.start(), found[0])
 
-    def _suggest(self, text: str) -> None:
-        options = self._options
-        matching = []
-        if text.startswith("/") and not any(mark in text for mark in " \n"):
-            matching = [c for c in COMMANDS.all() if c.name.startswith(text[1:].lower())]
-        options.display = bool(matching)
-        options.clear_options()
-        options.add_options(
-            Option(f"{c.usage:<24} {c.help}", id=f"/{c.name}") for c in matching[:MOST_SUGGESTED]
-        )
-        if matching:
-            options.highlighted = 0
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        token = self._token()
+        if token is None or token.start != self._declined:
+            self._declined = None
+            self._suggest(token)
+
+    def _decline(self) -> None:
+        """Suggest nothing for what is being typed."""
+        token = self._token()
+        self._declined = None if token is None else token.start
+        self._suggest(None)
+
+    def _suggest(self, token: Token | None) -> None:
+        if token is None:
+            self._suggestions.show(None, (), eager=False)
+        elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
+            self._suggestions.show(token, _commands(token.text[1:].lower()), eager=True)
+        else:
+            self.run_worker(self._look_up(token), group="suggest", exclusive=True)
+
+    async def _look_up(self, token: Token) -> None:
+        """Suggest what has to be looked for, beside all else; nothing if it has changed meanwhile."""
+        if token.text[0] == "@":
+            typed = token.text[1:].removeprefix('"')
+            found = [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)]
+        else:
+            found, typed = await self._arguments(token.text)
+        if token == self._token():
+            self._suggestions.show(token, found, eager=bool(typed))
+
+    async def _arguments(self, line: str) -> tuple[list[Suggestion], str]:
+        """What a command may be followed by, and what of it was typed."""
+        name, _, typed = line[1:].partition(" ")
+        try:
+            command = COMMANDS.find(name.lower())
+            values = await self._values(command, typed.lstrip())
+        except LocalspecError:
+            return [], typed
+        return [Suggestion(f"/{command.name} {value}", value) for value in values], typed.strip()
+
+    def _put(self, suggestion: Suggestion) -> None:
+        """Take a suggestion."""
+        if (token := self._suggestions.token) is not None:
+            composer = self._composer
+            row, column = composer.cursor_location
+            composer.replace(
+                suggestion.text, (row, token.start), (row, column), maintain_selection_offset=False
+            )
+        self._suggest(None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A suggestion was clicked."""
-        self.text = f"{event.option.id} "
+        event.stop()
+        self._put(self._suggestions.at(event.option_index))
         self.take_focus()
+
+
+def _commands(beginning: str) -> list[Suggestion]:
+    """The commands that begin so."""
+    matching = (each for each in COMMANDS.all() if each.name.startswith(beginning))
+    return [Suggestion(f"/{each.name} ", each.usage, each.help) for each in matching]

@@ -1,0 +1,172 @@
+"""Files that go with a message: ``@path`` in its text, their content below it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from localspec.errors import InvalidOptions
+from localspec.units import KB, size
+
+MAX_BYTES = 256 * KB
+MOST_FILES = 10_000
+"""that are known to suggestions, the nearest first"""
+GATHER_S = 1.0
+"""that is spent on looking for them"""
+FRESH_S = 15.0
+"""for which what was found counts"""
+RANKED = 400
+"""of those that match, the shortest, are compared by how well"""
+SHOWN = 8
+AFTER = ".,;:!?)]}'`"
+"""what may follow a path without being of it"""
+_MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|([^\s"]+))')
+_RUN = re.compile("`+")
+_LANGUAGE = re.compile(r"\.(\w+)")
+
+
+class Mention(NamedTuple):
+    """A name behind an ``@``; one in quotes is surely meant for a file."""
+
+    name: str
+    quoted: bool
+
+
+def mentions(text: str) -> Iterator[Mention]:
+    """What ``text`` names so; not what has a letter before it, as e-mail addresses have."""
+    for found in _MENTION.finditer(text):
+        yield Mention(found[1] or found[2], quoted=found[1] is not None)
+
+
+def mention_of(path: str) -> str:
+    """How a path is mentioned."""
+    return f'@"{path}"' if any(blank in path for blank in " \t") else f"@{path}"
+
+
+def attached(text: str, directory: Path) -> str:
+    """``text`` with the files below it that it mentions; a name that is no file's stays a name.
+
+    Raises :class:`InvalidOptions` for what is there but cannot be attached, and for a path into a directory
+    that has no such file.
+    """
+    files: dict[str, str] = {}
+    for mention in mentions(text):
+        name = _file_of(mention, directory)
+        if name is not None and name not in files:
+            files[name] = _read(name, directory)
+    return "\n\n".join([text, *(_block(name, content) for name, content in files.items())])
+
+
+def detached(text: str) -> str:
+    """What was written of a message, without the files that :func:`attached` put below it."""
+    names = {name for mention in mentions(text) for name in _spellings(mention)}
+    while (begin := _last_block(text, names)) is not None:
+        text = text[:begin]
+    return text
+
+
+def _last_block(text: str, names: set[str]) -> int | None:
+    """Where the file begins that ``text`` ends with, if it ends with one of these."""
+    fence = text[text.rfind("\n") + 1 :]
+    if len(fence) < 3 or set(fence) != {"`"}:
+        return None
+    opening = text.rfind(f"\n{fence}", 0, len(text) - len(fence) - 1)
+    begin = text.rfind("\n\n", 0, max(opening, 0))
+    is_file = opening > begin >= 0 and text[begin + 2 : opening].removesuffix(":") in names
+    return begin if is_file else None
+
+
+def _spellings(mention: Mention) -> tuple[str, ...]:
+    """What a mention may name: the sentence's own marks may follow a path."""
+    return (mention.name,) if mention.quoted else (mention.name, mention.name.rstrip(AFTER))
+
+
+def _file_of(mention: Mention, directory: Path) -> str | None:
+    for name in _spellings(mention):
+        path = _path(name, directory)
+        if name and os.path.isfile(path):
+            return name
+        if name and os.path.isdir(path) and name.strip("./"):
+            raise InvalidOptions(f"{name} is a directory", "Name the files in it that are to be attached.")
+        if name and os.path.exists(path) and name.strip("./"):
+            raise InvalidOptions(f"{name} is no file of text", "Attach text files only.")
+    name = _spellings(mention)[-1]
+    folder, file = os.path.split(name)
+    if mention.quoted or (folder and file and os.path.isdir(_path(folder, directory))):
+        raise InvalidOptions(f"there is no file {name}", f"Write its path from {directory}, or no @.")
+    return None
+
+
+def _path(name: str, directory: Path) -> str:
+    return os.path.join(directory, os.path.expanduser(name))
+
+
+def _read(name: str, directory: Path) -> str:
+    try:
+        with open(_path(name, directory), "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidOptions(f"{name} cannot be read: {error.strerror}", "Attach another file.") from None
+    if len(content) > MAX_BYTES:
+        raise InvalidOptions(f"{name} is larger than {size(MAX_BYTES)}", "Quote what matters of it.")
+    try:
+        if b"\0" not in content:
+            return content.decode()
+    except UnicodeDecodeError:
+        pass
+    raise InvalidOptions(f"{name} is no text in UTF-8", "Attach text files only.")
+
+
+def _block(name: str, content: str) -> str:
+    """A file in a fence that is longer than any in it."""
+    longest = max((len(run) for run in _RUN.findall(content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    language = _LANGUAGE.fullmatch(os.path.splitext(name)[1])
+    ending = "" if content.endswith("\n") or not content else "\n"
+    return f"{name}:\n{fence}{language[1] if language else ''}\n{content}{ending}{fence}"
+
+
+class Files:
+    """The files below a directory, for suggestions: gathered beside all else, and kept for a moment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._known: Sequence[str] = ()
+        self._gathered: float | None = None
+
+    async def like(self, typed: str) -> list[str]:
+        """Those that ``typed`` may stand for, the likeliest first; the nearest where nothing was typed."""
+        now = time.monotonic()
+        if self._gathered is None or now - self._gathered > FRESH_S:
+            self._known = await asyncio.to_thread(gathered, self.directory)
+            self._gathered = time.monotonic()
+        return await asyncio.to_thread(ranked, typed.removeprefix("./"), self._known)
+
+
+def gathered(directory: Path) -> list[str]:
+    """The files below a directory that git would track, as paths from there: near ones, not too many."""
+    from localspec.memory.texts import near_files
+
+    real, found, deadline = directory.resolve(), list[str](), time.monotonic() + GATHER_S
+    for files in near_files(real):
+        found += (file.relative_to(real).as_posix() for file in files)
+        if len(found) >= MOST_FILES or time.monotonic() > deadline:
+            break
+    return found[:MOST_FILES]
+
+
+def ranked(typed: str, files: Sequence[str]) -> list[str]:
+    """The files whose paths have all characters of ``typed`` in their order, the best first."""
+    from textual.fuzzy import Matcher
+
+    if not typed:
+        return list(files[:SHOWN])
+    order = re.compile(".*?".join(map(re.escape, typed)), re.IGNORECASE)
+    matching = sorted(filter(order.search, files), key=len)[:RANKED]
+    matcher = Matcher(typed)
+    return sorted(matching, key=lambda file: -matcher.match(file))[:SHOWN]

@@ -1,0 +1,147 @@
+"""Files that go with a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import InvalidOptions
+from localspec.tui import attach
+from localspec.tui.attach import Files, Mention, attached, detached, gathered, mention_of, mentions, ranked
+from tests.tui.harness import playing
+from tests.waiting import run
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/one.py").write_text("x = 1\n")
+    (tmp_path / "two words.md").write_text("Some ```` ticks")
+    (tmp_path / "empty").touch()
+    return tmp_path
+
+
+def test_what_is_mentioned() -> None:
+    text = 'See @a.py, (@b/c) and @"d e" but not me@home.org, @ or _@x'
+    assert list(mentions(text)) == [Mention("a.py,", False), Mention("b/c)", False), Mention("d e", True)]
+    assert mention_of("a b") == '@"a b"' and mention_of("a/b") == "@a/b"
+
+
+def test_files_stand_below_the_text(here: Path) -> None:
+    text = 'What do @src/one.py, @"two words.md" and @empty do? I mean @src/one.py.'
+    assert attached(text, here) == (
+        f"{text}\n\nsrc/one.py:\n```py\nx = 1\n```\n\ntwo words.md:\n`````md\nSome ```` ticks\n`````"
+        "\n\nempty:\n```\n```"
+    )
+
+
+def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(here))
+    for name in (f"{here}/src/one.py", "~/src/one.py", "./src/one.py", "src/../src/one.py"):
+        assert attached(f"@{name}", here).endswith(f"\n\n{name}:\n```py\nx = 1\n```")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "me@src/one.py and @nobody",
+        "@app.route('/x')\n@dataclass",
+        "@babel/core, @/components/Button, @.. @. @/",
+        "no mention",
+        "@" + "x" * 5_000,
+        "@src\0/one.py",
+    ],
+)
+def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
+    assert attached(text, here) == text
+
+
+@pytest.mark.parametrize(
+    ("mention", "told"),
+    [
+        ("@src", "src is a directory"),
+        ("@src/two.py?", "there is no file src/two.py"),
+        ('@"no such"', "there is no file no such"),
+        ("@bytes", "bytes is no text in UTF-8"),
+        ("@zero", "zero is no text in UTF-8"),
+        ("@large", "large is larger than 256.0 kB"),
+        ("@/dev/zero", "/dev/zero is no file of text"),
+    ],
+)
+def test_what_cannot_be_attached_is_told(here: Path, mention: str, told: str) -> None:
+    (here / "bytes").write_bytes(b"\xff\xfe")
+    (here / "zero").write_bytes(b"a\0b")
+    (here / "large").write_bytes(b"x" * (attach.MAX_BYTES + 1))
+    with pytest.raises(InvalidOptions) as error:
+        attached(f"See {mention}", here)
+    assert told in error.value.message and error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'What do @src/one.py, @"two words.md" and @empty do?',
+        "@src/one.py",
+        "no mention",
+        "quoted:\n\nsrc/one.py:\n```py\nx\n```",
+        "@src/one.py\n\nother:\n```\nx\n```",
+        "ends with a fence @empty\n\n```",
+    ],
+)
+def test_what_was_written_is_known_again(here: Path, text: str) -> None:
+    assert detached(attached(text, here)) == text
+
+
+def test_files_are_found_by_their_letters() -> None:
+    files = ["README.md", "src/prompt.py", "src/tui/prompt.py", "tests/test_prompt.py", "p/r/o.md"]
+    assert ranked("", files) == files
+    assert ranked("PROMPT", files)[0].endswith("/prompt.py") and len(ranked("PROMPT", files)) == 3
+    assert ranked("tuiprompt", files) == ["src/tui/prompt.py"] and ranked("zz", files) == []
+    assert len(ranked("p", [f"p{number}" for number in range(2_000)])) == attach.SHOWN
+
+
+def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "src/deep").mkdir()
+    (here / "src/deep/three.py").touch()
+    (here / ".env").write_text("SECRET=1")
+    assert gathered(here) == ["empty", "two words.md", "src/one.py", "src/deep/three.py"]
+    monkeypatch.setattr(attach, "MOST_FILES", 3)
+    assert gathered(here) == ["empty", "two words.md", "src/one.py"]
+    monkeypatch.setattr(attach, "GATHER_S", -1.0)
+    assert gathered(here) == ["empty", "two words.md"]
+
+
+def test_what_was_gathered_counts_for_a_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        files = Files(here)
+        assert await files.like("./one") == ["src/one.py"]
+        (here / "one.txt").touch()
+        assert await files.like("one") == ["src/one.py"]
+        monkeypatch.setattr(attach, "FRESH_S", -1.0)
+        assert sorted(await files.like("one")) == ["one.txt", "src/one.py"]
+
+    run(test())
+
+
+def test_a_file_is_attached_and_left_out_of_an_edit(
+    home: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here)
+
+    async def test() -> None:
+        async with playing() as player:
+            await player.do("/attach two words.md")
+            assert player.typed == '@"two words.md" '
+            await player.press("backspace")
+            await player.write("?")
+            await player.press("enter")
+            await player.answered(None)
+            (question, answer) = player.chat.said
+            assert question.text == attached('@"two words.md"?', here) and answer.text
+            await player.press("ctrl+g")
+            assert player.typed == '@"two words.md"?'
+            await player.do("/attach")
+            assert any("no file is named" in toast for toast in player.toasts)
+
+    run(test())
