@@ -14,6 +14,7 @@ from itertools import accumulate, zip_longest
 from typing import Any
 
 from rich.cells import cell_len
+from rich.style import Style
 from textual.binding import Binding
 from textual.events import Click
 from textual.geometry import Region, Size
@@ -302,7 +303,9 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def _blank(self) -> Strip:
-        return Strip.blank(self.size.width) if self._painter is None else self._painter.blank
+        return (
+            self._painter.blank if self._painter is not None else Strip.blank(self.size.width, Style.null())
+        )
 
     @property
     def _growing(self) -> bool:
