@@ -10,8 +10,13 @@ from textual.app import App, ComposeResult
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 
+from localspec.protocol.options import Options
 from localspec.protocol.results import Token
+from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.link import Link
+from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.widgets.prompt import Composer
 from localspec.tui.widgets.transcript import KEPT, MORE, Transcript
 from tests.waiting import run, until
 
@@ -297,5 +302,26 @@ def test_what_was_shown_stays_as_it_is_when_more_is_said() -> None:
             app.transcript.show([*said, Question("more")])
             await pilot.pause()
             assert "  its statistics were not kept" in app.lines() and "▎ more" in app.lines()
+
+    run(test())
+
+
+def test_the_conversation_is_scrolled_from_the_prompt() -> None:
+    async def test() -> None:
+        screen = ChatScreen(Chat(Link(lambda fact: None), lambda chat, fact: None, Options()))
+        screen.chat.said = talk(20)
+        app: App[None] = App()
+        async with app.run_test(size=(WIDTH, 24)) as pilot:
+            await app.push_screen(screen)
+            transcript = screen.query_one(Transcript)
+            transcript.show(screen.chat.said)
+            await pilot.pause()
+            end = transcript.scroll_offset.y
+            tops = []
+            for key in ("pageup", "pageup", "pagedown", "ctrl+home", "ctrl+end"):
+                await pilot.press(key)
+                tops.append(transcript.scroll_offset.y)
+            assert end > tops[0] > tops[1] and tops[1] < tops[2] < end and tops[3:] == [0, end]
+            assert isinstance(screen.focused, Composer)
 
     run(test())
