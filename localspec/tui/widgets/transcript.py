@@ -20,6 +20,7 @@ from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -176,8 +177,9 @@ class Transcript(ScrollView, can_focus=True):
         total = max(self.virtual_size.height, 1)
         thumb = height * height // total
         if not self._growing or thumb != height * height // max(bar.window_virtual_size, 1):
-            bar.window_virtual_size = total
-            bar.position = self.scroll_y
+            bar.set_reactive(ScrollBar.window_virtual_size, total)
+            bar.set_reactive(ScrollBar.position, self.scroll_y)
+            bar.refresh()
 
     def _bottom(self) -> int:
         return max(0, self._tops[-1] - self.size.height)
