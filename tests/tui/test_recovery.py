@@ -12,9 +12,9 @@ from localspec.client import connect
 from localspec.client.discovery import find
 from localspec.tui.conversation import Answer
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
-from tests.waiting import run
+from tests.waiting import run, until
 
-LONG = replace(ENDLESS, max_tokens=600)
+LONG = replace(ENDLESS, max_tokens=1000)
 QUESTION = "What does textwrap.dedent do?"
 
 
@@ -22,7 +22,8 @@ async def ask_without_end(player: Player) -> Answer:
     """Ask, and see the answer begin."""
     await player.write(QUESTION)
     await player.press("enter")
-    await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens > 20), "it answers")
+    # Not the player's: that one waits for a pause of the screen, too.
+    await until(lambda: bool(player.chat.answer and player.chat.answer.tokens > 20), "it answers")
     answer = player.chat.answer
     assert answer is not None and answer.growing
     return answer
