@@ -90,6 +90,7 @@ class Transcript(ScrollView, can_focus=True):
         self._painted = {entry: None for entry in self._painted if entry in here}
         for entry in self._painted:
             entry.grow()
+            self._refine(entry)
         self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
         self._chosen = None
         self._following, self._news = True, False
@@ -230,7 +231,8 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
         def paint() -> dict[int, list[Strip]]:
-            return {n: spaced(painter, block, painter.block(block), n) for n, block in rough.items()}
+            wanted = (item for item in rough.items() if painter is self._painter)
+            return {n: spaced(painter, block, painter.block(block), n) for n, block in wanted}
 
         painted = await asyncio.to_thread(paint)
         if painter is self._painter and entry in self._painted and entry in self._entries:
