@@ -47,6 +47,11 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
+        # With priority, as the prompt would take them for its few lines.
+        Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
+        Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
+        Binding("ctrl+home", "look('scroll_home')", "The first message", show=False),
+        Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
     def __init__(self, chat: Chat) -> None:
@@ -146,6 +151,10 @@ class ChatScreen(Screen[None]):
     def action_messages(self) -> None:
         """Go to the messages."""
         self._transcript.focus()
+
+    async def action_look(self, where: str) -> None:
+        """Scroll the messages, whoever has the focus."""
+        await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
         """Leave what is going on: an edit, an answer, the choice of a message."""
