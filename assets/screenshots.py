@@ -1,20 +1,68 @@
-"""Pictures of the chat for README, of a real answer: ``python -m assets.screenshots`` writes them anew."""
+"""Pictures of the chat for README, of a real answer.
+
+.venv/bin/python -m assets.screenshots assets/pictures
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sys
+import tempfile
 from pathlib import Path
 
 from textual.app import App
+from textual.pilot import Pilot
 
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
+from localspec.tui.chat import Chat
 
-FOLDER = Path(__file__).with_name("pictures")
-QUESTION = "What does textwrap.dedent do?"
+QUESTION = '''\
+Say this again, with the same indentation:
+```python
+def geometric_mean(data):
+    """Convert data to floats and compute the geometric mean."""
+    try:
+        return exp(fmean(map(log, data)))
+    except ValueError:
+        raise StatisticsError('geometric mean requires a non-empty dataset') from None
+```'''
 THEMES = {"dark": "textual-dark", "light": "textual-light"}
-SIZE = (100, 30)
+SIZE = (100, 28)
+
+
+def main(folder: str) -> None:
+    """Draw them, with a daemon and a home of their own."""
+    with tempfile.TemporaryDirectory(prefix="ls") as home:
+        os.environ["LOCALSPEC_HOME"] = home
+        asyncio.run(_draw(Path(folder)))
+
+
+async def _draw(folder: Path) -> None:
+    app = ChatApp(
+        Options(temperature=0.0, proposer="prompt-lookup", k=8)
+    )  # not auto: this machine may be busy
+    async with app.run_test(size=SIZE) as pilot:
+        chat = await _answered(app, pilot)
+        await pilot.press("ctrl+t")
+        for name, theme in THEMES.items():
+            app.theme = theme
+            await pilot.pause()
+            (folder / f"chat-{name}.svg").write_text(svg(app), "utf-8")
+        await app.link.ask(lambda client: client.shutdown())
+        assert chat.answer is not None
+
+
+async def _answered(app: ChatApp, pilot: Pilot[None]) -> Chat:
+    """The chat, once the model has answered."""
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    chat = app.chat_screen.chat
+    await chat.send(QUESTION)
+    await pilot.pause()
+    return chat
 
 
 def svg(app: App[None]) -> str:
@@ -22,19 +70,5 @@ def svg(app: App[None]) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", app.export_screenshot(title="localspec"), flags=re.DOTALL)
 
 
-async def main() -> None:
-    """Ask, wait for the answer, and write what is seen in each theme."""
-    app = ChatApp(Options(temperature=0.0, max_tokens=200))
-    async with app.run_test(size=SIZE) as pilot:
-        await app.workers.wait_for_complete()
-        chat = app.chat_screen.chat
-        await chat.send(QUESTION)
-        await pilot.press("ctrl+t")
-        for name, theme in THEMES.items():
-            app.theme = theme
-            await pilot.pause()
-            (FOLDER / f"chat-{name}.svg").write_text(svg(app), "utf-8")
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    main(sys.argv[1])

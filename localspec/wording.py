@@ -97,7 +97,7 @@ def moment(then: float, now: float) -> str:
     if past < 60:
         return "just now"
     if past < 3600:
-        return f"{past // 60:.0f} min ago"
+        return f"{int(past) // 60} min ago"
     if day == today:
-        return f"{past // 3600:.0f} h ago"
+        return f"{int(past) // 3600} h ago"
     return "yesterday" if day == today - timedelta(days=1) else day.isoformat()

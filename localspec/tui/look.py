@@ -23,13 +23,10 @@ CODE_THEMES = {
     "rose-pine": "dracula",
 }
 """the theme of code that goes with a theme, where one bears its name"""
-SOURCES = {
-    "target": "foreground",
-    "draft": "text-success",
-    "prompt-lookup": "text-primary",
-    "memory": "text-warning",
-}
+SOURCES = {"target": "foreground", "draft": "success", "prompt-lookup": "primary", "memory": "warning"}
 """the colour, by its name in a theme, of tokens by who proposed them"""
+LIGHTNESS, SATURATION = {True: 0.68, False: 0.3}, 0.5
+"""of these colours, on dark and on light: a theme's own may be hard to read, or near to one another"""
 MARKS = {
     "target": Style.null(),
     "draft": Style(underline=True),
@@ -103,8 +100,18 @@ class Look:
                     "markdown.table.header": heading,
                 }
             ),
-            sources={
-                source: style(name) + (MARKS[source] if plain else Style.null())
-                for source, name in SOURCES.items()
-            },
+            sources=_sources(colours, dark=dark, plain=plain),
         )
+
+
+def _sources(colours: Mapping[str, str], *, dark: bool, plain: bool) -> dict[str, Style]:
+    """The styles of tokens by who proposed them: hues of the theme, alike in all else."""
+    found = {}
+    for source, name in SOURCES.items():
+        colour = Color.parse(colours[name])
+        if source != "target":
+            hue, saturation, _ = colour.hsl
+            colour = Color.from_hsl(hue, max(saturation, SATURATION), LIGHTNESS[dark])
+        mark = MARKS[source] if plain else Style.null()
+        found[source] = Style(color=RichColor.parse(colour.hex6)) + mark
+    return found

@@ -132,9 +132,13 @@ def conversation() -> list[Said]:
 
 async def picture(player: Player) -> str:
     """The screen as SVG; cursors stand still."""
+    await player.pause()
     for typed in player.app.screen.query(TextArea):
         typed.cursor_blink = False
     for line in player.app.screen.query(Input):
         line.cursor_blink = False
-    await player.settle()
-    return svg(player.app)
+    before, drawn = "", svg(player.app)
+    while drawn != before:  # until nothing moves any more
+        await player.pause()
+        before, drawn = drawn, svg(player.app)
+    return drawn

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from textual.binding import Binding
+from textual.containers import VerticalScroll
 
 from localspec.tui.commands.registry import COMMANDS
+from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.prompt import Prompt
@@ -15,16 +17,20 @@ from localspec.tui.widgets.transcript import Transcript
 from tests.tui.pictures import showing
 from tests.waiting import run
 
+LISTED = [*Prompt.BINDINGS, *Transcript.BINDINGS, *SessionList.BINDINGS]
+
 
 def test_every_command_and_every_key_is_told(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(100, 200)) as player:
             await player.press("f1")
+            await player.settle()
             told = "\n".join(player.lines())
             for command in COMMANDS.all():
-                assert command.usage in told and command.key in told
-                assert command.help.split()[0] in told
-            for binding in [*ChatScreen.BINDINGS, *Prompt.BINDINGS, *Transcript.BINDINGS]:
+                line = next(line for line in player.lines() if f"/{command.name} " in line)
+                assert command.key in line and command.argument in line
+                assert command.help.split()[0] in line
+            for binding in [*ChatScreen.BINDINGS, *LISTED]:
                 assert isinstance(binding, Binding)
                 assert binding.key.replace(",", ", ") in told
 
@@ -44,14 +50,28 @@ def test_a_key_leaves_it(still: Path, key: str) -> None:
     run(test())
 
 
+def test_a_click_beside_it_leaves_it(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            await player.press("f1")
+            await player.settle()
+            await player.click(VerticalScroll, offset=(9, 9))
+            assert len(player.app.screen_stack) == 2
+            await player.click(offset=(0, 0))
+            assert player.app.screen_stack == [player.screen]
+
+    run(test())
+
+
 def test_what_does_not_fit_is_scrolled_to(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(60, 20)) as player:
             await player.press("f1")
-            assert not any("Statistics" in line for line in player.lines())
+            await player.settle()
+            assert not any("Rename" in line for line in player.lines())
             await player.press("end")
             await player.settle()
-            assert any("Statistics" in line for line in player.lines())
+            assert any("Rename" in line for line in player.lines())
 
     run(test())
 

@@ -10,8 +10,14 @@ from syrupy.extensions.image import SVGImageSnapshotExtension
 from textual.widgets._toast import Toast
 
 from localspec.errors import LocalspecError
+from localspec.protocol.options import Options
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.dialogs.confirm import deletion
+from localspec.tui.dialogs.sampling import SamplingScreen
+from localspec.tui.dialogs.session_list import SessionList
+from tests.tui.harness import playing
 from tests.tui.pictures import conversation, growing, picture, showing
 from tests.waiting import run
 
@@ -40,6 +46,7 @@ def test_sources_and_the_pulse(drawn: SnapshotAssertion, size: tuple[int, int]) 
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
             await player.press("ctrl+t")
+            await player.settle()
             assert await picture(player) == drawn
 
     run(test())
@@ -50,6 +57,7 @@ def test_help(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
             await player.press("f1")
+            await player.settle()
             assert await picture(player) == drawn
 
     run(test())
@@ -89,9 +97,10 @@ def test_a_message_is_chosen(drawn: SnapshotAssertion) -> None:
 
 def test_a_prompt_is_read(drawn: SnapshotAssertion) -> None:
     answer = Answer(status="streaming", waiting="reading the prompt 43%")
+    said: list[Said] = [*conversation(), Question("And what of tabs?"), answer]
 
     async def test() -> None:
-        async with showing([*conversation(), Question("And what of tabs?"), answer], size=WIDE) as player:
+        async with showing(said, size=WIDE) as player:
             player.screen.post_message(facts.Working("reading the prompt", 0.43))
             assert await picture(player) == drawn
 
@@ -109,11 +118,64 @@ def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion) -> None:
     run(test())
 
 
+@SIZES
+def test_one_of_several(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
+    choices = [
+        Choice("a", "qwen2.5-coder-7b", "7.6 B · Q4_K_M · 4.7 GB · loaded · 32768 context", current=True),
+        Choice("b", "stdlib-6m", "6.3 M · F16 · 12.6 MB · 2048 context"),
+        Choice("c", "llama-3.2-1b", "1.2 B · 2.5 GB", problem="its file is cut off"),
+    ]
+
+    async def test() -> None:
+        async with showing(conversation(), size=size) as player:
+            await player.app.push_screen(ChooseScreen("Model", choices))
+            assert await picture(player) == drawn
+
+    run(test())
+
+
+@SIZES
+def test_sampling(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
+    options, held = Options(temperature=0.2, stop=("END",)), Options(temperature=0.8, top_k=40)
+
+    async def test() -> None:
+        async with showing(conversation(), size=size) as player:
+            await player.app.push_screen(SamplingScreen(options, held))
+            assert await picture(player) == drawn
+
+    run(test())
+
+
+def test_a_deletion(drawn: SnapshotAssertion) -> None:
+    async def test() -> None:
+        async with showing(conversation(), size=NARROW) as player:
+            await player.app.push_screen(deletion("What does textwrap.dedent do?"))
+            assert await picture(player) == drawn
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_the_list_of_chats(snapshot: SnapshotAssertion, home: Path) -> None:
+    async def test() -> None:
+        async with playing(size=NARROW) as player:
+            for question in ("What does os.path.join do?", "What does textwrap.dedent do?"):
+                await player.chat.send(question)
+                player.screen.action_run("new")
+                await player.settle()
+            await player.press("ctrl+s")
+            await player.until(lambda: player.app.screen.query_one(SessionList).option_count == 2, "both")
+            assert await picture(player) == snapshot.use_extension(SVGImageSnapshotExtension)
+
+    run(test())
+
+
 def test_a_light_theme(drawn: SnapshotAssertion) -> None:
     async def test() -> None:
         async with showing(conversation(), size=WIDE) as player:
             player.app.theme = "textual-light"
             await player.press("ctrl+t")
+            await player.settle()
             assert await picture(player) == drawn
 
     run(test())
@@ -126,6 +188,7 @@ def test_no_colour(drawn: SnapshotAssertion, size: tuple[int, int], monkeypatch:
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
             await player.press("ctrl+t")
+            await player.settle()
             assert await picture(player) == drawn
 
     run(test())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.errors import LocalspecError
 from localspec.protocol.results import Stats, Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
@@ -73,6 +74,20 @@ def test_an_answer_that_grows_is_told_twice_a_second() -> None:
     answer.status = "complete"
     line.tell(answer)
     assert line.line(100) == ""
+
+
+def test_a_daemon_that_is_gone_is_told_until_one_answers(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            player.screen.post_message(facts.ConnectionLost())
+            player.screen.tell(LocalspecError("nothing", "Do nothing."))
+            await player.settle()
+            assert any("the daemon is gone" in line for line in player.lines())
+            player.screen.post_message(facts.Connected(again=True))
+            await player.settle()
+            assert any("212 tok/s" in line for line in player.lines())
+
+    run(test())
 
 
 def bar(player: Player) -> str:

@@ -20,6 +20,7 @@ from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.conversation import Answer, Question
+from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.progress import Progress
@@ -46,6 +47,11 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
+        # With priority, as the prompt would take them for its few lines.
+        Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
+        Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
+        Binding("ctrl+home", "look('scroll_home')", "The first message", show=False),
+        Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
     def __init__(self, chat: Chat) -> None:
@@ -146,6 +152,10 @@ class ChatScreen(Screen[None]):
         """Go to the messages."""
         self._transcript.focus()
 
+    async def action_look(self, where: str) -> None:
+        """Scroll the messages, whoever has the focus."""
+        await self._transcript.run_action(where)
+
     def action_leave(self) -> None:
         """Leave what is going on: an edit, an answer, the choice of a message."""
         self.app.clear_notifications()
@@ -193,6 +203,7 @@ class ChatScreen(Screen[None]):
             "Keys": [*self.BINDINGS, *self.app.BINDINGS],
             "In the prompt": Prompt.BINDINGS,
             "On a message": Transcript.BINDINGS,
+            "In the list of chats": SessionList.BINDINGS,
         }
         self.app.push_screen(HelpScreen(keys))
 
@@ -255,12 +266,14 @@ class ChatScreen(Screen[None]):
         self.query_one(Progress).tell(fact.what, fact.fraction)
 
     def on_connected(self, fact: facts.Connected) -> None:
+        self._status.notice = ""
         self._tell_status()
         if fact.again:
             self.app.notify("The daemon answers again.", timeout=3)
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
-        self._tell_status("the daemon is gone; it is started when something is asked")
+        self._status.notice = "the daemon is gone; it is started when something is asked"
+        self._tell_status()
 
     def on_failed(self, fact: facts.Failed) -> None:
         self.tell(fact.error)
@@ -268,10 +281,10 @@ class ChatScreen(Screen[None]):
     def on_done(self, fact: facts.Done) -> None:
         self.app.notify(fact.what, markup=False)
 
-    def _tell_status(self, notice: str = "") -> None:
+    def _tell_status(self) -> None:
         chat, status = self.chat, self._status
         self.query_one(Progress).tell("", None)
         status.display = True
-        status.pairing, status.private, status.notice = chat.pairing, chat.private, notice
+        status.pairing, status.private = chat.pairing, chat.private
         status.tell(chat.answer)
         self.query_one(Pulse).tell(chat.answer)

@@ -9,10 +9,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localspec.tui.commands.command import COMMANDS
+from localspec.tui.commands.command import COMMANDS, Command
 
 
 class HelpScreen(ModalScreen[None]):
@@ -22,8 +23,8 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen VerticalScroll {
-        width: 92; max-width: 96%; height: 90%; background: $background; padding: 0 1;
-        border: round $border; border-title-color: $foreground; border-subtitle-color: $text-muted;
+        width: 90%; max-width: 96; height: 90%; background: $surface; padding: 0 1;
+        border: round $border; border-title-color: $text; border-subtitle-color: $text-muted;
         scrollbar-size-vertical: 1;
     }
     HelpScreen .heading { text-style: bold; color: $primary; margin-top: 1; }
@@ -37,25 +38,37 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll() as page:
             page.border_title, page.border_subtitle = "Help", "Esc leaves"
             yield Static("Commands", classes="heading")
-            yield Static(_table((c.usage, c.key, c.help) for c in COMMANDS.all()))
+            yield Static(_table(map(_row, COMMANDS.all())))
             for where, bindings in self._keys.items():
                 yield Static(where, classes="heading")
                 yield Static(_table(_of_no_command(bindings)))
 
+    def on_click(self, event: Click) -> None:
+        if event.widget is self:
+            self.dismiss()
 
-def _of_no_command(bindings: Sequence[BindingType]) -> Iterator[tuple[str, str]]:
+
+# Brackets in what is told are no markup: all of it is Text.
+
+
+def _row(command: Command) -> tuple[Text, ...]:
+    argument = f"{command.argument}  " if command.argument else ""
+    told = Text.assemble((argument, "bold"), command.help)
+    return Text(f"/{command.name}"), Text(command.key), told
+
+
+def _of_no_command(bindings: Sequence[BindingType]) -> Iterator[tuple[Text, ...]]:
     for binding in bindings:
         if isinstance(binding, Binding) and not binding.action.startswith("run("):
-            yield binding.key.replace(",", ", "), binding.tooltip or binding.description
+            yield Text(binding.key.replace(",", ", ")), Text(binding.tooltip or binding.description)
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> Table:
-    table: Table | None = None
-    for *short, told in rows:
-        if table is None:
-            table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-            for _ in short:
+def _table(rows: Iterable[tuple[Text, ...]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    for row in rows:
+        if not table.columns:
+            for _ in row[:-1]:
                 table.add_column(no_wrap=True, style="bold")
             table.add_column(ratio=1)
-        table.add_row(*map(Text, (*short, told)))  # brackets are no markup
-    return table or Table.grid()
+        table.add_row(*row)
+    return table

@@ -1,0 +1,29 @@
+"""README's pictures of the chat are drawn from a real answer."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hygiene.source import ROOT
+
+
+def texts(path: Path) -> str:
+    """What a picture says, without blanks."""
+    found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"))
+    return re.sub(r"\s+", "", html.unescape("".join(found)))
+
+
+@pytest.mark.slow
+def test_they_are_drawn_anew(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "assets.screenshots", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    for name in ("chat-dark.svg", "chat-light.svg"):
+        drawn, shown = texts(tmp_path / name), texts(ROOT / "assets" / "pictures" / name)
+        assert "returnexp(fmean(map(log,data)))" in drawn and "lookup87%" in drawn
+        assert drawn.split("stdlib-6m")[0] == shown.split("stdlib-6m")[0]  # after it figures of this machine
