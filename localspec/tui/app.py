@@ -71,7 +71,7 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         # The first picture before all else: a person can type then.
-        self.call_after_refresh(lambda: self.chat_screen.attempt(self._begin()))
+        self.call_after_refresh(self._meet)
 
     async def on_unmount(self) -> None:
         if self.chat_screen.chat.private and self.link.connected:
@@ -120,16 +120,22 @@ class ChatApp(App[None]):
         await chat.discard()
         await self.chat_screen.chat.load()
 
+    def _meet(self) -> None:
+        self.run_worker(self._begin)
+
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
         try:
-            self.options = await asyncio.to_thread(self._settle, self.options)
-            self.chat_screen.chat.options = self.options
-        finally:
-            self.chat_screen.settled.set()
-        if self._first is not None:
-            self.chat_screen.show(await self.stored_chat(self._first))
-        await self.chat_screen.chat.load()
+            try:
+                self.options = await asyncio.to_thread(self._settle, self.options)
+                self.chat_screen.chat.options = self.options
+            finally:
+                self.chat_screen.settled.set()
+            if self._first is not None:
+                self.chat_screen.show(await self.stored_chat(self._first))
+            await self.chat_screen.chat.load()
+        except LocalspecError as error:
+            self.chat_screen.tell(error)
 
     def _hear_of(self, chat: Chat, fact: Message) -> None:
         """Something happened in a chat: it is shown if the chat is."""
