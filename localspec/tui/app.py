@@ -121,7 +121,7 @@ class ChatApp(App[None]):
         await self.chat_screen.chat.load()
 
     def _meet(self) -> None:
-        self.run_worker(self._begin)
+        self.run_worker(self._begin)  # type: ignore[arg-type]  # a worker calls what it is given
 
     async def _begin(self) -> None:
         """Meet the daemon, and have the model loaded, while the person begins to type."""
