@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from localspec.protocol.results import Result, Stats
+from localspec.protocol.sessions import Pairing
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
@@ -73,6 +74,17 @@ def _silence(stats: Stats) -> Iterator[str]:
         yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
 
 
+def pairing_told(pairing: Pairing) -> str:
+    """Who answers, who drafts, and why."""
+    if pairing.proposer == "none":
+        return f"{pairing.target} answers without drafts"
+    if pairing.proposer != "auto":
+        return f"{pairing.target} answers, {pairing.proposer} drafts"
+    drafts = f", {pairing.draft} drafts" if pairing.draft else ""
+    reason = f" ({pairing.reason})" if pairing.reason else ""
+    return f"{pairing.target} answers{drafts}{reason}"
+
+
 def duration(seconds: float) -> str:
     """``80 ms``, ``1.2 s``."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
@@ -85,7 +97,7 @@ def moment(then: float, now: float) -> str:
     if past < 60:
         return "just now"
     if past < 3600:
-        return f"{past // 60:.0f} min ago"
+        return f"{int(past) // 60} min ago"
     if day == today:
-        return f"{past // 3600:.0f} h ago"
+        return f"{int(past) // 3600} h ago"
     return "yesterday" if day == today - timedelta(days=1) else day.isoformat()

@@ -172,7 +172,7 @@ def show_one(kind: str, shown_by: str, chunks: int, report: Path) -> None:
     app = SHOWN_BY[shown_by]()
 
     async def measured() -> None:
-        await asyncio.sleep(1)  # the screen is painted first, which is not what is measured
+        await asyncio.sleep(0.5)  # the screen is painted first, which is not what is measured
         worst = [0.0]
         watching = asyncio.create_task(watch(worst))
         cpu, started = time.process_time(), time.perf_counter()

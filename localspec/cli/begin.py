@@ -22,16 +22,16 @@ def begin(
 ) -> int:
     """Chat in the terminal until the person leaves; without ``options``: those of the environment.
 
-    Raises :class:`InvalidOptions` where there is no terminal.
+    Raises :class:`InvalidOptions` where there is no terminal, and :class:`SessionNotFound`.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOptions("a chat needs a terminal", "For one answer, use `localspec run`.")
     from localspec.tui.app import ChatApp
 
-    if go_on:
+    if go_on or session is not None:
         from localspec.cli import answer
 
-        session = answer.remote(_last)
+        session = answer.remote(lambda client: _stored(client, session))
     if options is None:
         app = ChatApp(environment_options(), settle=_settle, session=session, private=private)
     else:
@@ -46,8 +46,10 @@ def _settle(options: Options) -> Options:
     return from_here(options)
 
 
-async def _last(client: Client) -> str:
-    """The session in which something was said last."""
+async def _stored(client: Client, session: str | None) -> str:
+    """This session, if there is one of that id, or the one in which something was said last."""
+    if session is not None:
+        return (await client.session(session)).session
     sessions = await client.sessions(limit=1)
     if not sessions:
         raise SessionNotFound("there is no session to continue", "Chat without -c first.")

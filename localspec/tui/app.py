@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import textwrap
 from collections.abc import Callable
 
 from textual.app import App
@@ -17,6 +18,9 @@ from localspec.tui.chat import Chat
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
+
+LONGEST_TITLE = 60
+"""characters of a title in a notice"""
 
 
 class ChatApp(App[None]):
@@ -136,7 +140,8 @@ class ChatApp(App[None]):
         if chat is self.chat_screen.chat:
             self._hear(fact)
         elif isinstance(fact, facts.Ended) and chat.answer is not None:
-            title, error = chat.title or "Another chat", chat.answer.error
+            title = textwrap.shorten(chat.title or chat.said[0].text, LONGEST_TITLE, placeholder="…")
+            error = chat.answer.error
             if error is None:
                 self.notify(f"{title} is answered.", markup=False)
             else:

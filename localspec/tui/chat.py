@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -233,7 +234,8 @@ class Chat:
     async def _delete(self) -> None:
         if (session := self.session) is not None:
             self.session = None
-            await self._link.ask(lambda client: client.delete_session(session))
+            with contextlib.suppress(SessionNotFound):  # another program was faster, or the daemon has ended
+                await self._link.ask(lambda client: client.delete_session(session))
 
     # What else the daemon knows.
 

@@ -59,6 +59,8 @@ class Answer:
     """when the first and the last tokens came, in seconds of an own clock"""
     waiting: str = ""
     """what is done before the first token comes, for a person to read"""
+    elsewhere: bool = False
+    """whether it is being given to another program, or was to one that is gone"""
 
     def grow(self, text: str, tokens: Iterable[Token]) -> None:
         """A round has ended, or several, where the client was slow."""
@@ -91,7 +93,7 @@ class Answer:
 
     @property
     def growing(self) -> bool:
-        return self.status == "streaming"
+        return self.status == "streaming" and not self.elsewhere
 
     @property
     def ending(self) -> str:
@@ -120,7 +122,9 @@ Said = Question | Answer
 def said_in(content: SessionContent) -> list[Said]:
     """The messages of a session that was stored."""
     return [
-        Question(shown(m.content), m.id) if m.role == "user" else Answer(shown(m.content), m.status, m.id)
+        Question(shown(m.content), m.id)
+        if m.role == "user"
+        else Answer(shown(m.content), m.status, m.id, elsewhere=m.status == "streaming")
         for m in content.messages
     ]
 

@@ -16,11 +16,14 @@ from localspec.tui.plain import Piece, Plain
 
 LONG = 2_000
 """characters of a block that are painted plainly while it grows, and in their colours once it has ended"""
+AT_ONCE = 8_000
+"""characters at the end of a text that are painted in full when all of it has come at once"""
 HEAD = 12
 """lines of a long question that are shown"""
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "broken off; answer anew with ctrl+r",
+    "streaming": "it is still being answered; open the chat again to see more",
     "deadline": "cut short: its time was up",
     "context_full": "cut short: the context is full",
     "length": "cut short: it is as long as it was to be",
@@ -73,8 +76,8 @@ class QuestionEntry:
 class AnswerEntry:
     """What the model says: finished blocks, which are painted once, and the open one.
 
-    Blocks that are long are painted roughly at first; who takes them with :meth:`take_rough` paints them in
-    full, be it in a thread, and puts them in their places with :meth:`refine`.
+    Blocks that are long, or many, are painted roughly at first; who takes them with :meth:`take_rough` paints
+    them in full, be it in a thread, and puts them in their places with :meth:`refine`.
     """
 
     def __init__(self, answer: Answer, *, raw: bool = False) -> None:
@@ -128,8 +131,10 @@ class AnswerEntry:
         finished = self._blocks.append(text) if text else []
         if not answer.growing:
             finished += self._blocks.finish()
+        after = sum(len(block.source) for block in finished)
         for block in finished:
-            self._finish(painter, block)
+            after -= len(block.source)
+            self._finish(painter, block, rough=len(block.source) > LONG or after > AT_ONCE)
         self._paint_open(painter)
 
     def note(self) -> None:
@@ -174,9 +179,9 @@ class AnswerEntry:
             self._parts[number] = lines
         self._tops = list(accumulate(map(len, self._parts), initial=0))
 
-    def _finish(self, painter: Painter, block: Block) -> None:
+    def _finish(self, painter: Painter, block: Block, *, rough: bool) -> None:
         number = len(self._parts)
-        if len(block.source) > LONG:
+        if rough:
             self._rough[number] = block
             lines = self._plainly(painter, block)
         else:

@@ -27,8 +27,10 @@ class Markdown(rich.Markdown):
     """A piece of Markdown in the colours of a look."""
 
     def __init__(self, source: str, look: Look) -> None:
-        super().__init__("")
+        # Not Rich's own beginning: it makes a parser, which takes longer than to use ours.
         self.look = look
+        self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
+        self.inline_code_theme = ""
         self.parsed = PARSER.parse(source)
         for token in self.parsed:
             if token.children:

@@ -69,6 +69,13 @@ class Painter:
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 
+    def told(self, line: Strip, text: str) -> Strip:
+        """A line at whose end ``text`` stands."""
+        end = Strip([Segment(text, self.look.base + self.look.chosen + Style(reverse=True))]).crop(
+            0, self.whole
+        )
+        return Strip.join([line.crop(0, self.whole - end.cell_length), end])
+
     def _lines(self, markdown: Markdown) -> list[Strip]:
         # A console of its own for each painting: they are not to be shared between threads.
         console = Console(

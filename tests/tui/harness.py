@@ -88,6 +88,19 @@ class Player:
         await self.press("enter")
         await self.answered(before)
 
+    async def ask_on(self, question: str) -> Answer:
+        """Ask as if it was pasted, and wait for the first words of an answer that goes on for long."""
+        before = self.chat.answer
+        self.screen.query_one(Composer).text = question
+        await self.press("enter")
+        await self.until(
+            lambda: bool(self.chat.answer is not before and self.chat.answer and self.chat.answer.text),
+            "it answers",
+        )
+        answer = self.chat.answer
+        assert answer is not None and answer.growing
+        return answer
+
     async def do(self, command: str) -> None:
         """Have a command run, and wait until it is done."""
         self.screen.query_one(Composer).text = command

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from localspec.errors import ModelNotFound
 from localspec.protocol.results import Token
 from localspec.tui.conversation import Answer, Question, Run
-from localspec.tui.entries import HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
+from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts
 from tests.tui.test_blocks import markdown
 
@@ -73,6 +73,14 @@ def test_a_long_block_is_where_it_was_before_it_got_its_colours() -> None:
     before = shown(entry)
     refine(entry)
     assert shown(entry) == before
+
+
+def test_of_a_long_answer_that_came_at_once_the_end_has_its_colours_first() -> None:
+    entry = AnswerEntry(Answer("a **b**\n\n" * (2 * AT_ONCE // 7)))
+    entry.paint(painter(60))
+    assert (shown(entry)[0], shown(entry)[-1]) == ("a **b**", "a b")
+    refine(entry)
+    assert set(shown(entry)) == {"a b", ""}
 
 
 def test_blocks_stand_apart_and_items_together() -> None:

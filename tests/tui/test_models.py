@@ -9,9 +9,11 @@ from textual.widgets import OptionList
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, choices
 from localspec.protocol.sessions import Pairing
-from localspec.tui.commands.models import PROPOSERS, _models, pairing_told
+from localspec.tui.commands.models import PROPOSERS, _models
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
-from tests.tui.harness import Player, playing
+from localspec.tui.widgets.prompt import Composer
+from localspec.wording import pairing_told
+from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import run
 
 
@@ -101,6 +103,23 @@ def test_what_cannot_be_loaded_changes_nothing(home: Path) -> None:
     run(test())
 
 
+def test_what_is_set_while_an_answer_comes_counts_from_the_next_one_on(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.write("Hi")
+            await player.press("enter")
+            await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
+            player.screen.query_one(Composer).text = "/proposer memory"
+            await player.press("enter")
+            await player.until(lambda: bool(player.toasts), "it is told")
+            assert player.toasts == ["stdlib-6m answers, memory drafts from the next question on."]
+            assert player.chat.answering and player.chat.options.proposer == "memory"
+            await player.press("escape", "escape")
+            await player.settle()
+
+    run(test())
+
+
 def described(name: str, **facts: object) -> ModelDescription:
     """A model on a disk."""
     known = {"id": name, "path": f"/m/{name}.gguf", "format": "gguf", "backend": "llama_cpp", "size": 10**9}
@@ -128,6 +147,6 @@ def test_every_proposer_is_told() -> None:
 
 def test_a_pairing_in_a_sentence() -> None:
     pair = Pairing("big", "small", "auto", "llama_cpp", "the bundled pair")
-    assert pairing_told(pair) == "big answers beside small (the bundled pair)"
+    assert pairing_told(pair) == "big answers, small drafts (the bundled pair)"
     assert pairing_told(Pairing("big", "small", "none", "mlx", "why")) == "big answers without drafts"
     assert pairing_told(Pairing("big", None, "memory", "mlx", "why")) == "big answers, memory drafts"

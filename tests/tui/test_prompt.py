@@ -9,10 +9,10 @@ from textual.events import Paste
 
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.history import History
-from localspec.tui.widgets.prompt import Composer
+from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer
 from localspec.tui.widgets.suggestions import Suggestions
 from localspec.tui.widgets.transcript import Transcript
-from tests.tui.harness import Player, playing
+from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import run
 
 
@@ -173,6 +173,27 @@ def test_many_lines_are_pasted(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
+def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.write("a")
+            player.app.post_message(Paste(text))
+            await player.until(lambda: bool(player.toasts), "it is told")
+            assert "send the file along" in player.toasts[0] and player.typed == "a"
+
+    run(test())
+
+
+def test_suggestions_leave_room_for_the_text(home: Path) -> None:
+    async def test() -> None:
+        async with playing(size=(60, 20)) as player:
+            await player.write("/")
+            assert any(line.startswith("│ /") for line in player.lines())
+
+    run(test())
+
+
 def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -183,6 +204,27 @@ def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
             assert player.typed == "See @tests/tui/nothing" and not player.chat.said
             await player.press("up", "down")
             assert player.typed == "See @tests/tui/nothing"
+
+    run(test())
+
+
+def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.write("Hi")
+            await player.press("enter")
+            await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
+            await player.press("ctrl+g", "x", "enter")
+            await player.until(lambda: bool(player.toasts), "it is told")
+            assert "an answer is being given" in player.toasts[0] and player.typed == "Hix"
+            before = player.chat.answer
+            player.chat.stop()
+            await player.until(lambda: not player.chat.answering, "it has stopped")
+            await player.press("enter")
+            await player.until(lambda: player.chat.answer is not before, "it is edited")
+            assert player.chat.said[0].text == "Hix" and len(player.chat.said) == 2
+            player.chat.stop()
+            await player.settle()
 
     run(test())
 

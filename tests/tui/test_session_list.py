@@ -15,7 +15,7 @@ from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.dialogs.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Prompt
-from tests.tui.harness import Player, playing
+from tests.tui.harness import GREEDY, Player, playing
 from tests.waiting import run
 
 
@@ -131,40 +131,44 @@ def test_enter_opens_what_was_typed_even_before_it_is_found(home: Path) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("key", ["r", "f2"])
-def test_a_chat_is_named_in_its_place(home: Path, key: str) -> None:
+def test_a_chat_is_named_in_its_place(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
-            await stored(other, f"Name {key}")
-            async with listing(player, f"name {key}") as seen:
-                await seen.shows(f"Name {key}")
-                await seen.press("down", key, "!", "escape")  # no: it stays as it is
-                await seen.press(key, "!", "enter")
-                await seen.shows(f"Name {key}!")
-                assert await titles(other, f"name {key}") == [f"Name {key}!"]
-                await seen.press(key, "ctrl+u", "enter")  # a title that cannot be read is none
-                await seen.shows(f"Name {key}!")
+            await stored(other, "Name me")
+            async with listing(player, "name me") as seen:
+                await seen.shows("Name me")
+                await seen.press("down", "r", "1", "escape")  # no: it stays as it is
+                await seen.press("r", "2", "enter")
+                await seen.shows("Name me2")
+                await seen.press("f2", "3", "enter")
+                await seen.shows("Name me23")
+                assert await titles(other, "name me") == ["Name me23"]
+                await seen.press("r", "ctrl+u", "enter")  # a title that cannot be read is none
+                await seen.shows("Name me23")
                 await seen.press("escape")
                 await seen.is_left()
 
     run(test())
 
 
-@pytest.mark.parametrize("key", ["d", "delete"])
-def test_a_chat_is_deleted_once_that_is_confirmed(home: Path, key: str) -> None:
+def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
-            await stored(other, f"Key-{key} gone", f"Key-{key} kept")
-            async with listing(player, f"key-{key}") as seen:
-                await seen.shows(f"Key-{key} kept", f"Key-{key} gone")
-                await seen.press("down", "down", key)
+            await stored(other, "Delete first", "Delete never", "Delete last")
+            async with listing(player, "delete") as seen:
+                await seen.shows("Delete last", "Delete never", "Delete first")
+                await seen.press("down", "down", "down", "d")
                 await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-                assert f"Key-{key} gone" in " ".join(player.lines())
-                await seen.press("n", key)
+                assert "Delete “Delete first”?" in " ".join(player.lines())
+                await seen.press("y")
+                await seen.shows("Delete last", "Delete never")
+                await seen.press("delete")  # what is highlighted now is the one above
+                await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+                await seen.press("n", "up", "delete")
                 await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
                 await seen.press("y")
-                await seen.shows(f"Key-{key} kept")
-                assert await titles(other, f"key-{key}") == [f"Key-{key} kept"]
+                await seen.shows("Delete never")
+                assert await titles(other, "delete") == ["Delete never"]
                 await seen.press("escape")
                 await seen.is_left()
 
@@ -177,7 +181,7 @@ def test_a_chat_is_copied_and_exported(home: Path, tmp_path: Path, monkeypatch: 
     async def test() -> None:
         async with playing() as player, await connect() as other:
             (session,) = await stored(other, "Copy me")
-            await other.chat(session, "What does dedent do?").result()
+            await other.chat(session, "What does dedent do?", options=GREEDY).result()
             async with listing(player, "copy me") as seen:
                 await seen.shows("Copy me")
                 await seen.press("down", "e")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -54,15 +55,6 @@ async def asked(player: Player) -> str:
     return " ".join(" ".join(player.lines()).split())
 
 
-async def ask_on(player: Player) -> None:
-    """Ask something, and wait for the first words of an answer that goes on for long."""
-    await put(player, QUESTION)
-    await player.until(
-        lambda: player.chat.answering and player.chat.answer is not None and player.chat.answer.text != "",
-        "it answers",
-    )
-
-
 def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -70,6 +62,9 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
             first = player.chat
             await player.do("/rename Of dedent")
             assert (await stored(player)).title == "Of dedent" == player.chat.title
+            for title, why in (("", "a title is missing"), ("x" * 201, "a title has at most 200 characters")):
+                await player.do(f"/rename {title}")
+                assert player.toasts[-1].startswith(why)
             await player.do("/fork")
             assert player.chat.session not in (None, first.session)
             assert [said.text for said in player.chat.said] == [said.text for said in first.said]
@@ -97,20 +92,13 @@ def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
     run(test())
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("/rename Too early", "there is no chat to name yet"),
-        ("/delete", "nothing was said yet"),
-        ("/fork", "nothing was said yet"),
-        ("/export", "nothing was said yet"),
-    ],
-)
-def test_what_cannot_be_done_yet_is_told(home: Path, text: str, why: str) -> None:
+def test_what_cannot_be_done_yet_is_told(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
-            await player.do(text)
-            assert player.toasts == [f"{why} Say something first."]
+            for command in ("/rename Too early", "/delete", "/fork", "/export"):
+                await player.do(command)
+            nothing = "nothing was said yet Say something first."
+            assert player.toasts == ["there is no chat to name yet Say something first.", *[nothing] * 3]
 
     run(test())
 
@@ -120,7 +108,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
         async with playing() as player, await connect() as other:
             await say(player)
             session = player.chat.session
-            for no in ("escape", "n", "enter"):
+            for no in ("escape", "enter"):
                 await put(player, "/delete ")
                 assert f"Delete “{QUESTION}”? It cannot be brought back." in await asked(player)
                 await player.press(no)
@@ -139,7 +127,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
 def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player, await connect() as other:
-            await ask_on(player)
+            await player.ask_on(QUESTION)
             session = player.chat.session
             await put(player, "/delete ")
             await asked(player)
@@ -147,9 +135,21 @@ def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
             await player.settle()
             assert await is_gone(other, session)
             assert not player.chat.said and player.toasts == []
-            await ask_on(player)  # the daemon still answers
-            await player.press("escape")
-            await player.settle()
+
+    run(test())
+
+
+def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player, await connect() as other:
+            before = {each.session for each in await other.sessions()}
+            chat = player.app.new_chat()
+            sending = asyncio.create_task(chat.send(QUESTION))
+            await asyncio.sleep(0)  # it begins; the daemon's answer takes longer
+            assert chat.answering and chat.session is None
+            await chat.discard()
+            await sending
+            assert {each.session for each in await other.sessions()} == before
 
     run(test())
 
@@ -160,7 +160,9 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
             before = {each.session for each in await other.sessions()}
             async with playing() as player:
                 await player.do("/private")
-                assert player.chat.private
+                assert player.chat.private and any(
+                    line.lstrip().startswith("private") for line in player.lines()
+                )
                 await say(player)
                 left = player.chat.session
                 assert (await other.session(left or "")).private
@@ -188,7 +190,7 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
 def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other, playing(ENDLESS, private=True) as player:
-            await ask_on(player)
+            await player.ask_on(QUESTION)
             left = player.chat.session
             await put(player, "/new ")
             await asked(player)
@@ -235,5 +237,11 @@ def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path,
             exported = json.loads((tmp_path / "kept.json").read_text())
             assert exported["session"] is None and exported["title"] == QUESTION
             assert [m["content"] for m in exported["messages"][:2]] == said
+            told = player.toasts
+            await put(player, "/delete ")  # that it is gone already is no error
+            await asked(player)
+            await player.press("y")
+            await player.settle()
+            assert not player.chat.said and player.toasts == told
 
     run(test())

@@ -17,7 +17,7 @@ from localspec.protocol.sessions import Pairing
 from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.units import size
-from localspec.wording import one_line
+from localspec.wording import one_line, pairing_told
 
 if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
@@ -92,17 +92,6 @@ async def _configure(screen: ChatScreen, options: Options) -> None:
     if (now := chat.pairing) is not None:
         when = " from the next question on" if chat.answering else ""
         screen.app.notify(one_line(f"{pairing_told(now)}{when}."), markup=False)
-
-
-def pairing_told(pairing: Pairing) -> str:
-    """Who answers, who drafts, and why."""
-    if pairing.proposer == "none":
-        return f"{pairing.target} answers without drafts"
-    if pairing.proposer != "auto":
-        return f"{pairing.target} answers, {pairing.proposer} drafts"
-    drafts = f" beside {pairing.draft}" if pairing.draft else ""
-    reason = f" ({pairing.reason})" if pairing.reason else ""
-    return f"{pairing.target} answers{drafts}{reason}"
 
 
 def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:

@@ -10,8 +10,9 @@ from localspec.tui.chat import Chat
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Said
 from localspec.tui.dialogs.confirm import Confirm, deletion
-from localspec.tui.dialogs.sessions import SessionsScreen
+from localspec.tui.dialogs.sessions import LONGEST_TITLE, SessionsScreen
 from localspec.tui.export import Record, Wish, lines_of
+from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from localspec.tui.app import ChatApp
@@ -45,6 +46,8 @@ async def rename(screen: ChatScreen, argument: str) -> None:
         raise InvalidOptions("there is no chat to name yet", "Say something first.")
     if not argument:
         raise InvalidOptions("a title is missing", "Write it behind the command: /rename TITLE.")
+    if len(argument) > LONGEST_TITLE:
+        raise InvalidOptions(f"a title has at most {LONGEST_TITLE} characters", "Shorten it.")
     await _app(screen).rename(session, argument)
     screen.app.notify(argument, title="Its title is now", markup=False, timeout=3)
 
@@ -70,7 +73,7 @@ async def export(screen: ChatScreen, argument: str) -> None:
     """Write the chat into a new file, as Markdown or JSON."""
     _require_said(screen.chat)
     path = await asyncio.to_thread(Wish.read(argument).write, await _record(screen))
-    screen.app.notify(str(path), title="Written to", markup=False)
+    screen.app.notify(one_line(str(path)), title="Written to", markup=False)
 
 
 async def look_at(screen: ChatScreen, chat: Chat) -> None:

@@ -35,7 +35,7 @@ class SessionList(OptionList):
         height: 1fr; border: none; padding: 0; background: $surface;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
-    SessionList:focus { border: none; }
+    SessionList:focus { border: none; background-tint: $foreground 0%; }
     """
 
     @dataclass

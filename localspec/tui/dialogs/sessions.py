@@ -20,6 +20,7 @@ from localspec.protocol.sessions import SessionSummary
 from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.export import Record, Wish
+from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from localspec.tui.app import ChatApp
@@ -184,7 +185,7 @@ class SessionsScreen(ModalScreen[str | None]):
     async def _export(self, session: str) -> None:
         content = await self._app.link.ask(lambda client: client.session(session))
         path = await asyncio.to_thread(Wish("md", "").write, Record.stored(content))
-        self.app.notify(str(path), title="Written to", markup=False)
+        self.app.notify(one_line(str(path)), title="Written to", markup=False)
 
     async def _fork(self, session: str) -> None:
         copy = await self._app.link.ask(lambda client: client.fork_session(session))

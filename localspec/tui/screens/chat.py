@@ -12,6 +12,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
+from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
@@ -23,10 +24,11 @@ from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.progress import Progress
-from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
+from localspec.tui.widgets.welcome import Welcome
 
 ERROR_SHOWN_S = 10
 
@@ -45,6 +47,11 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
+        # With priority, as the prompt would take them for its few lines.
+        Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
+        Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
+        Binding("ctrl+home", "look('scroll_home')", "The first message", show=False),
+        Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
     def __init__(self, chat: Chat) -> None:
@@ -56,6 +63,7 @@ class ChatScreen(Screen[None]):
         self._editing: Question | None = None
 
     def compose(self) -> ComposeResult:
+        yield Welcome(id="welcome")
         yield Transcript(id="transcript")
         yield Pulse(id="pulse")
         yield Prompt(lambda command, typed: command.values(self, typed), self.files, id="prompt")
@@ -64,6 +72,7 @@ class ChatScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
+        self._show_said()
         self._prompt.take_focus()
 
     @property
@@ -82,9 +91,15 @@ class ChatScreen(Screen[None]):
         """Show another chat; the one before goes on with what it does."""
         self._leave_edit()
         self.chat = chat
-        self._transcript.show(chat.said)
+        self._show_said()
         self._tell_status()
         self._prompt.take_focus()
+
+    def _show_said(self) -> None:
+        """Show what was said, or how to begin."""
+        self._transcript.display = bool(self.chat.said)
+        self.query_one(Welcome).display = not self.chat.said
+        self._transcript.show(self.chat.said)
 
     # What a person wants.
 
@@ -94,6 +109,13 @@ class ChatScreen(Screen[None]):
             self.action_run(*command)
         else:
             self.attempt(self._say(wish.text), otherwise=wish.text)
+
+    def on_composer_refused(self, event: Composer.Refused) -> None:
+        self.tell(event.error)
+
+    def on_welcome_asked(self, wish: Welcome.Asked) -> None:
+        self.attempt(self._say(wish.text), otherwise=wish.text)
+        self._prompt.take_focus()
 
     async def _say(self, text: str) -> None:
         """Have a message answered, with the files that it mentions."""
@@ -129,6 +151,10 @@ class ChatScreen(Screen[None]):
     def action_messages(self) -> None:
         """Go to the messages."""
         self._transcript.focus()
+
+    async def action_look(self, where: str) -> None:
+        """Scroll the messages, whoever has the focus."""
+        await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
         """Leave what is going on: an edit, an answer, the choice of a message."""
@@ -214,7 +240,7 @@ class ChatScreen(Screen[None]):
     # What happened.
 
     def on_changed(self, fact: facts.Changed) -> None:
-        self._transcript.show(self.chat.said)
+        self._show_said()
         self._tell_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
@@ -228,6 +254,12 @@ class ChatScreen(Screen[None]):
 
     def on_paired(self, fact: facts.Paired) -> None:
         self._tell_status()
+        if not self.chat.said:
+            self.attempt(self._greet(fact.pairing))
+
+    async def _greet(self, pairing: Pairing) -> None:
+        """Say who answers, and what else could."""
+        self.query_one(Welcome).tell(pairing, await self.chat.models())
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 
-from localspec.errors import LocalspecError
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.tui.attach import Files, mention_of
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.history import History
@@ -21,6 +21,10 @@ from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
 """one that ends at the cursor"""
+LONGEST_PASTE, LONGEST_LINE = 250_000, 50_000
+"""characters: with more, every key would take a while, as a line is wrapped anew then"""
+LONGEST = 500
+"""characters before the cursor that are searched for it: a pasted line may have millions"""
 
 Values = Callable[[Command, str], Awaitable[Sequence[str]]]
 
@@ -34,6 +38,20 @@ class Composer(TextArea):
     def __init__(self, take: Callable[[str], bool]) -> None:
         super().__init__(placeholder="Ask something; / for commands, @ for files")
         self._take = take
+
+    @dataclass
+    class Refused(Message):
+        """What was pasted is not taken."""
+
+        error: LocalspecError
+
+    async def _on_paste(self, event: Paste) -> None:
+        longest = max(map(len, event.text.splitlines()), default=0)
+        if longest > LONGEST_LINE or len(event.text) > LONGEST_PASTE:
+            event.stop()
+            event.prevent_default()
+            told = f"what was pasted has {len(event.text)} characters: too many to be edited here"
+            self.post_message(self.Refused(InvalidOptions(told, "Save it, and send the file along: @PATH.")))
 
     async def _on_key(self, event: Key) -> None:
         if self._take(event.key):
@@ -58,9 +76,9 @@ class Prompt(Vertical):
     ]
 
     DEFAULT_CSS = """
-    Prompt { height: auto; max-height: 50%; }
+    Prompt { height: auto; max-height: 80%; }
     Prompt Composer {
-        height: auto; max-height: 10; min-height: 3; border: round $border-blurred;
+        height: auto; max-height: 35vh; min-height: 3; border: round $border-blurred;
         background: $background; padding: 0 1;
     }
     Prompt Composer:focus { border: round $border; }
@@ -195,7 +213,7 @@ class Prompt(Vertical):
         line = self._composer.document.get_line(row)[:column]
         if line.startswith("/") and self._composer.document.line_count == 1:
             return Token(0, line)
-        found = MENTION.search(line)
+        found = MENTION.search(line, max(0, column - LONGEST))
         return None if found is None else Token(found.start(), found[0])
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:

@@ -32,7 +32,7 @@ class Suggestions(OptionList, can_focus=False):
 
     DEFAULT_CSS = """
     Suggestions {
-        height: auto; max-height: 8; border: none; padding: 0 1; display: none; background: $surface;
+        height: auto; max-height: 30vh; border: none; padding: 0 1; display: none; background: $surface;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
     """

@@ -10,13 +10,17 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
+from typing import Any
 
+from rich.cells import cell_len
+from rich.style import Style
 from textual.binding import Binding
 from textual.events import Click
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -27,6 +31,7 @@ from localspec.tui.entries import AnswerEntry, Entry, entry_of, spaced
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
 
+MORE = " ↓ more below: Ctrl+End "
 KEPT = 40
 """entries that stay painted; others are painted again when they are looked at"""
 
@@ -69,24 +74,26 @@ class Transcript(ScrollView, can_focus=True):
         self._painter: Painter | None = None
         self._chosen: int | None = None
         self._following = True
+        self._arranging = False
+        self._news = False
+        """whether something came below what is looked at"""
+        self._shown: list[Strip] = []
+        """the lines of the screen"""
 
     # What it shows.
 
     def show(self, said: Iterable[Said]) -> None:
-        """These messages, from their end."""
-        self._entries = [entry_of(each, raw=self.raw) for each in said]
-        self._painted.clear()
+        """These messages, from their end. What is painted of those that were shown before stays."""
+        known = {entry.said: entry for entry in self._entries}
+        self._entries = [known.get(each) or entry_of(each, raw=self.raw) for each in said]
+        here = set(self._entries)
+        self._painted = {entry: None for entry in self._painted if entry in here}
+        for entry in self._painted:
+            entry.grow()
+            self._refine(entry)
+        self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
         self._chosen = None
-        self._following = True
-        self._heights = [self._guess(entry) for entry in self._entries]
-        self._arrange()
-
-    def append(self, *said: Said) -> None:
-        """More messages, at the end."""
-        entries = [entry_of(each, raw=self.raw) for each in said]
-        self._entries += entries
-        self._heights += [self._guess(entry) for entry in entries]
-        self._following = True
+        self._following, self._news = True, False
         self._arrange()
 
     def grown(self) -> None:
@@ -98,6 +105,7 @@ class Transcript(ScrollView, can_focus=True):
             entry.grow()
             self._heights[-1] = entry.height
             self._refine(entry)
+        self._news = not self._following
         self._arrange()
 
     def colour(self, raw: bool) -> None:
@@ -114,23 +122,25 @@ class Transcript(ScrollView, can_focus=True):
         return None if self._chosen is None else self._entries[self._chosen].said
 
     def choose(self, number: int | None) -> None:
-        """Make a message the one that keys act on, and show it."""
+        """Make a message the one that keys act on."""
         self._chosen = number
-        if number is not None:
-            self._paint(number)
-            self._arrange()
-            top, bottom = self._tops[number], self._tops[number + 1]
-            if top < self.scroll_offset.y:
-                self.scroll_to(y=top, animate=False)
-            elif bottom > self.scroll_offset.y + self.size.height:
-                self.scroll_to(y=min(top, bottom - self.size.height), animate=False)
-        self.refresh()
+        self._refresh_changed()
+
+    def _look_at(self, number: int) -> None:
+        """Scroll as little as it takes to see a message, or its beginning."""
+        self._paint(number)
+        self._arrange()
+        top, bottom = self._tops[number], self._tops[number + 1]
+        if top < self.scroll_offset.y:
+            self.scroll_to(y=top)
+        elif bottom > self.scroll_offset.y + self.size.height:
+            self.scroll_to(y=min(top, bottom - self.size.height))
 
     # Its layout: where each entry begins.
 
     def _guess(self, entry: Entry) -> int:
         width = max(self.size.width - GUTTER, 1)
-        return 1 + sum(1 + len(line) // width for line in entry.said.text.split("\n"))
+        return sum(1 + len(line) // width for line in entry.said.text.split("\n"))
 
     def _arrange(self) -> None:
         """Paint what is looked at, and put everything in its place; what is looked at stays where it is."""
@@ -145,16 +155,22 @@ class Transcript(ScrollView, can_focus=True):
             if not self._paint_seen(y):
                 break
         self._forget()
-        self._resized(Size(self.size.width, self._tops[-1]))
-        if y != self.scroll_offset.y:
-            self.scroll_to(y=y, animate=False)
-        self._following = following
-        self.refresh()
-
-    def _resized(self, size: Size) -> None:
-        """Only the scroll bar is told: assigning ``virtual_size`` would lay out the whole screen."""
-        self.set_reactive(Widget.virtual_size, size)
+        self.set_reactive(Widget.virtual_size, Size(self.size.width, self._tops[-1]))
+        self._arranging = True
+        self.scroll_to(y=y)
+        self._arranging = False
+        self._following = following or y >= self._bottom()
+        self._news = self._news and not self._following
         self._show_position()
+        self._refresh_changed()
+
+    def _refresh_changed(self) -> None:
+        """Have those lines shown anew that are others than before."""
+        now = self._visible()
+        differ = [y for y, (a, b) in enumerate(zip_longest(self._shown, now)) if a is not b and a != b]
+        if differ:
+            first, last = differ[0], differ[-1]
+            self.refresh(Region(0, first, self.size.width, last + 1 - first))
 
     def _show_position(self) -> None:
         """Set the scroll bar; while an answer grows only if that can be seen, as it is painted anew then."""
@@ -162,8 +178,9 @@ class Transcript(ScrollView, can_focus=True):
         total = max(self.virtual_size.height, 1)
         thumb = height * height // total
         if not self._growing or thumb != height * height // max(bar.window_virtual_size, 1):
-            bar.window_virtual_size = total
-            bar.position = self.scroll_y
+            bar.set_reactive(ScrollBar.window_virtual_size, total)
+            bar.set_reactive(ScrollBar.position, self.scroll_y)
+            bar.refresh()
 
     def _bottom(self) -> int:
         return max(0, self._tops[-1] - self.size.height)
@@ -180,6 +197,7 @@ class Transcript(ScrollView, can_focus=True):
         before = self._heights[first:last]
         for number in range(first, min(last, len(self._entries))):
             self._paint(number)
+            self._painted[self._entries[number]] = self._painted.pop(self._entries[number])
         return self._heights[first:last] != before
 
     def _paint(self, number: int) -> None:
@@ -192,8 +210,9 @@ class Transcript(ScrollView, can_focus=True):
         self._refine(entry)
 
     def _forget(self) -> None:
-        """Keep no more painted than is of use; the last ones are."""
-        for entry in list(self._painted)[: max(0, len(self._painted) - KEPT)]:
+        """Keep no more painted than is of use: what was seen last, and the last one."""
+        kept = max(KEPT, self.size.height)
+        for entry in list(self._painted)[: max(0, len(self._painted) - kept)]:
             if entry is not self._entries[-1]:
                 entry.forget()
                 del self._painted[entry]
@@ -202,6 +221,7 @@ class Transcript(ScrollView, can_focus=True):
         for entry in self._painted:
             entry.forget()
         self._painted.clear()
+        self._heights = [self._guess(entry) for entry in self._entries]
         self._arrange()
 
     def _refine(self, entry: Entry) -> None:
@@ -211,7 +231,8 @@ class Transcript(ScrollView, can_focus=True):
 
     async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
         def paint() -> dict[int, list[Strip]]:
-            return {n: spaced(painter, block, painter.block(block), n) for n, block in rough.items()}
+            wanted = (item for item in rough.items() if painter is self._painter)
+            return {n: spaced(painter, block, painter.block(block), n) for n, block in wanted}
 
         painted = await asyncio.to_thread(paint)
         if painter is self._painter and entry in self._painted and entry in self._entries:
@@ -226,6 +247,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._restyle()
+        self._arrange()
 
     def _restyle(self) -> None:
         """Another width, or other colours."""
@@ -236,30 +258,58 @@ class Transcript(ScrollView, can_focus=True):
             self._repaint()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        if self._arranging:
+            return
         self._following = new_value >= self.max_scroll_y
-        self._show_position()
-        if not self._following and round(old_value) != round(new_value):
+        if round(old_value) != round(new_value):
             self._arrange()
 
+    def scroll_to(self, *where: Any, **how: Any) -> None:
+        """At once: all that an animation passes would have to be painted."""
+        super().scroll_to(*where, **{**how, "animate": False})
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines as they are painted: there is neither border nor padding, and to find that out for each
+        line costs more than to paint it."""
+        self._shown = self._visible()
+        strips = self._shown[crop.y : crop.bottom]
+        background = self.background_colors[1]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        first, last = crop.column_span
+        return strips if (first, last) == (0, self.region.width) else [s.crop(first, last) for s in strips]
+
     def render_line(self, y: int) -> Strip:
-        painter = self._painter
-        if painter is None:
-            return Strip.blank(self.size.width, self.rich_style)
+        """A line that knows its place in the whole: it is asked for where the mouse selects."""
         line = y + self.scroll_offset.y
+        return self._line(line).apply_offsets(0, line)
+
+    def _visible(self) -> list[Strip]:
+        """The lines of the screen."""
+        top, selection = self.scroll_offset.y, self.text_selection
+        lines = [self._line(line) for line in range(top, top + self.size.height)]
+        if selection is not None:
+            lines = [self._selected(strip, selection, top + y) for y, strip in enumerate(lines)]
+        if self._news and lines and self._painter is not None:
+            lines[-1] = self._painter.told(lines[-1], MORE)
+        return lines
+
+    def _line(self, line: int) -> Strip:
+        """A line of the whole."""
         number = self._at(line)
-        base = painter.look.base
-        if number is None:
-            return Strip.blank(self.size.width, base)
+        if self._painter is None or number is None:
+            return self._blank
         entry, within = self._entries[number], line - self._tops[number]
         if entry not in self._painted or within >= entry.height:
-            return Strip.blank(self.size.width, base)
+            return self._blank
         strip = entry.line(within)
-        if number == self._chosen:
-            strip = painter.chosen(strip)
-        if (selection := self.text_selection) is not None:
-            strip = self._selected(strip, selection, line)
-        # While an answer grows nobody selects text with the mouse; without places a line stays as it is.
-        return strip if self._growing else strip.apply_offsets(0, line)
+        return self._painter.chosen(strip) if number == self._chosen else strip
+
+    @property
+    def _blank(self) -> Strip:
+        return (
+            self._painter.blank if self._painter is not None else Strip.blank(self.size.width, Style.null())
+        )
 
     @property
     def _growing(self) -> bool:
@@ -269,25 +319,26 @@ class Transcript(ScrollView, can_focus=True):
     # Selecting with the mouse.
 
     def _selected(self, strip: Strip, selection: Selection, line: int) -> Strip:
-        span = selection.get_span(line)
-        if span is None:
-            return strip
-        begin, end = span
-        stop = strip.cell_length if end == -1 else end
-        if begin >= stop:
+        begin, end = columns(strip, selection, line)
+        if begin >= end:
             return strip
         style = self.screen.get_component_rich_style("screen--selection")
-        before, inside, after = strip.divide([begin, stop, strip.cell_length])
+        before, inside, after = strip.divide([begin, end, strip.cell_length])
         return Strip.join([before, inside.apply_style(style), after])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that was selected with the mouse, as it stands on the screen."""
-        lines = [
-            entry.line(number).text.rstrip() if entry in self._painted and number < height else ""
-            for entry, height in zip(self._entries, self._heights, strict=True)
-            for number in range(height + 1)
-        ]
-        return selection.extract("\n".join(lines)), "\n"
+        """The text that was selected with the mouse: as it is painted, or else as it came."""
+        lines: list[str] = []
+        for number, entry in enumerate(self._entries):
+            here = range(self._tops[number], self._tops[number + 1])
+            spans = [selection.get_span(line) for line in here]
+            if entry in self._painted:
+                strips = [(self._line(line), line) for line, span in zip(here, spans, strict=True) if span]
+                cut = [strip.crop(*columns(strip, selection, line)) for strip, line in strips]
+                lines += [strip.text.rstrip() for strip in cut]
+            elif any(spans):
+                lines += [entry.said.text, ""]
+        return "\n".join(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
@@ -295,13 +346,14 @@ class Transcript(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def on_click(self, event: Click) -> None:
-        number = self._at(event.y + self.scroll_offset.y)
-        if number is not None:
+        if self._news and event.y == self.size.height - 1:
+            self.action_scroll_end()
+        elif (number := self._at(event.y + self.scroll_offset.y)) is not None:
             self.choose(number)
 
     def on_focus(self) -> None:
         if self._chosen is None and self._entries:
-            self.choose(len(self._entries) - 1)
+            self.choose(self._at(min(self.scroll_offset.y + self.size.height, self._tops[-1]) - 1))
 
     def on_blur(self) -> None:
         self.choose(None)
@@ -311,6 +363,17 @@ class Transcript(ScrollView, can_focus=True):
         if self._entries:
             now = len(self._entries) if self._chosen is None else self._chosen
             self.choose(min(max(now + by, 0), len(self._entries) - 1))
+            assert self._chosen is not None
+            self._look_at(self._chosen)
+
+    def action_scroll_home(self) -> None:
+        """The beginning."""
+        self.scroll_to(y=0)
+
+    def action_scroll_end(self) -> None:
+        """The end, where it stays."""
+        self._following = True
+        self._arrange()
 
     def action_ask(self, what: str) -> None:
         """Something is to be done with the message that is chosen."""
@@ -329,3 +392,13 @@ class Transcript(ScrollView, can_focus=True):
             entry.toggle()
             self._heights[number] = entry.height
             self._arrange()
+
+
+def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:
+    """From where to where ``strip``, being this line of the whole, is selected; without its gutter."""
+    span = selection.get_span(line)
+    if span is None:
+        return 0, 0
+    begin, end = span
+    text = strip.text
+    return max(cell_len(text[:begin]), GUTTER), strip.cell_length if end == -1 else cell_len(text[:end])

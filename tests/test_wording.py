@@ -1,0 +1,30 @@
+"""When something was, as people say it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from localspec.wording import moment
+
+NOW = datetime(2026, 3, 1, 15, 30)
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [
+        (datetime(2026, 3, 1, 15, 31), "just now"),  # clocks differ
+        (datetime(2026, 3, 1, 15, 29, 1), "just now"),
+        (datetime(2026, 3, 1, 15, 29), "1 min ago"),
+        (datetime(2026, 3, 1, 14, 30, 1), "59 min ago"),
+        (datetime(2026, 3, 1, 14, 30), "1 h ago"),
+        (datetime(2026, 3, 1, 0, 0), "15 h ago"),
+        (datetime(2026, 2, 28, 23, 59), "yesterday"),
+        (datetime(2026, 2, 28, 0, 0), "yesterday"),
+        (datetime(2026, 2, 27, 23, 59), "2026-02-27"),
+        (datetime(2024, 2, 29), "2024-02-29"),
+    ],
+)
+def test_a_moment_is_told_by_how_long_ago_it_was(then: datetime, told: str) -> None:
+    assert moment(then.timestamp(), NOW.timestamp()) == told

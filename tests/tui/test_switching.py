@@ -1,0 +1,121 @@
+"""Chats that are left while they are answered and come back to; chats that other programs change, or end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from localspec.client import connect
+from localspec.tui.dialogs.sessions import SessionsScreen
+from localspec.tui.widgets.prompt import Prompt
+from tests.tui.harness import ENDLESS, Player, playing
+from tests.waiting import DEADLINE_S, run
+
+QUESTION = "What does textwrap.dedent do?"
+
+
+async def open_chat(player: Player, search: str) -> None:
+    """Open a stored chat as a person does: by the list, which is searched for it."""
+    before = player.chat
+    player.screen.query_one(Prompt).text = f"/sessions {search}"
+    await player.press("enter")
+    await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
+    await player.press("enter")
+    await player.until(lambda: player.chat is not before, "another chat is shown")
+
+
+def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            answer = await player.ask_on(QUESTION)
+            left = player.chat
+            await player.press("ctrl+n")
+            await player.until(lambda: player.chat is not left, "another chat is shown")
+            assert not any(QUESTION in line for line in player.lines())
+            seen = len(answer.text)
+            await player.until(lambda: len(answer.text) > seen, "the other goes on")
+            await open_chat(player, "textwrap.dedent")
+            assert player.chat is left and left.answer is answer
+            seen = len(answer.text)
+            await player.until(lambda: len(answer.text) > seen, "it still grows")
+            await player.press("escape")
+            await player.until(lambda: answer.status == "cancelled", "it is stopped")
+            await player.settle()
+            assert answer.id is not None
+            assert any(line.strip() == "stopped" for line in player.lines())
+
+    run(test())
+
+
+def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.ask_on(QUESTION)
+            left = player.chat
+            await player.press("ctrl+n")
+            await player.until(lambda: player.chat is not left, "another chat is shown")
+            assert player.toasts == []
+            left.stop()
+            await player.until(lambda: player.toasts == [f"{QUESTION} is answered."], "it is told")
+            await player.settle()
+
+    run(test())
+
+
+def test_another_program_deletes_what_is_being_answered(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player, await connect() as other:
+            answer = await player.ask_on(QUESTION)
+            await other.delete_session(player.chat.session or "")
+            await player.until(lambda: not player.chat.answering, "it has ended")
+            await player.settle()
+            (toast,) = player.toasts
+            assert toast.startswith("another program has deleted this chat Keep what you see with /export")
+            assert player.chat.answer is answer and answer.text
+
+    run(test())
+
+
+def test_another_program_has_it_answered(home: Path) -> None:
+    async def test() -> None:
+        async with await connect() as other:
+            opened = await other.open_session(options=ENDLESS)
+            stream = other.chat(opened.session, QUESTION)
+            await anext(aiter(stream))
+            async with playing(session=opened.session) as player:
+                assert any("it is still being answered" in line for line in player.lines())
+                assert not player.chat.answering
+                await stream.cancel()
+                await open_chat(player, "textwrap.dedent")
+                assert player.chat.session == opened.session
+                assert not any("it is still being answered" in line for line in player.lines())
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--session", "none-such"], "localspec: there is no session 'none-such'."),
+        (["-c"], "localspec: there is no session to continue. Chat without -c first."),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
+    home: Path, flags: list[str], told: str
+) -> None:
+    async def forget_all() -> None:
+        async with await connect() as other:
+            for each in await other.sessions():
+                await other.delete_session(each.session)
+
+    run(forget_all())
+    command = ["-m", "localspec", "chat", *flags]
+    terminal = pexpect.spawn(sys.executable, command, env=dict(os.environ), timeout=DEADLINE_S)
+    terminal.expect_exact(told)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 1 and b"\x1b[" not in terminal.before
