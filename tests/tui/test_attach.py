@@ -131,7 +131,7 @@ def test_a_file_is_attached_and_left_out_of_an_edit(
 
     async def test() -> None:
         async with playing() as player:
-            await player.do("/attach two words.md")
+            await player.do('/attach "two words.md"')
             assert player.typed == '@"two words.md" '
             await player.press("backspace")
             await player.write("?")

@@ -63,6 +63,21 @@ def test_a_list_is_left_as_it_was(home: Path) -> None:
     run(test())
 
 
+def test_a_list_is_used_with_the_mouse(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            for where, offset in ((OptionList, (4, 1)), (None, (0, 0))):
+                await player.write("/proposer ")
+                await player.press("enter")
+                await player.until(lambda: isinstance(player.app.screen, ChooseScreen), "a list is shown")
+                await player._pilot.click(where, offset=offset)
+                await player.until(lambda: player.app.screen is player.screen, "the list is left")
+                await player.settle()
+                assert player.chat.options.proposer == "none"
+
+    run(test())
+
+
 def test_a_draft_is_named_or_chosen(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:

@@ -21,4 +21,4 @@ async def attach(screen: ChatScreen, argument: str) -> None:
     """Send a file along with the next message; @PATH in its text does the same."""
     if not argument:
         raise InvalidOptions("no file is named", "Write its path after /attach.")
-    screen.attach(mention_of(argument))
+    screen.attach(mention_of(argument.strip('"')))
