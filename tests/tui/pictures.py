@@ -133,10 +133,11 @@ def conversation() -> list[Said]:
 async def picture(player: Player) -> str:
     """The screen as SVG; cursors stand still."""
     await player.pause()
-    for typed in player.app.screen.query(TextArea):
-        typed.cursor_blink = False
-    for line in player.app.screen.query(Input):
-        line.cursor_blink = False
+    for screen in player.app.screen_stack:
+        for typed in screen.query(TextArea):
+            typed.cursor_blink = False
+        for line in screen.query(Input):
+            line.cursor_blink = False
     before, drawn = "", svg(player.app)
     while drawn != before:  # until nothing moves any more
         await player.pause()

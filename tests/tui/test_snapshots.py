@@ -17,8 +17,9 @@ from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.sampling import SamplingScreen
 from localspec.tui.dialogs.session_list import SessionList
+from localspec.tui.widgets.welcome import Welcome
 from tests.tui.harness import playing
-from tests.tui.pictures import conversation, growing, picture, showing
+from tests.tui.pictures import PAIRING, conversation, growing, picture, showing
 from tests.waiting import run
 
 WIDE = (100, 30)
@@ -36,6 +37,16 @@ def drawn(snapshot: SnapshotAssertion, still: Path) -> SnapshotAssertion:
 def test_a_conversation(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
+            assert await picture(player) == drawn
+
+    run(test())
+
+
+@SIZES
+def test_nothing_was_said_yet(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
+    async def test() -> None:
+        async with showing(size=size) as player:
+            player.screen.query_one(Welcome).tell(PAIRING, [])
             assert await picture(player) == drawn
 
     run(test())

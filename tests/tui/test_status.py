@@ -105,7 +105,7 @@ def test_what_takes_a_while_has_a_bar_in_the_place_of_the_status(still: Path) ->
             player.screen.post_message(facts.Working("waiting for its turn", None))
             await player.settle()
             assert bar(player) == " waiting for its turn …"
-            player.screen.post_message(facts.Paired(PAIRING))
+            player.screen.post_message(facts.Connected(again=False))
             await player.settle()
             assert not player.screen.query_one(Progress).display
             assert any("212 tok/s" in line for line in player.lines())
