@@ -61,6 +61,8 @@ class ChatScreen(Screen[None]):
         """whether it is known what the first chat's options mean"""
         self.files = Files(Path.cwd())
         self._editing: Question | None = None
+        self._draft = ""
+        """what was being written when an edit began"""
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
@@ -122,8 +124,8 @@ class ChatScreen(Screen[None]):
         chat, editing = self.chat, self._editing
         if "@" in text:
             text = await asyncio.to_thread(attached, text, self.files.directory)
-        if editing is not None and not chat.answering:
-            self._editing, self._prompt.title = None, ""
+        if editing is not None and editing is self._editing and not chat.answering:
+            self._leave_edit(keeping=True)
         await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
 
     def on_transcript_asked(self, wish: Transcript.Asked) -> None:
@@ -167,6 +169,10 @@ class ChatScreen(Screen[None]):
 
     def begin_edit(self, question: Question) -> None:
         """Have the person say something else in the place of ``question``."""
+        if self._editing is None:
+            self._draft = self._prompt.text
+        else:
+            self._prompt.remember(self._prompt.text)
         self._editing = question
         self._prompt.title = "In its place, dropping what came after; Esc leaves it"
         self._prompt.text = question.written
@@ -177,13 +183,20 @@ class ChatScreen(Screen[None]):
         self._prompt.insert(mention)
         self._prompt.take_focus()
 
-    def _leave_edit(self) -> None:
-        if self._editing is not None:
-            self._editing = None
-            self._prompt.text = self._prompt.title = ""
+    def _leave_edit(self, *, keeping: bool = False) -> None:
+        """Edit no more: the draft comes back, unless what is typed now is kept."""
+        if self._editing is None:
+            return
+        draft, self._draft = self._draft, ""
+        self._editing, self._prompt.title = None, ""
+        if not keeping or not self._prompt.text:
+            self._prompt.text = draft
+        else:
+            self._prompt.remember(draft)
 
     def begin(self, text: str) -> None:
-        """Put the beginning of something into the prompt."""
+        """Put the beginning of something into the prompt; what is there can be had again with the key up."""
+        self._prompt.remember(self._prompt.text)
         self._prompt.text = text
         self._prompt.take_focus()
 
@@ -195,7 +208,7 @@ class ChatScreen(Screen[None]):
 
     def details(self, answer: Answer) -> None:
         """Show or hide the statistics of an answer."""
-        self._transcript.details(self.chat.said.index(answer))
+        self._transcript.details(messages.place_of(self, answer))
 
     def help(self) -> None:
         """Show all commands and keys."""
@@ -240,6 +253,8 @@ class ChatScreen(Screen[None]):
     # What happened.
 
     def on_changed(self, fact: facts.Changed) -> None:
+        if self._editing not in self.chat.said:
+            self._leave_edit(keeping=True)  # what was typed is to be sent still, as something new
         self._show_said()
         self._tell_status()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -132,6 +133,11 @@ class Prompt(Vertical):
         """Let the person type."""
         self._composer.focus()
 
+    def remember(self, text: str) -> None:
+        """Keep a text among those that were sent, so that it comes back with the key up."""
+        if text.strip():
+            self._history.add(text)
+
     def insert(self, text: str) -> None:
         """Put something where the cursor is, with blanks around it."""
         row, column = self._composer.cursor_location
@@ -235,7 +241,8 @@ class Prompt(Vertical):
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
             self._suggestions.show(token, _commands(token.text[1:].lower()), eager=True)
         else:
-            self.run_worker(self._look_up(token), group="suggest", exclusive=True)
+            look_up = partial(self._look_up, token)  # a worker that is replaced at once never calls it
+            self.run_worker(look_up, group="suggest", exclusive=True)  # type: ignore[arg-type]
 
     async def _look_up(self, token: Token) -> None:
         """Suggest what has to be looked for, beside all else; nothing if it has changed meanwhile."""
