@@ -1,11 +1,16 @@
-"""What comes at the wrong moment: edits of what is gone, drafts that are in the way."""
+"""What comes at the wrong moment, or twice, or was not foreseen: nothing of it ends the chat."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from localspec.tui import facts
+from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Question
+from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.harness import Player
@@ -66,5 +71,50 @@ def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
             assert player.typed == "/rename "
             await player.press("escape", "up")
             assert player.typed == "half a"
+
+    run(test())
+
+
+def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def defect(screen: ChatScreen, argument: str) -> None:
+        """Fail."""
+        raise ZeroDivisionError("no one thought of it")
+
+    async def values(screen: ChatScreen, typed: str) -> list[str]:
+        raise ZeroDivisionError("nor of this")
+
+    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
+    COMMANDS.command("defect", "[WHAT]", values=values)(defect)
+
+    async def test() -> None:
+        async with showing() as player:
+            write(player, "/defect ")
+            player.screen.query_one(Composer).move_cursor((0, 8))
+            await player.settle()
+            log = still / "state" / "chat.log"
+            assert "nor of this" in log.read_text()
+            await player.press("enter")
+            await player.settle()
+            (toast,) = player.toasts
+            assert toast.startswith("ZeroDivisionError: no one thought of it") and str(log) in toast
+            assert "in defect" in log.read_text()
+            player.screen.attempt(defect(player.screen, ""), otherwise="a question")
+            await player.settle()
+            assert player.typed == "a question"
+
+    run(test())
+
+
+def test_a_dialog_ends_once(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            chosen: list[str | None] = []
+            dialog = ChooseScreen("Which?", [Choice("one", "one")])
+            await player.app.push_screen(dialog, chosen.append)
+            dialog.dismiss("one")
+            dialog.dismiss("one")
+            await dialog.action_dismiss(None)
+            await player.settle()
+            assert player.app.screen is player.screen and chosen == ["one"]
 
     run(test())

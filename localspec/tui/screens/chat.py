@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 from textual.app import ComposeResult
@@ -12,8 +11,9 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
+from localspec.home import here
 from localspec.protocol.sessions import Pairing
-from localspec.tui import facts
+from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
@@ -59,7 +59,7 @@ class ChatScreen(Screen[None]):
         self.chat = chat
         self.settled = asyncio.Event()
         """whether it is known what the first chat's options mean"""
-        self.files = Files(Path.cwd())
+        self.files = Files(here())
         self._editing: Question | None = None
         self._draft = ""
         """what was being written when an edit began"""
@@ -228,10 +228,13 @@ class ChatScreen(Screen[None]):
         async def attempted() -> None:
             try:
                 await work
+                return
             except LocalspecError as error:
                 self.tell(error)
-                if otherwise and not self._prompt.text:
-                    self._prompt.text = otherwise
+            except Exception as error:  # a defect of ours must not end the chat, and lose what was typed
+                self.tell(defects.told(error))
+            if otherwise and not self._prompt.text:
+                self._prompt.text = otherwise
 
         self.run_worker(attempted())
 

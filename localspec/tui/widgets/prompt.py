@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.tui import defects
 from localspec.tui.attach import Files, mention_of
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.history import History
@@ -246,22 +247,28 @@ class Prompt(Vertical):
 
     async def _look_up(self, token: Token) -> None:
         """Suggest what has to be looked for, beside all else; nothing if it has changed meanwhile."""
-        if token.text[0] == "@":
-            typed = token.text[1:].removeprefix('"')
-            found = [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)]
-        else:
-            found, typed = await self._arguments(token.text)
+        try:
+            found, typed = await (
+                self._mentions(token.text) if token.text[0] == "@" else self._arguments(token.text)
+            )
+        except LocalspecError:
+            found, typed = [], ""
+        except Exception as error:  # suggestions are a help: a defect in them must not end the chat
+            defects.told(error)
+            found, typed = [], ""
         if token == self._token():
             self._suggestions.show(token, found, eager=bool(typed))
+
+    async def _mentions(self, token: str) -> tuple[list[Suggestion], str]:
+        """The files that may be meant, and what of a name was typed."""
+        typed = token[1:].removeprefix('"')
+        return [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)], typed
 
     async def _arguments(self, line: str) -> tuple[list[Suggestion], str]:
         """What a command may be followed by, and what of it was typed."""
         name, _, typed = line[1:].partition(" ")
-        try:
-            command = COMMANDS.find(name.lower())
-            values = await self._values(command, typed.lstrip())
-        except LocalspecError:
-            return [], typed
+        command = COMMANDS.find(name.lower())
+        values = await self._values(command, typed.lstrip())
         return [Suggestion(f"/{command.name} {value}", value) for value in values], typed.strip()
 
     def _put(self, suggestion: Suggestion) -> None:
