@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import Paste
 
+from localspec.errors import LocalspecError
+from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.tui.widgets.transcript import Transcript
+from localspec.wording import CONTROLS
 from tests.tui.harness import Player
 from tests.tui.pictures import answered, conversation, show, showing
 from tests.waiting import run
@@ -116,5 +121,27 @@ def test_a_dialog_ends_once(still: Path) -> None:
             await dialog.action_dismiss(None)
             await player.settle()
             assert player.app.screen is player.screen and chosen == ["one"]
+
+    run(test())
+
+
+def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
+    evil = "evil\x1b]0;x\x07\u202e"
+
+    async def test() -> None:
+        async with showing([Question(evil, 1), answered(evil)]) as player:
+            screen = player.screen
+            screen.tell(LocalspecError(f"{evil}\n", evil))
+            player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
+            screen.post_message(facts.Changed())
+            screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil)], eager=True)
+            await player.settle()
+            assert sum("evil" in line for line in player.lines()) >= 5
+            assert not [line for line in player.lines() if CONTROLS.search(line)]
+            assert player.toasts == ["evil\ufffd]0;x\ufffd\ufffd\ufffd evil\ufffd]0;x\ufffd\ufffd"]
+            write(player, "")
+            player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
+            await player.until(lambda: bool(player.typed), "it is pasted")
+            assert player.typed == "evil]0;x\na\nb\n\tc"
 
     run(test())

@@ -71,7 +71,7 @@ def _last_question(said: Sequence[Said]) -> Question:
 def copy_text(screen: ChatScreen, said: Said) -> None:
     """Put a message into the clipboard, as Markdown."""
     screen.app.copy_to_clipboard(said.text)
-    screen.app.notify("Copied.", timeout=2)
+    screen.notify("Copied.", timeout=2)
 
 
 def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
@@ -83,7 +83,7 @@ def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
         raise InvalidOptions(f"there are {len(blocks)} code blocks in it, no {number!r}", "Count from 1.")
     chosen = int(number or len(blocks))
     screen.app.copy_to_clipboard(blocks[chosen - 1])
-    screen.app.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
+    screen.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
 
 
 def code_blocks(text: str) -> list[str]:

@@ -155,7 +155,7 @@ class SessionsScreen(Dialog[str | None]):
     def _begin_rename(self, session: SessionSummary) -> None:
         self._renamed = session.session
         self._search.display, self._title.display = False, True
-        self._title.value = session.title
+        self._title.value = one_line(session.title)
         self._title.focus()
 
     def _end_rename(self) -> None:
@@ -185,7 +185,7 @@ class SessionsScreen(Dialog[str | None]):
     async def _export(self, session: str) -> None:
         content = await self._app.link.ask(lambda client: client.session(session))
         path = await asyncio.to_thread(Wish("md", "").write, Record.stored(content))
-        self.app.notify(one_line(str(path)), title="Written to", markup=False)
+        self._app.chat_screen.notify(str(path), title="Written to")
 
     async def _fork(self, session: str) -> None:
         copy = await self._app.link.ask(lambda client: client.fork_session(session))

@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
@@ -29,6 +30,7 @@ from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
+from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10
 
@@ -123,7 +125,8 @@ class ChatScreen(Screen[None]):
         """Have a message answered, with the files that it mentions."""
         chat, editing = self.chat, self._editing
         if "@" in text:
-            text = await asyncio.to_thread(attached, text, self.files.directory)
+            before = "" if editing is None else editing.text
+            text = await asyncio.to_thread(attached, text, self.files.directory, before)
         if editing is not None and editing is self._editing and not chat.answering:
             self._leave_edit(keeping=True)
         await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
@@ -249,8 +252,20 @@ class ChatScreen(Screen[None]):
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
         self._tell_status()
-        self.app.notify(
-            error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S, markup=False
+        self.notify(error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Tell something in passing, whatever is in it: it commands neither the toolkit nor the terminal."""
+        super().notify(
+            printable(message), title=one_line(title), severity=severity, timeout=timeout, markup=markup
         )
 
     # What happened.
@@ -287,7 +302,7 @@ class ChatScreen(Screen[None]):
         self._status.notice = ""
         self._tell_status()
         if fact.again:
-            self.app.notify("The daemon answers again.", timeout=3)
+            self.notify("The daemon answers again.", timeout=3)
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
         self._status.notice = "the daemon is gone; it is started when something is asked"
@@ -297,7 +312,7 @@ class ChatScreen(Screen[None]):
         self.tell(fact.error)
 
     def on_done(self, fact: facts.Done) -> None:
-        self.app.notify(fact.what, markup=False)
+        self.notify(fact.what)
 
     def _tell_status(self) -> None:
         chat, status = self.chat, self._status

@@ -20,6 +20,7 @@ from localspec.tui.attach import Files, mention_of
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.history import History
 from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
+from localspec.wording import CONTROLS
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
 """one that ends at the cursor"""
@@ -54,6 +55,8 @@ class Composer(TextArea):
             event.prevent_default()
             told = f"what was pasted has {len(event.text)} characters: too many to be edited here"
             self.post_message(self.Refused(InvalidOptions(told, "Save it, and send the file along: @PATH.")))
+        lines = event.text.replace("\r\n", "\n").replace("\r", "\n")  # terminals send either
+        event.text = CONTROLS.sub("", lines)
 
     async def _on_key(self, event: Key) -> None:
         if self._take(event.key):
