@@ -7,6 +7,7 @@ import contextlib
 import textwrap
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from textual.app import App
 from textual.binding import Binding
 from textual.message import Message
@@ -19,6 +20,8 @@ from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
 
+LEAVING_S = 2.0
+"""for what is done when the person leaves; the daemon may be busy"""
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
 
@@ -75,8 +78,9 @@ class ChatApp(App[None]):
 
     async def on_unmount(self) -> None:
         if self.chat_screen.chat.private and self.link.connected:
-            with contextlib.suppress(LocalspecError):  # it ends with the daemon, too
-                await self.chat_screen.chat.discard()
+            with contextlib.suppress(LocalspecError, TimeoutError):  # it ends with the daemon, too
+                async with asyncio.timeout(LEAVING_S):
+                    await self.chat_screen.chat.discard()
         await self.link.close()
 
     def new_chat(self, *, private: bool = False) -> Chat:
@@ -115,8 +119,11 @@ class ChatApp(App[None]):
 
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; one that is looked at makes way for a new one."""
-        if chat is self.chat_screen.chat:
-            self.chat_screen.show(self.new_chat())
+        self._answering.discard(chat)
+        if chat is not self.chat_screen.chat:
+            await chat.discard()
+            return
+        self.chat_screen.show(self.new_chat())
         await chat.discard()
         await self.chat_screen.chat.load()
 
@@ -129,16 +136,19 @@ class ChatApp(App[None]):
             try:
                 self.options = await asyncio.to_thread(self._settle, self.options)
                 self.chat_screen.chat.options = self.options
+                if self._first is not None:
+                    self.chat_screen.show(await self.stored_chat(self._first))
             finally:
                 self.chat_screen.settled.set()
-            if self._first is not None:
-                self.chat_screen.show(await self.stored_chat(self._first))
             await self.chat_screen.chat.load()
         except LocalspecError as error:
             self.chat_screen.tell(error)
 
     def _hear_of(self, chat: Chat, fact: Message) -> None:
         """Something happened in a chat: it is shown if the chat is."""
+        if isinstance(fact, facts.Configured):
+            self.options = replace(self.options, **fact.changed)  # new chats are as this one
+            return
         if chat.answering:
             self._answering.add(chat)
         else:

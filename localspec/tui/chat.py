@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -14,9 +14,9 @@ from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNot
 from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
-from localspec.protocol.sessions import Pairing, SessionContent
+from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, said_in, shown
-from localspec.tui.facts import Changed, Done, Ended, Failed, Grown, Paired, Working
+from localspec.tui.facts import Changed, Configured, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LOADED_BY = ("model", "draft", "backend")
 """options by which another model is loaded"""
+FIELDS = Options.__struct_fields__
 BATCH_S = 0.1
 """between two looks at an answer that grows: each costs a painting of the screen"""
 
@@ -46,10 +47,12 @@ class Chat:
         self.title = ""
         self.pairing: Pairing | None = None
         self.said: list[Said] = []
-        self._stream: Stream[Result] | None = None
+        self._stream: Stream[Any] | None = None
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = False
         self._discarded = False
+        self._configuring = asyncio.Lock()
+        self._loads = 0
 
     @property
     def answer(self) -> Answer | None:
@@ -74,25 +77,17 @@ class Chat:
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Have a question answered anew, or the one that an answer answered; else the last one."""
-        number = self._question_of(said)
-        if number is None:
-            return
-        question = self.said[number]
-        if (id := question.id) is None:  # the daemon never heard of it
-            self.said = self.said[:number]
-            await self.send(question.text)
-            return
-        await self._ask(self.said[: number + 1], lambda client, session: client.regenerate(session, id))
+        question = await self._known(self._question_of(said))
+        before = self.said[: self._place_of(question)]
+        id = question.id
+        await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
 
     async def edit(self, question: Question, text: str) -> None:
         """Say something else in the place of ``question``, dropping what came after it."""
-        before = self.said[: self.said.index(question)]
-        if (id := question.id) is None:
-            self.said = before
-            await self.send(text)
-            return
-        edited = [*before, Question(text, id)]
-        await self._ask(edited, lambda client, session: client.edit(session, id, text))
+        question = await self._known(question)
+        before, id = self.said[: self._place_of(question)], question.id
+        assert id is not None
+        await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
 
     def stop(self) -> None:
         """End the answer that is being given."""
@@ -106,7 +101,8 @@ class Chat:
         id = None if said is None else said.id
         if (session := self.session) is None or (said is not None and id is None):
             return None
-        return await self._link.ask(lambda client: client.fork_session(session, id))
+        client = await self._link.client()
+        return await client.fork_session(session, id)  # not to be done twice, should the daemon be lost
 
     async def discard(self) -> None:
         """Delete it, with what is being said in it; nothing is told of it any more."""
@@ -115,13 +111,17 @@ class Chat:
         await self._delete()
 
     async def configure(self, options: Options) -> None:
-        """Set all options, from the next answer on. Another model is loaded first, telling how far that is;
-        one that cannot be loaded changes nothing."""
-        if any(getattr(options, field) != getattr(self.options, field) for field in LOADED_BY):
-            await self._load(options)
-        if (session := self.session) is not None:
-            await self._link.ask(lambda client: client.configure_session(session, options))
-        self.options = options
+        """Set what differs in ``options``, from the next answer on. Another model is loaded first, telling
+        how far that is; one that cannot be loaded changes nothing."""
+        changed = {f: v for f in FIELDS if (v := getattr(options, f)) != getattr(self.options, f)}
+        async with self._configuring:
+            options = replace(self.options, **changed)  # something else may have been set meanwhile
+            if not changed.keys().isdisjoint(LOADED_BY):
+                await self._load(options)
+            if (session := self.session) is not None:
+                await self._link.ask(lambda client: client.configure_session(session, options))
+            self.options = options
+        self._tell(Configured(changed))
         if self.pairing is not None:
             self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
 
@@ -143,28 +143,51 @@ class Chat:
     # How an answer comes.
 
     async def _ask(self, said: list[Said], begin: Begin) -> None:
-        """Have the last of ``said`` answered."""
-        answer = Answer(status="streaming", waiting="asking")
+        """Have the last of ``said`` answered.
+
+        Raises what it failed with if the daemon did not take it: all is as it was before then.
+        """
+        before, answer = self.said, Answer(status="streaming", waiting="asking")
         self.said = [*said, answer]
         self._stopped = False
         self._tell(Changed())
         try:
             client = await self._link.client()
             session = await self._opened(client)
+            if self._stopped:
+                raise _stopped()
             await self._follow(begin(client, session), client, answer)
         except SessionNotFound:
-            answer.status, answer.error = "failed", _deleted()
+            answer.status, answer.error = "failed", self._deleted()
         except LocalspecError as error:
             answer.status, answer.error = "failed", error
         finally:
             self._stream = None
             self._end(answer)
-        await (self._delete() if self._discarded else self._learn_ids())
+        if self._discarded:
+            await self._delete()
+        else:
+            await self._settle(answer, before)
+
+    async def _settle(self, answer: Answer, before: list[Said]) -> None:
+        """Keep the turn of ``answer``; raises what it failed with if the daemon did not even begin it."""
+        content = await self._stored()
+        taken = _has_begun(answer) or (content is not None and _is_new(content, len(self.said), before))
+        if not taken:
+            self.said = before
+            self._tell(Changed())
+        if content is not None:
+            self._match(content)
+        if not taken:
+            raise answer.error or _stopped()
 
     async def _opened(self, client: Client) -> str:
         """The session; opened now, if this is the first that is said in it."""
         if self.session is None:
             stream = client.open(system=self.system, private=self.private, options=self.options)
+            self._stream = stream
+            if self._stopped:
+                stream.stop()
             async for event in stream.events():
                 self._take(event, self.answer)
             opened = await stream.result()
@@ -199,6 +222,8 @@ class Chat:
             case StreamDelta():
                 if answer is not None:
                     answer.grow(event.text, event.tokens)
+            case ModelProgress() if answer is not None and answer.tokens:
+                pass  # another model's
             case ModelProgress():
                 self._wait(answer, f"loading the {event.stage} model", event.fraction)
             case StreamProgress(stage="prefill"):
@@ -240,6 +265,8 @@ class Chat:
     # What else the daemon knows.
 
     async def _load(self, options: Options) -> None:
+        self._loads += 1
+        newest = self._loads
         client = await self._link.client()
         stream = client.load(
             options.model, draft=options.draft, backend=options.backend, workspace=options.workspace
@@ -248,42 +275,82 @@ class Chat:
             self._take(event, None)
         loaded = await stream.result()
         proposer = options.proposer or "auto"
-        self._paired(Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
+        if newest == self._loads:
+            self._paired(Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
 
     def _paired(self, pairing: Pairing) -> None:
         self.pairing = pairing
         self._tell(Paired(pairing))
 
-    async def _learn_ids(self) -> None:
-        """By which ids the daemon knows what was said, and how it calls the whole."""
+    async def _stored(self) -> SessionContent | None:
+        """What the daemon has of it; None where it has nothing, or cannot be asked, which is told."""
         if (session := self.session) is None:
-            return
+            return None
         try:
-            content = await self._link.ask(lambda client: client.session(session))
+            return await self._link.ask(lambda client: client.session(session))
         except SessionNotFound:
-            self._tell(Failed(_deleted()))
-            return
+            self._tell(Failed(self._deleted()))
         except LocalspecError as error:
             self._tell(Failed(error))
-            return
+        return None
+
+    def _match(self, content: SessionContent) -> bool:
+        """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
         self.title = content.title
-        self._match(content)
+        pairs = zip(self.said, content.messages, strict=False)
+        if len(self.said) == len(content.messages) and all(_is(said, stored) for said, stored in pairs):
+            for said, stored in zip(self.said, content.messages, strict=True):
+                said.id = stored.id
+            return True
+        self.said = said_in(content)
+        self._tell(Changed())
+        return False
 
-    def _match(self, content: SessionContent) -> None:
-        for said, stored in zip(self.said, content.messages, strict=False):
-            is_question = isinstance(said, Question)
-            if is_question != (stored.role == "user"):
-                return
-            if is_question and said.text not in (stored.content, shown(stored.content)):
-                return
-            said.id = stored.id
+    async def _known(self, question: Question | None) -> Question:
+        """A question with the id that the daemon knows it by; raises :class:`Gone` where it knows none."""
+        if question is not None and question.id is None:
+            content = await self._stored()
+            if content is not None and not self._match(content):
+                raise Gone("another program has gone on with this chat", "See what was said, then try again.")
+        if question is None or question.id is None or question not in self.said:
+            raise Gone("there is no such question any more", "Ask it again.")
+        return question
 
-    def _question_of(self, said: Said | None) -> int | None:
-        """Where the question stands that ``said`` is, or answers."""
-        last = len(self.said) - 1 if said is None else self.said.index(said)
-        return next((n for n in range(last, -1, -1) if isinstance(self.said[n], Question)), None)
+    def _place_of(self, said: Said) -> int:
+        return self.said.index(said)
+
+    def _question_of(self, said: Said | None) -> Question | None:
+        """The question that ``said`` is, or answers; the last one if it is None."""
+        if said is not None and said not in self.said:
+            return None
+        last = len(self.said) if said is None else self.said.index(said) + 1
+        return next((each for each in reversed(self.said[:last]) if isinstance(each, Question)), None)
+
+    def _deleted(self) -> SessionNotFound:
+        remedy = "Keep what you see with /export; /new begins another."
+        who = "the daemon has ended, and this private chat with it" if self.private else ""
+        return SessionNotFound(who or "another program has deleted this chat", remedy)
 
 
-def _deleted() -> SessionNotFound:
-    remedy = "Keep what you see with /export; /new begins another."
-    return SessionNotFound("another program has deleted this chat", remedy)
+def _stopped() -> Gone:
+    return Gone("it was stopped before it began", "Send it again, or something else.")
+
+
+def _has_begun(answer: Answer) -> bool:
+    """Whether something came of it: its question was stored before."""
+    ended = answer.result is not None and answer.result.finish_reason != "cancelled"
+    return bool(answer.text) or ended
+
+
+def _is_new(content: SessionContent, number: int, before: list[Said]) -> bool:
+    """Whether the last of ``number`` messages that are stored was not so ``before``."""
+    if len(content.messages) != number:
+        return False
+    return len(before) < number or before[number - 1].id != content.messages[-1].id
+
+
+def _is(said: Said, stored: StoredMessage) -> bool:
+    """Whether a message that is seen is the stored one; of an answer the screen may know more, or less."""
+    if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):
+        return False
+    return isinstance(said, Answer) or said.text in (stored.content, shown(stored.content))

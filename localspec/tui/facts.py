@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from textual.message import Message
 
@@ -42,6 +43,13 @@ class Working(Message):
 @dataclass
 class Changed(Message):
     """The messages are others than before: more, fewer, or those of another session."""
+
+
+@dataclass
+class Configured(Message):
+    """The person has set these options of a chat."""
+
+    changed: dict[str, Any]
 
 
 @dataclass

@@ -67,6 +67,7 @@ def test_an_earlier_message_is_edited(home: Path) -> None:
             await player.answered(last)
             question, _ = player.chat.said
             assert question.text == "What does os.path.join do? Say it shortly"
+            assert player.chat.answer is not None and player.chat.answer.result is not None
 
     run(test())
 

@@ -15,7 +15,7 @@ from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import DEADLINE_S, run
 
-QUESTION = "What does textwrap.dedent do?"
+QUESTION = "What does os.path.commonpath do?"
 
 
 async def open_chat(player: Player, search: str) -> None:
@@ -38,7 +38,7 @@ def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> Non
             assert not any(QUESTION in line for line in player.lines())
             seen = len(answer.text)
             await player.until(lambda: len(answer.text) > seen, "the other goes on")
-            await open_chat(player, "textwrap.dedent")
+            await open_chat(player, "commonpath")
             assert player.chat is left and left.answer is answer
             seen = len(answer.text)
             await player.until(lambda: len(answer.text) > seen, "it still grows")
@@ -90,7 +90,7 @@ def test_another_program_has_it_answered(home: Path) -> None:
                 assert any("it is still being answered" in line for line in player.lines())
                 assert not player.chat.answering
                 await stream.cancel()
-                await open_chat(player, "textwrap.dedent")
+                await open_chat(player, "commonpath")
                 assert player.chat.session == opened.session
                 assert not any("it is still being answered" in line for line in player.lines())
 
