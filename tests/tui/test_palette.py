@@ -35,6 +35,18 @@ def test_a_command_is_run(still: Path) -> None:
     run(test())
 
 
+def test_a_dialog_is_answered_first(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            await player.press("f1")
+            await player.search("model")
+            assert not any("/model" in line for line in player.lines()[:10])
+            await player.press("enter", "escape", "escape")
+            await player.until(lambda: player.app.screen is player.screen, "both are left")
+
+    run(test())
+
+
 @pytest.fixture
 def demanding() -> Iterator[Command]:
     """A command that cannot do without an argument."""

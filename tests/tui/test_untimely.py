@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from textual.events import Paste
 
-from localspec.errors import LocalspecError
+from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
+from localspec.tui.chat import Chat
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
 from tests.tui.harness import Player
-from tests.tui.pictures import answered, conversation, show, showing
+from tests.tui.pictures import PAIRING, answered, conversation, growing, show, showing
+from tests.tui.test_models import described
 from tests.waiting import run
 
 
@@ -143,5 +148,98 @@ def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
             player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
             await player.until(lambda: bool(player.typed), "it is pasted")
             assert player.typed == "evil]0;x\na\nb\n\tc"
+
+    run(test())
+
+
+def test_one_thing_is_asked_at_a_time(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            screen, found = player.screen, asyncio.Event()
+            screen.settled.set()
+
+            async def models() -> ChooseScreen:
+                await screen.busy("looking for models", found.wait())
+                return ChooseScreen("Model", [Choice("one", "one")])
+
+            async def choose() -> None:
+                name = await screen.ask(models())
+                chosen.append(name)
+
+            chosen: list[str | None] = []
+            screen.attempt(choose())
+            await player.until(lambda: "looking for models …" in player.lines()[-2], "it is told")
+            await player.press("f2")
+            screen.attempt(choose())
+            await player.until(lambda: chosen == [None], "it is not asked twice")
+            found.set()
+            await player.until(lambda: isinstance(player.app.screen, ChooseScreen), "it is asked")
+            assert not any("looking for models" in line for line in player.lines())
+            screen.action_run("set")
+            await player.press("enter")
+            await player.settle()
+            assert chosen == [None, "one"] and player.app.screen is screen
+            found.clear()
+            screen.attempt(choose())
+            await player.press("f1")
+            found.set()
+            await player.until(lambda: len(chosen) == 3, "help is in front")
+            assert isinstance(player.app.screen, HelpScreen) and chosen[2] is None
+
+    run(test())
+
+
+def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
+    async def test() -> None:
+        async with showing([Question("?", 1), growing()]) as player:
+            taken: list[str] = []
+            player.screen.settled.set()
+
+            async def turn() -> None:
+                taken.append("there")
+
+            await player.screen.answer(player.app.new_chat(), turn())
+            assert taken == ["there"]
+            with pytest.raises(EngineBusy):
+                await player.screen.answer(player.chat, turn())
+
+    run(test())
+
+
+def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation(), private=True) as player:
+            for key in ("n", "y"):
+                player.screen.action_run("quit")
+                await player.until(lambda: isinstance(player.app.screen, Confirm), "it is asked")
+                player.screen.action_run("quit")
+                await player.press(key)
+                await player.settle()
+                assert player.app._exit is (key == "y")
+
+    run(test())
+
+
+def test_models_are_looked_for_once_and_errors_are_not_told(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [LocalspecError("no daemon"), [described("bundled", store="bundled")], LocalspecError("again")]
+
+    async def models(chat: Chat) -> object:
+        each = found.pop(0)
+        if isinstance(each, LocalspecError):
+            raise each
+        return each
+
+    monkeypatch.setattr(Chat, "models", models)
+
+    async def test() -> None:
+        async with showing() as player:
+            for is_known in (False, True, True):
+                player.screen.post_message(facts.Paired(PAIRING))
+                await player.settle()
+                seen = "\n".join(player.lines())
+                assert "stdlib-6m answers" in seen and ("The only model" in seen) is is_known
+            assert len(found) == 1 and not player.toasts
 
     run(test())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @COMMANDS.command("regenerate", key="ctrl+r")
 async def regenerate(screen: ChatScreen, argument: str) -> None:
     """Answer the last question anew."""
-    await screen.answer(screen.chat.regenerate())
+    await screen.answer(screen.chat, screen.chat.regenerate())
 
 
 @COMMANDS.command("stop", key="escape")

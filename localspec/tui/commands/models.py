@@ -53,7 +53,7 @@ async def model(screen: ChatScreen, argument: str) -> None:
     """Choose the model that answers."""
     await screen.settled.wait()
     chat = screen.chat
-    name = argument or await _choose(screen, "Model", _models(await chat.models(), chat.pairing))
+    name = argument or await screen.ask(_model_dialog(screen))
     if name is not None:
         place = await asyncio.to_thread(absolute, name)
         await _configure(screen, replace(chat.options, model=place, draft=None))
@@ -63,7 +63,7 @@ async def model(screen: ChatScreen, argument: str) -> None:
 async def draft(screen: ChatScreen, argument: str) -> None:
     """Choose the model that drafts for it."""
     await screen.settled.wait()
-    name = argument or await _choose(screen, "Draft model", _drafts(screen, await screen.chat.models()))
+    name = argument or await screen.ask(_draft_dialog(screen))
     if name is not None:
         place = await asyncio.to_thread(absolute, name)
         await _configure(screen, replace(screen.chat.options, draft=place))
@@ -75,14 +75,22 @@ async def proposer(screen: ChatScreen, argument: str) -> None:
     await screen.settled.wait()
     now = screen.chat.options.proposer or "auto"
     known = [Choice(name, name, who, current=name == now) for name, who in PROPOSERS.items()]
-    name = argument or await _choose(screen, "Who drafts tokens", known)
+    name = argument or await screen.ask(ChooseScreen("Who drafts tokens", known))
     if name is not None:
         check_value(Options, "proposer", name, said="/proposer", remedy="See them with /proposer alone.")
         await _configure(screen, replace(screen.chat.options, proposer=cast(ProposerName, name)))
 
 
-async def _choose(screen: ChatScreen, title: str, choices: Sequence[Choice]) -> str | None:
-    return await screen.app.push_screen_wait(ChooseScreen(title, choices))
+async def _model_dialog(screen: ChatScreen) -> ChooseScreen:
+    return ChooseScreen("Model", _models(await _found(screen), screen.chat.pairing))
+
+
+async def _draft_dialog(screen: ChatScreen) -> ChooseScreen:
+    return ChooseScreen("Draft model", _drafts(screen, await _found(screen)))
+
+
+async def _found(screen: ChatScreen) -> Sequence[ModelDescription]:
+    return await screen.busy("looking for models", screen.chat.models())
 
 
 async def _configure(screen: ChatScreen, options: Options) -> None:

@@ -47,8 +47,11 @@ async def _panel(screen: ChatScreen) -> None:
     from localspec.tui.dialogs.sampling import SamplingScreen
 
     chat = screen.chat
-    dialog = SamplingScreen(chat.options, await asyncio.to_thread(held, chat.options))
-    options = await screen.app.push_screen_wait(dialog)
+
+    async def dialog() -> SamplingScreen:
+        return SamplingScreen(chat.options, await asyncio.to_thread(held, chat.options))
+
+    options = await screen.ask(dialog())
     if options is not None and options != chat.options:
         await chat.configure(options)
         screen.notify("Set, from the next answer on.")

@@ -33,7 +33,7 @@ async def private(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
 async def sessions(screen: ChatScreen, argument: str) -> None:
     """Show all chats, to search, open, name, copy and delete them."""
-    chosen = await screen.app.push_screen_wait(SessionsScreen(argument, current=screen.chat.session))
+    chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
     if chosen is not None:
         await look_at(screen, await _app(screen).stored_chat(chosen))
 
@@ -56,7 +56,7 @@ async def delete(screen: ChatScreen, argument: str) -> None:
     """Delete the chat, once that is confirmed."""
     chat = screen.chat
     _require_said(chat)
-    if await screen.app.push_screen_wait(deletion(chat.title)):
+    if await screen.ask(deletion(chat.title)):
         await _app(screen).discard(chat)
 
 
@@ -75,13 +75,19 @@ async def export(screen: ChatScreen, argument: str) -> None:
     screen.notify(str(path), title="Written to")
 
 
+async def may_leave(screen: ChatScreen) -> bool:
+    """Whether the chat may be left: the person is asked where it would be lost."""
+    if not (screen.chat.private and screen.chat.said):
+        return True
+    question = Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
+    return not isinstance(screen.app.screen, Confirm) and await screen.app.push_screen_wait(question)
+
+
 async def look_at(screen: ChatScreen, chat: Chat) -> None:
     """Show another chat, and have its model loaded; a private one is left for good if the person says so."""
     left = screen.chat
-    if left.private and left.said:
-        question = "Leave this private chat? Nothing of it is kept."
-        if not await screen.app.push_screen_wait(Confirm(question, "Leave")):
-            return
+    if not await may_leave(screen):
+        return
     screen.show(chat)
     if left.private:
         await left.discard()

@@ -8,6 +8,7 @@ from localspec.errors import InvalidOptions
 from localspec.protocol.options import unknown_key
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.commands.messages import last_answer
+from localspec.tui.commands.sessions import may_leave
 
 if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
@@ -46,4 +47,5 @@ async def help(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("quit", key="ctrl+q")
 async def leave(screen: ChatScreen, argument: str) -> None:
     """Leave; the daemon goes on."""
-    await screen.app.action_quit()
+    if await may_leave(screen):
+        screen.app.exit()

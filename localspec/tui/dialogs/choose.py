@@ -33,7 +33,7 @@ class Choice(NamedTuple):
         return all(word in seen for word in words)
 
 
-class ChooseScreen(Dialog[str | None]):
+class ChooseScreen(Dialog[str]):
     """Ends with the value of what was chosen, or with None."""
 
     BINDINGS = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -13,6 +14,7 @@ from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.home import here
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
@@ -21,6 +23,7 @@ from localspec.tui.commands import messages, sessions
 from localspec.tui.commands.command import parse
 from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.conversation import Answer, Question
+from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.keys import Keys
@@ -33,6 +36,8 @@ from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10
+
+T = TypeVar("T")
 
 
 class ChatScreen(Screen[None]):
@@ -65,6 +70,8 @@ class ChatScreen(Screen[None]):
         self._editing: Question | None = None
         self._draft = ""
         """what was being written when an edit began"""
+        self._asking = False
+        self._models: Sequence[ModelDescription] = ()
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
@@ -129,12 +136,12 @@ class ChatScreen(Screen[None]):
             text = await asyncio.to_thread(attached, text, self.files.directory, before)
         if editing is not None and editing is self._editing and not chat.answering:
             self._leave_edit(keeping=True)
-        await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
+        await self.answer(chat, chat.send(text) if editing is None else chat.edit(editing, text))
 
     def on_transcript_asked(self, wish: Transcript.Asked) -> None:
         match wish.what:
             case "regenerate":
-                self.attempt(self.answer(self.chat.regenerate(wish.said)))
+                self.attempt(self.answer(self.chat, self.chat.regenerate(wish.said)))
             case "edit":
                 self.attempt(messages.edit_of(self, wish.said))
             case "fork":
@@ -241,13 +248,37 @@ class ChatScreen(Screen[None]):
 
         self.run_worker(attempted())
 
-    async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
-        """Take a turn; raises :class:`EngineBusy` while another is taken."""
+    async def answer(self, chat: Chat, turn: Coroutine[Any, Any, None]) -> None:
+        """Take a turn in ``chat``; raises :class:`EngineBusy` while another is taken there."""
         await self.settled.wait()
-        if self.chat.answering:
+        if chat.answering:
             turn.close()
             raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
         await turn
+
+    async def busy(self, what: str, work: Awaitable[T]) -> T:
+        """What ``work`` comes to; what goes on is told meanwhile."""
+        self.on_working(facts.Working(what, None))
+        found = await work
+        self._tell_status()
+        return found
+
+    async def ask(self, dialog: Dialog[T] | Coroutine[Any, Any, Dialog[T]]) -> T | None:
+        """What the person answers to a dialog, or to one that is prepared first. None where another one is
+        open, or is being prepared: a key was pressed twice."""
+        if self._asking or isinstance(self.app.screen, Dialog):
+            if isinstance(dialog, Coroutine):
+                dialog.close()
+            return None
+        self._asking = True
+        try:
+            ready = await dialog if isinstance(dialog, Coroutine) else dialog
+            is_free = not isinstance(self.app.screen, Dialog)  # another may have been opened meanwhile
+            if not is_free:
+                return None
+            return await self.app.push_screen_wait(ready)
+        finally:
+            self._asking = False
 
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
@@ -291,8 +322,13 @@ class ChatScreen(Screen[None]):
             self.attempt(self._greet(fact.pairing))
 
     async def _greet(self, pairing: Pairing) -> None:
-        """Say who answers, and what else could."""
-        self.query_one(Welcome).tell(pairing, await self.chat.models())
+        """Say who answers, and what else could: models are looked for once, as that may take a while."""
+        welcome = self.query_one(Welcome)
+        welcome.tell(pairing, self._models)
+        if not self._models:
+            with contextlib.suppress(LocalspecError):  # nobody has asked for it
+                self._models = await self.chat.models()
+                welcome.tell(self.chat.pairing or pairing, self._models)
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False

@@ -61,9 +61,9 @@ class Welcome(VerticalScroll, can_focus=False):
         yield OptionList(*(f"› {example}" for example in EXAMPLES))
 
     def tell(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
-        """Say who answers, and how to get another model where there are but those that came along."""
+        """Say who answers, and how to get another model where those are known, and came along."""
         self.query_one("#who", Static).update(f"{one_line(pairing_told(pairing))}.")
-        is_first = all(model.store == "bundled" for model in models)
+        is_first = bool(models) and all(model.store == "bundled" for model in models)
         self.query_one("#first").display = is_first
         self.query_one(OptionList).display = is_first
 
