@@ -113,6 +113,14 @@ def delete_chat_caches(source: str) -> None:
             path.unlink(missing_ok=True)
 
 
+def here() -> Path:
+    """The directory that the program is in; raises :class:`LocalspecError` if somebody has deleted it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise LocalspecError("this directory was deleted", "Go to one that is there, such as ~.") from None
+
+
 def private_dir(path: Path) -> Path:
     """Create ``path`` if need be and take every right from group and others.
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from localspec.protocol.results import Result, Stats
 from localspec.protocol.sessions import Pairing
 
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""what commands the terminal, or has it show characters in another order than they have"""
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
 SHOWN_REASONS = 2
 

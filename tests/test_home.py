@@ -158,3 +158,13 @@ def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(tmp_path: Path
     home.write_private(tmp_path / "file", "ours")
     assert (tmp_path / "elsewhere").read_text() == "theirs"
     assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_directory_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    assert home.here() == place
+    place.rmdir()
+    with pytest.raises(LocalspecError, match="was deleted"):
+        home.here()

@@ -1,4 +1,4 @@
-"""When something was, as people say it."""
+"""Facts in words: when something was, and what of a text is shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from localspec.wording import moment
+from localspec.wording import moment, one_line, printable
 
 NOW = datetime(2026, 3, 1, 15, 30)
 
@@ -28,3 +28,9 @@ NOW = datetime(2026, 3, 1, 15, 30)
 )
 def test_a_moment_is_told_by_how_long_ago_it_was(then: datetime, told: str) -> None:
     assert moment(then.timestamp(), NOW.timestamp()) == told
+
+
+def test_what_commands_the_terminal_is_not_shown() -> None:
+    text = "a\x1b[2J\x9b\r \u202egnp\u2066 \udcff\tb\nc"
+    assert printable(text) == "a\ufffd[2J\ufffd\ufffd \ufffdgnp\ufffd ?\tb\nc"
+    assert one_line("a\tb\nc\u2028d") == "a\ufffdb\ufffdc\ufffdd"

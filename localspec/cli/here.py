@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from localspec.config import load_config
+from localspec.home import here
 from localspec.memory.workspace import plain, workspace_of
 from localspec.models.sections import Sections, real
 from localspec.models.typed import absolute
@@ -27,7 +28,7 @@ def workspace_from_here(said: str | None = None) -> str | None:
     """The workspace that was ``said``, as the daemon can find it; else that of this directory."""
     if said is not None:
         return plain(os.path.abspath(os.path.expanduser(said))) if said else said
-    return workspace_at(Path.cwd(), Sections(load_config()))
+    return workspace_at(here(), Sections(load_config()))
 
 
 def workspace_at(directory: Path, sections: Sections) -> str | None:

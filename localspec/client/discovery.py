@@ -29,6 +29,7 @@ SERVICE_S = 10.0
 SERVICE_STEP_S = 0.1
 PROBE_S = 1.0
 TAIL_LINES = 5
+DISK = "See that this disk is not full and may be written to, or set LOCALSPEC_HOME to another directory."
 
 
 class Starter(msgspec.Struct, frozen=True):
@@ -71,6 +72,8 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
                 _spawn(command)
     except Timeout:
         raise DaemonUnavailable("another program has been starting the daemon for too long") from None
+    except OSError as error:
+        raise DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None
     found = find()
     if found is None:
         raise DaemonUnavailable("the daemon was started, but has ended already")
@@ -120,14 +123,12 @@ def _start_service() -> bool:
 def _spawn(command: tuple[str, ...]) -> None:
     ready, theirs = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
-        with open(home.log_path(), "ab", opener=home.private_opener) as log:
-            begin = log.tell()
-            try:
+        try:
+            with open(home.log_path(), "ab", opener=home.private_opener) as log:
+                begin = log.tell()
                 process = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
-            except OSError as error:
-                raise DaemonUnavailable(f"the daemon cannot be started: {error}") from None
-            finally:
-                os.close(theirs)
+        finally:
+            os.close(theirs)
         # Reaps the daemon should it end before this program does.
         threading.Thread(target=process.wait, name="daemon-reaper", daemon=True).start()
         listening, _, _ = select.select([pipe], [], [], START_S)

@@ -21,7 +21,17 @@ def absolute(name: str) -> str:
         )
     if name in ("bundled", "none", "auto"):
         return name
-    path, found = Path(name).expanduser(), is_path(name)
+    try:
+        return _absolute(name)
+    except OSError as error:
+        raise InvalidOptions(
+            f"{name} cannot be looked for: {error.strerror}",
+            "Give one of `localspec models list`, or its path.",
+        ) from None
+
+
+def _absolute(name: str) -> str:
+    path, found = Path(os.path.expanduser(name)), is_path(name)
     if not found and (path.exists() or name.endswith(".gguf")):
         # Neither a folder that happens to be here nor a file that is not takes a model's place.
         found = (path.exists() and not path.is_dir()) or name.lower() not in _known()

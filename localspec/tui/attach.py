@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import re
 import time
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
 from localspec.units import KB, size
+from localspec.wording import one_line
 
 MAX_BYTES = 256 * KB
 MOST_FILES = 10_000
@@ -20,8 +22,6 @@ GATHER_S = 1.0
 """that is spent on looking for them"""
 FRESH_S = 15.0
 """for which what was found counts"""
-RANKED = 400
-"""of those that match, the shortest, are compared by how well"""
 SHOWN = 8
 AFTER = ".,;:!?)]}'`"
 """what may follow a path without being of it"""
@@ -48,26 +48,41 @@ def mention_of(path: str) -> str:
     return f'@"{path}"' if any(blank in path for blank in " \t") else f"@{path}"
 
 
-def attached(text: str, directory: Path) -> str:
+def attached(text: str, directory: Path, before: str = "") -> str:
     """``text`` with the files below it that it mentions; a name that is no file's stays a name.
 
+    A file that cannot be had now, but was attached to the text ``before`` this one, is taken from there.
     Raises :class:`InvalidOptions` for what is there but cannot be attached, and for a path into a directory
     that has no such file.
     """
-    files: dict[str, str] = {}
+    blocks, kept = dict[str, str](), _parted(before)[1]
     for mention in mentions(text):
-        name = _file_of(mention, directory)
-        if name is not None and name not in files:
-            files[name] = _read(name, directory)
-    return "\n\n".join([text, *(_block(name, content) for name, content in files.items())])
+        try:
+            name = _file_of(mention, directory)
+            if name is not None and name not in blocks:
+                blocks[name] = _block(name, _read(name, directory))
+        except InvalidOptions:
+            if not any(name in kept for name in _spellings(mention)):
+                raise
+            name = None
+        if name is None:
+            blocks |= {name: kept[name] for name in _spellings(mention) if name in kept}
+    return "\n\n".join([text, *blocks.values()])
 
 
 def detached(text: str) -> str:
     """What was written of a message, without the files that :func:`attached` put below it."""
+    return _parted(text)[0]
+
+
+def _parted(text: str) -> tuple[str, dict[str, str]]:
+    """What was written of a message, and the files below it by their names."""
     names = {name for mention in mentions(text) for name in _spellings(mention)}
+    blocks = dict[str, str]()
     while (begin := _last_block(text, names)) is not None:
-        text = text[:begin]
-    return text
+        text, block = text[:begin], text[begin + 2 :]
+        blocks[block[: block.index("\n")].removesuffix(":")] = block
+    return text, blocks
 
 
 def _last_block(text: str, names: set[str]) -> int | None:
@@ -154,7 +169,8 @@ def gathered(directory: Path) -> list[str]:
 
     real, found, deadline = directory.resolve(), list[str](), time.monotonic() + GATHER_S
     for files in near_files(real):
-        found += (file.relative_to(real).as_posix() for file in files)
+        paths = (file.relative_to(real).as_posix() for file in files)
+        found += (path for path in paths if one_line(path) == path)  # others command the terminal
         if len(found) >= MOST_FILES or time.monotonic() > deadline:
             break
     return found[:MOST_FILES]
@@ -162,11 +178,22 @@ def gathered(directory: Path) -> list[str]:
 
 def ranked(typed: str, files: Sequence[str]) -> list[str]:
     """The files whose paths have all characters of ``typed`` in their order, the best first."""
-    from textual.fuzzy import Matcher
+    fits = ((_fit(typed.lower(), file.lower()), file) for file in files) if typed else ()
+    best = heapq.nsmallest(SHOWN, (each for each in fits if each[0] is not None))
+    return [file for _, file in best] if typed else list(files[:SHOWN])
 
-    if not typed:
-        return list(files[:SHOWN])
-    order = re.compile(".*?".join(map(re.escape, typed)), re.IGNORECASE)
-    matching = sorted(filter(order.search, files), key=len)[:RANKED]
-    matcher = Matcher(typed)
-    return sorted(matching, key=lambda file: -matcher.match(file))[:SHOWN]
+
+def _fit(typed: str, file: str) -> tuple[int, bool, int] | None:
+    """How well a path has these characters, the less the better: in how many pieces, as seen from its end,
+    whether its name begins so, and how long it is; None where it has not all of them."""
+    name = file[file.rfind("/") + 1 :]
+    if typed in file:
+        return 1, not name.startswith(typed), len(file)
+    pieces, end = 0, len(file)
+    for character in reversed(typed):
+        place = file.rfind(character, 0, end)
+        if place < 0:
+            return None
+        pieces += place != end - 1 or not pieces
+        end = place
+    return pieces, not name.startswith(typed[0]), len(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -13,10 +12,9 @@ from localspec.errors import LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.protocol.sessions import SessionContent, Status
 from localspec.tui.attach import detached
-from localspec.wording import stats_lines
+from localspec.wording import CONTROLS, stats_lines
 
 ROUNDS_KEPT = 120
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Run(NamedTuple):
@@ -113,7 +111,11 @@ class Answer:
 
 # What would command the terminal is shown as what it is: a character that cannot be shown. One for one, so
 # that the tokens' lengths stay right.
-_SHOWN = {number: "\N{REPLACEMENT CHARACTER}" for number in range(0x100) if _CONTROLS.match(chr(number))}
+_SHOWN = {
+    number: "\N{REPLACEMENT CHARACTER}"
+    for number in (*range(0x100), *range(0x2000, 0x2070))
+    if CONTROLS.match(chr(number))
+}
 _SHOWN[ord("\r")] = " "
 
 Said = Question | Answer

@@ -141,6 +141,14 @@ def test_a_program_that_does_not_exist_is_told(home: Path) -> None:
         run(connect(command=("/no/such/program",)))
 
 
+@pytest.mark.parametrize("path", ["runtime/starting.lock", "state/daemon.log"])
+def test_files_that_cannot_be_written_are_told(home: Path, path: str) -> None:
+    (home / path).mkdir(parents=True)
+    with pytest.raises(DaemonUnavailable, match=f"cannot be started.*{path}") as error:
+        run(echo())
+    assert "LOCALSPEC_HOME" in error.value.remedy
+
+
 def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with await echo() as client:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.config import EngineConfig
-from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room, auto_draft
 from localspec.models.catalogue import find_model, model_name, place_of
 from localspec.models.disk import read_disk
@@ -60,6 +60,13 @@ def test_names_with_slashes_are_names_unless_something_is_there(
     assert absolute("./nothing") == str(tmp_path / "nothing")
     with pytest.raises(ModelNotFound):
         find_model("org/nothing")
+
+
+def test_names_that_no_file_can_have_are_refused_or_not_found(home: Home) -> None:
+    with pytest.raises(InvalidOptions, match="xxx cannot be looked for: File name too long"):
+        absolute("x" * 300)
+    with pytest.raises(ModelNotFound):
+        find_model(absolute("~nosuch/x.gguf"))
 
 
 def test_a_path_into_the_hub_keeps_its_name(home: Home) -> None:

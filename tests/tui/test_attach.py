@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,33 @@ def test_files_are_found_by_their_letters() -> None:
     assert ranked("PROMPT", files)[0].endswith("/prompt.py") and len(ranked("PROMPT", files)) == 3
     assert ranked("tuiprompt", files) == ["src/tui/prompt.py"] and ranked("zz", files) == []
     assert len(ranked("p", [f"p{number}" for number in range(2_000)])) == attach.SHOWN
+
+
+def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
+    files = ["t/u/i.py", "src/tui.py", "src/tui/one.py", "src/ituition.py"]
+    assert ranked("tui", files) == ["src/tui.py", "src/tui/one.py", "src/ituition.py", "t/u/i.py"]
+    # Found or not, it takes no longer: each of these has countless ways to be in the other.
+    assert ranked("a" * 30 + "b", ["a/" * 200]) == [] and ranked("a" * 60, ["a/" * 200]) == ["a/" * 200]
+    assert ranked("[^]-\\", ["[x^x]x-x\\"]) == ["[x^x]x-x\\"]
+
+
+def test_files_whose_names_command_the_terminal_are_not_suggested(here: Path) -> None:
+    for name in ("a\x1b[2Jb", "one\ntwo", "txt\u202egnp", os.fsdecode(b"\xff")):
+        (here / name).touch()
+    assert gathered(here) == ["empty", "two words.md", "src/one.py"]
+
+
+def test_a_file_that_is_gone_is_taken_from_the_text_before(here: Path) -> None:
+    before = attached('Read @src/one.py and @"two words.md".', here)
+    kept = attached('@"two words.md"', here).partition("\n\n")[2]
+    (here / "src/one.py").write_text("x = 2\n")
+    (here / "two words.md").unlink()
+    edited = 'Now @"two words.md" and @src/one.py!'
+    one = attached("@src/one.py", here).partition("\n\n")[2]
+    assert attached(edited, here, before) == f"{edited}\n\n{kept}\n\n{one}" and "x = 2" in one
+    assert detached(attached(edited, here, before)) == edited
+    with pytest.raises(InvalidOptions, match="there is no file two words.md"):
+        attached(edited, here, "Read @src/one.py")
 
 
 def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidOptions
@@ -27,10 +28,7 @@ async def stop(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("edit", key="ctrl+g")
 async def edit(screen: ChatScreen, argument: str) -> None:
     """Say something else in the place of the last question."""
-    question = next((s for s in reversed(screen.chat.said) if isinstance(s, Question)), None)
-    if question is None:
-        raise InvalidOptions("nothing was asked yet", "Ask something first.")
-    screen.begin_edit(question)
+    screen.begin_edit(_last_question(screen.chat.said))
 
 
 @COMMANDS.command("copy")
@@ -47,8 +45,8 @@ async def code(screen: ChatScreen, argument: str) -> None:
 
 async def edit_of(screen: ChatScreen, said: Said) -> None:
     """Say something else in the place of a question, or of the one that an answer answered."""
-    asked = screen.chat.said[: screen.chat.said.index(said) + 1]
-    screen.begin_edit(next(s for s in reversed(asked) if isinstance(s, Question)))
+    asked = screen.chat.said[: place_of(screen, said) + 1]
+    screen.begin_edit(_last_question(asked))
 
 
 async def copy_code_of(screen: ChatScreen, said: Said) -> None:
@@ -56,10 +54,24 @@ async def copy_code_of(screen: ChatScreen, said: Said) -> None:
     copy_code(screen, said)
 
 
+def place_of(screen: ChatScreen, said: Said) -> int:
+    """Where a message stands. Raises :class:`InvalidOptions` for one that another has taken the place of."""
+    if said not in screen.chat.said:
+        raise InvalidOptions("this message is gone", "Choose one of those that are shown.")
+    return screen.chat.said.index(said)
+
+
+def _last_question(said: Sequence[Said]) -> Question:
+    question = next((each for each in reversed(said) if isinstance(each, Question)), None)
+    if question is None:
+        raise InvalidOptions("nothing was asked yet", "Ask something first.")
+    return question
+
+
 def copy_text(screen: ChatScreen, said: Said) -> None:
     """Put a message into the clipboard, as Markdown."""
     screen.app.copy_to_clipboard(said.text)
-    screen.app.notify("Copied.", timeout=2)
+    screen.notify("Copied.", timeout=2)
 
 
 def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
@@ -71,7 +83,7 @@ def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
         raise InvalidOptions(f"there are {len(blocks)} code blocks in it, no {number!r}", "Count from 1.")
     chosen = int(number or len(blocks))
     screen.app.copy_to_clipboard(blocks[chosen - 1])
-    screen.app.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
+    screen.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
 
 
 def code_blocks(text: str) -> list[str]:

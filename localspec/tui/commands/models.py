@@ -91,7 +91,7 @@ async def _configure(screen: ChatScreen, options: Options) -> None:
     await chat.configure(options)
     if (now := chat.pairing) is not None:
         when = " from the next question on" if chat.answering else ""
-        screen.app.notify(one_line(f"{pairing_told(now)}{when}."), markup=False)
+        screen.notify(f"{pairing_told(now)}{when}.")
 
 
 def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:

@@ -40,7 +40,7 @@ async def set_option(screen: ChatScreen, argument: str) -> None:
         value = await asyncio.to_thread(value_of, name, text)
         await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
         told = f"{name} is {text_of(value)}" if text else f"{name} is not set: {field(name).meaning}"
-        screen.app.notify(f"{told}.", markup=False)
+        screen.notify(f"{told}.")
 
 
 async def _panel(screen: ChatScreen) -> None:
@@ -51,7 +51,7 @@ async def _panel(screen: ChatScreen) -> None:
     options = await screen.app.push_screen_wait(dialog)
     if options is not None and options != chat.options:
         await chat.configure(options)
-        screen.app.notify("Set, from the next answer on.")
+        screen.notify("Set, from the next answer on.")
 
 
 @COMMANDS.command("system", "[TEXT|none]")
@@ -59,9 +59,9 @@ async def system(screen: ChatScreen, argument: str) -> None:
     """Tell the model who it is, before anything is said; without a text, show what it was told."""
     chat = screen.chat
     if not argument:
-        screen.app.notify(chat.system or "It was told nothing.", title="System prompt", markup=False)
+        screen.notify(chat.system or "It was told nothing.", title="System prompt")
     elif chat.said:
         raise InvalidOptions("a chat keeps its system prompt", "Begin another with /new, and set it there.")
     else:
         chat.system = None if argument == "none" else argument
-        screen.app.notify("The model is told so." if chat.system else "The model is told nothing.")
+        screen.notify("The model is told so." if chat.system else "The model is told nothing.")

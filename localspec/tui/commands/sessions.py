@@ -12,7 +12,6 @@ from localspec.tui.conversation import Said
 from localspec.tui.dialogs.confirm import Confirm, deletion
 from localspec.tui.dialogs.sessions import LONGEST_TITLE, SessionsScreen
 from localspec.tui.export import Record, Wish, lines_of
-from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from localspec.tui.app import ChatApp
@@ -49,7 +48,7 @@ async def rename(screen: ChatScreen, argument: str) -> None:
     if len(argument) > LONGEST_TITLE:
         raise InvalidOptions(f"a title has at most {LONGEST_TITLE} characters", "Shorten it.")
     await _app(screen).rename(session, argument)
-    screen.app.notify(argument, title="Its title is now", markup=False, timeout=3)
+    screen.notify(argument, title="Its title is now", timeout=3)
 
 
 @COMMANDS.command("delete")
@@ -73,7 +72,7 @@ async def export(screen: ChatScreen, argument: str) -> None:
     """Write the chat into a new file, as Markdown or JSON."""
     _require_said(screen.chat)
     path = await asyncio.to_thread(Wish.read(argument).write, await _record(screen))
-    screen.app.notify(one_line(str(path)), title="Written to", markup=False)
+    screen.notify(str(path), title="Written to")
 
 
 async def look_at(screen: ChatScreen, chat: Chat) -> None:

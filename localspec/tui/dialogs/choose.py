@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.events import Click
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
+
+from localspec.tui.dialogs.dialog import Dialog
 
 WIDEST_NAME = 40
 
@@ -32,7 +33,7 @@ class Choice(NamedTuple):
         return all(word in seen for word in words)
 
 
-class ChooseScreen(ModalScreen[str | None]):
+class ChooseScreen(Dialog[str | None]):
     """Ends with the value of what was chosen, or with None."""
 
     BINDINGS = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from localspec.tui.dialogs.dialog import Dialog
 from localspec.wording import one_line
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """Asks ``question``; True once the person has chosen ``deed``."""
 
     BINDINGS = [

@@ -6,12 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import DescendantFocus
-from textual.screen import ModalScreen
 from textual.validation import ValidationResult, Validator
 from textual.widgets import Input, Label, Static
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, parse_options
+from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.fields import field, sentence, text_of, value_of
 
 FIELDS = (
@@ -36,7 +36,7 @@ class Takes(Validator):
         return self.success()
 
 
-class SamplingScreen(ModalScreen[Options | None]):
+class SamplingScreen(Dialog[Options | None]):
     """Ends with all options of the chat, or with None; ``held`` is what holds where they say nothing."""
 
     BINDINGS = [

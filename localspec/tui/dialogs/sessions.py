@@ -12,12 +12,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.events import Click, DescendantFocus
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 
 from localspec.errors import LocalspecError
 from localspec.protocol.sessions import SessionSummary
 from localspec.tui.dialogs.confirm import deletion
+from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.export import Record, Wish
 from localspec.wording import one_line
@@ -43,7 +43,7 @@ HINTS = {
 Line = partial(Input, compact=True, select_on_focus=False)
 
 
-class SessionsScreen(ModalScreen[str | None]):
+class SessionsScreen(Dialog[str | None]):
     """Ends with the session to go on with, or with None. ``current`` is the one that is looked at."""
 
     BINDINGS = [
@@ -155,7 +155,7 @@ class SessionsScreen(ModalScreen[str | None]):
     def _begin_rename(self, session: SessionSummary) -> None:
         self._renamed = session.session
         self._search.display, self._title.display = False, True
-        self._title.value = session.title
+        self._title.value = one_line(session.title)
         self._title.focus()
 
     def _end_rename(self) -> None:
@@ -185,12 +185,11 @@ class SessionsScreen(ModalScreen[str | None]):
     async def _export(self, session: str) -> None:
         content = await self._app.link.ask(lambda client: client.session(session))
         path = await asyncio.to_thread(Wish("md", "").write, Record.stored(content))
-        self.app.notify(one_line(str(path)), title="Written to", markup=False)
+        self._app.chat_screen.notify(str(path), title="Written to")
 
     async def _fork(self, session: str) -> None:
         copy = await self._app.link.ask(lambda client: client.fork_session(session))
-        if self.is_attached:
-            self.dismiss(copy)
+        self.dismiss(copy)
 
     def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
         # Of the chat's screen, so that it is done even if this one is left meanwhile.

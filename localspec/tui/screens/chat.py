@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from localspec.errors import EngineBusy, LocalspecError
+from localspec.home import here
 from localspec.protocol.sessions import Pairing
-from localspec.tui import facts
+from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
@@ -29,6 +30,7 @@ from localspec.tui.widgets.pulse import Pulse
 from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
+from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10
 
@@ -59,8 +61,10 @@ class ChatScreen(Screen[None]):
         self.chat = chat
         self.settled = asyncio.Event()
         """whether it is known what the first chat's options mean"""
-        self.files = Files(Path.cwd())
+        self.files = Files(here())
         self._editing: Question | None = None
+        self._draft = ""
+        """what was being written when an edit began"""
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
@@ -121,9 +125,10 @@ class ChatScreen(Screen[None]):
         """Have a message answered, with the files that it mentions."""
         chat, editing = self.chat, self._editing
         if "@" in text:
-            text = await asyncio.to_thread(attached, text, self.files.directory)
-        if editing is not None and not chat.answering:
-            self._editing, self._prompt.title = None, ""
+            before = "" if editing is None else editing.text
+            text = await asyncio.to_thread(attached, text, self.files.directory, before)
+        if editing is not None and editing is self._editing and not chat.answering:
+            self._leave_edit(keeping=True)
         await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
 
     def on_transcript_asked(self, wish: Transcript.Asked) -> None:
@@ -167,6 +172,10 @@ class ChatScreen(Screen[None]):
 
     def begin_edit(self, question: Question) -> None:
         """Have the person say something else in the place of ``question``."""
+        if self._editing is None:
+            self._draft = self._prompt.text
+        else:
+            self._prompt.remember(self._prompt.text)
         self._editing = question
         self._prompt.title = "In its place, dropping what came after; Esc leaves it"
         self._prompt.text = question.written
@@ -177,13 +186,20 @@ class ChatScreen(Screen[None]):
         self._prompt.insert(mention)
         self._prompt.take_focus()
 
-    def _leave_edit(self) -> None:
-        if self._editing is not None:
-            self._editing = None
-            self._prompt.text = self._prompt.title = ""
+    def _leave_edit(self, *, keeping: bool = False) -> None:
+        """Edit no more: the draft comes back, unless what is typed now is kept."""
+        if self._editing is None:
+            return
+        draft, self._draft = self._draft, ""
+        self._editing, self._prompt.title = None, ""
+        if not keeping or not self._prompt.text:
+            self._prompt.text = draft
+        else:
+            self._prompt.remember(draft)
 
     def begin(self, text: str) -> None:
-        """Put the beginning of something into the prompt."""
+        """Put the beginning of something into the prompt; what is there can be had again with the key up."""
+        self._prompt.remember(self._prompt.text)
         self._prompt.text = text
         self._prompt.take_focus()
 
@@ -195,7 +211,7 @@ class ChatScreen(Screen[None]):
 
     def details(self, answer: Answer) -> None:
         """Show or hide the statistics of an answer."""
-        self._transcript.details(self.chat.said.index(answer))
+        self._transcript.details(messages.place_of(self, answer))
 
     def help(self) -> None:
         """Show all commands and keys."""
@@ -215,10 +231,13 @@ class ChatScreen(Screen[None]):
         async def attempted() -> None:
             try:
                 await work
+                return
             except LocalspecError as error:
                 self.tell(error)
-                if otherwise and not self._prompt.text:
-                    self._prompt.text = otherwise
+            except Exception as error:  # a defect of ours must not end the chat, and lose what was typed
+                self.tell(defects.told(error))
+            if otherwise and not self._prompt.text:
+                self._prompt.text = otherwise
 
         self.run_worker(attempted())
 
@@ -233,13 +252,27 @@ class ChatScreen(Screen[None]):
     def tell(self, error: LocalspecError) -> None:
         """Show what went wrong, and what to do."""
         self._tell_status()
-        self.app.notify(
-            error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S, markup=False
+        self.notify(error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Tell something in passing, whatever is in it: it commands neither the toolkit nor the terminal."""
+        super().notify(
+            printable(message), title=one_line(title), severity=severity, timeout=timeout, markup=markup
         )
 
     # What happened.
 
     def on_changed(self, fact: facts.Changed) -> None:
+        if self._editing not in self.chat.said:
+            self._leave_edit(keeping=True)  # what was typed is to be sent still, as something new
         self._show_said()
         self._tell_status()
 
@@ -269,7 +302,7 @@ class ChatScreen(Screen[None]):
         self._status.notice = ""
         self._tell_status()
         if fact.again:
-            self.app.notify("The daemon answers again.", timeout=3)
+            self.notify("The daemon answers again.", timeout=3)
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
         self._status.notice = "the daemon is gone; it is started when something is asked"
@@ -279,7 +312,7 @@ class ChatScreen(Screen[None]):
         self.tell(fact.error)
 
     def on_done(self, fact: facts.Done) -> None:
-        self.app.notify(fact.what, markup=False)
+        self.notify(fact.what)
 
     def _tell_status(self) -> None:
         chat, status = self.chat, self._status

@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.events import Click
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localspec.tui.commands.command import COMMANDS, Command
+from localspec.tui.dialogs.dialog import Dialog
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """A page to scroll in; Esc leaves it. ``keys`` do something where their name says."""
 
     BINDINGS = [Binding("escape,q,f1", "dismiss", "Back")]

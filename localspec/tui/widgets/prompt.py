@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -14,10 +15,12 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.tui import defects
 from localspec.tui.attach import Files, mention_of
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.history import History
 from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
+from localspec.wording import CONTROLS
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
 """one that ends at the cursor"""
@@ -52,6 +55,8 @@ class Composer(TextArea):
             event.prevent_default()
             told = f"what was pasted has {len(event.text)} characters: too many to be edited here"
             self.post_message(self.Refused(InvalidOptions(told, "Save it, and send the file along: @PATH.")))
+        lines = event.text.replace("\r\n", "\n").replace("\r", "\n")  # terminals send either
+        event.text = CONTROLS.sub("", lines)
 
     async def _on_key(self, event: Key) -> None:
         if self._take(event.key):
@@ -131,6 +136,11 @@ class Prompt(Vertical):
     def take_focus(self) -> None:
         """Let the person type."""
         self._composer.focus()
+
+    def remember(self, text: str) -> None:
+        """Keep a text among those that were sent, so that it comes back with the key up."""
+        if text.strip():
+            self._history.add(text)
 
     def insert(self, text: str) -> None:
         """Put something where the cursor is, with blanks around it."""
@@ -235,26 +245,33 @@ class Prompt(Vertical):
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
             self._suggestions.show(token, _commands(token.text[1:].lower()), eager=True)
         else:
-            self.run_worker(self._look_up(token), group="suggest", exclusive=True)
+            look_up = partial(self._look_up, token)  # a worker that is replaced at once never calls it
+            self.run_worker(look_up, group="suggest", exclusive=True)  # type: ignore[arg-type]
 
     async def _look_up(self, token: Token) -> None:
         """Suggest what has to be looked for, beside all else; nothing if it has changed meanwhile."""
-        if token.text[0] == "@":
-            typed = token.text[1:].removeprefix('"')
-            found = [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)]
-        else:
-            found, typed = await self._arguments(token.text)
+        try:
+            found, typed = await (
+                self._mentions(token.text) if token.text[0] == "@" else self._arguments(token.text)
+            )
+        except LocalspecError:
+            found, typed = [], ""
+        except Exception as error:  # suggestions are a help: a defect in them must not end the chat
+            defects.told(error)
+            found, typed = [], ""
         if token == self._token():
             self._suggestions.show(token, found, eager=bool(typed))
+
+    async def _mentions(self, token: str) -> tuple[list[Suggestion], str]:
+        """The files that may be meant, and what of a name was typed."""
+        typed = token[1:].removeprefix('"')
+        return [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)], typed
 
     async def _arguments(self, line: str) -> tuple[list[Suggestion], str]:
         """What a command may be followed by, and what of it was typed."""
         name, _, typed = line[1:].partition(" ")
-        try:
-            command = COMMANDS.find(name.lower())
-            values = await self._values(command, typed.lstrip())
-        except LocalspecError:
-            return [], typed
+        command = COMMANDS.find(name.lower())
+        values = await self._values(command, typed.lstrip())
         return [Suggestion(f"/{command.name} {value}", value) for value in values], typed.strip()
 
     def _put(self, suggestion: Suggestion) -> None:

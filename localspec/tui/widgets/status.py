@@ -12,7 +12,7 @@ from textual.widget import Widget
 from localspec.protocol.results import Stats
 from localspec.protocol.sessions import Pairing
 from localspec.tui.conversation import Answer
-from localspec.wording import duration
+from localspec.wording import duration, one_line
 
 PAUSE_S = 0.5
 """between two paintings while an answer grows"""
@@ -51,7 +51,8 @@ class Status(Widget):
         if grows and self._told and not self.notice and now - self._told_at < PAUSE_S:
             return
         self._answer, self._told_at = answer, now
-        self._told = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
+        told = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
+        self._told = [Part(one_line(text), spare) for text, spare in told]
         self.refresh()
 
     def render(self) -> Text:

@@ -9,6 +9,8 @@ from rich.text import Text
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from localspec.wording import one_line
+
 WIDEST = 24
 
 
@@ -65,5 +67,6 @@ class Suggestions(OptionList, can_focus=False):
 
 
 def _line(each: Suggestion) -> Text:
-    text = Text((each.label or each.text).ljust(WIDEST) if each.help else each.label or each.text)
+    label = one_line(each.label or each.text)
+    text = Text(label.ljust(WIDEST) if each.help else label)
     return text.append(f" {each.help}", style="dim") if each.help else text

@@ -1,0 +1,147 @@
+"""What comes at the wrong moment, or twice, or was not foreseen: nothing of it ends the chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.events import Paste
+
+from localspec.errors import LocalspecError
+from localspec.protocol.sessions import Pairing
+from localspec.tui import facts
+from localspec.tui.commands.command import COMMANDS
+from localspec.tui.conversation import Question
+from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
+from localspec.tui.widgets.transcript import Transcript
+from localspec.wording import CONTROLS
+from tests.tui.harness import Player
+from tests.tui.pictures import answered, conversation, show, showing
+from tests.waiting import run
+
+
+def write(player: Player, text: str) -> None:
+    player.screen.query_one(Composer).text = text
+
+
+def title(player: Player) -> str:
+    return player.screen.query_one(Prompt).title
+
+
+def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(still: Path) -> None:
+    async def test() -> None:
+        async with showing([*conversation(), Question("And then?", 3), answered()]) as player:
+            write(player, "draft")
+            await player.press("ctrl+g", "x")
+            assert player.typed == "And then?x" and title(player)
+            player.chat.said = player.chat.said[:2]
+            player.screen.post_message(facts.Changed())
+            await player.settle()
+            assert player.typed == "And then?x" and not title(player)
+            await player.press("up")
+            assert player.typed == "draft"
+
+    run(test())
+
+
+def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            screen, (question, gone) = player.screen, player.chat.said
+            player.chat.said = [question, answered()]
+            screen.post_message(Transcript.Asked("edit", gone))
+            await player.settle()
+            assert player.toasts == ["this message is gone Choose one of those that are shown."]
+            player.chat.said = [gone]
+            screen.post_message(Transcript.Asked("edit", gone))
+            await player.settle()
+            assert player.toasts[1:] == ["nothing was asked yet Ask something first."]
+
+    run(test())
+
+
+def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            write(player, "half a")
+            await player.press("ctrl+g", "ctrl+g", "escape")
+            assert player.typed == "half a" and not title(player)
+            await player.press("ctrl+g")
+            show(player, [])
+            assert player.typed == "half a" and not title(player)
+            player.screen.begin("/rename ")
+            assert player.typed == "/rename "
+            await player.press("escape", "up")
+            assert player.typed == "half a"
+
+    run(test())
+
+
+def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def defect(screen: ChatScreen, argument: str) -> None:
+        """Fail."""
+        raise ZeroDivisionError("no one thought of it")
+
+    async def values(screen: ChatScreen, typed: str) -> list[str]:
+        raise ZeroDivisionError("nor of this")
+
+    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
+    COMMANDS.command("defect", "[WHAT]", values=values)(defect)
+
+    async def test() -> None:
+        async with showing() as player:
+            write(player, "/defect ")
+            player.screen.query_one(Composer).move_cursor((0, 8))
+            await player.settle()
+            log = still / "state" / "chat.log"
+            assert "nor of this" in log.read_text()
+            await player.press("enter")
+            await player.settle()
+            (toast,) = player.toasts
+            assert toast.startswith("ZeroDivisionError: no one thought of it") and str(log) in toast
+            assert "in defect" in log.read_text()
+            player.screen.attempt(defect(player.screen, ""), otherwise="a question")
+            await player.settle()
+            assert player.typed == "a question"
+
+    run(test())
+
+
+def test_a_dialog_ends_once(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            chosen: list[str | None] = []
+            dialog = ChooseScreen("Which?", [Choice("one", "one")])
+            await player.app.push_screen(dialog, chosen.append)
+            dialog.dismiss("one")
+            dialog.dismiss("one")
+            await dialog.action_dismiss(None)
+            await player.settle()
+            assert player.app.screen is player.screen and chosen == ["one"]
+
+    run(test())
+
+
+def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
+    evil = "evil\x1b]0;x\x07\u202e"
+
+    async def test() -> None:
+        async with showing([Question(evil, 1), answered(evil)]) as player:
+            screen = player.screen
+            screen.tell(LocalspecError(f"{evil}\n", evil))
+            player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
+            screen.post_message(facts.Changed())
+            screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil)], eager=True)
+            await player.settle()
+            assert sum("evil" in line for line in player.lines()) >= 5
+            assert not [line for line in player.lines() if CONTROLS.search(line)]
+            assert player.toasts == ["evil\ufffd]0;x\ufffd\ufffd\ufffd evil\ufffd]0;x\ufffd\ufffd"]
+            write(player, "")
+            player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
+            await player.until(lambda: bool(player.typed), "it is pasted")
+            assert player.typed == "evil]0;x\na\nb\n\tc"
+
+    run(test())
