@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import textwrap
 from collections.abc import Callable
+from importlib import import_module
 
 from msgspec.structs import replace
 from textual.app import App
@@ -128,6 +129,7 @@ class ChatApp(App[None]):
         await self.chat_screen.chat.load()
 
     def _meet(self) -> None:
+        self.run_worker(asyncio.to_thread(import_module, "localspec.tui.markdown"))  # for the first answer
         self.run_worker(self._begin)  # type: ignore[arg-type]  # a worker calls what it is given
 
     async def _begin(self) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual.strip import Strip
 
-from localspec.tui.blocks import Block, Blocks
 from localspec.tui.conversation import Answer, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
+
+if TYPE_CHECKING:
+    from localspec.tui.blocks import Block, Blocks
 
 LONG = 2_000
 """characters of a block that are painted plainly while it grows, and in their colours once it has ended"""
@@ -93,7 +96,7 @@ class AnswerEntry:
         self._tops = [0]
         self._open: list[Strip] = []
         self._notes: list[Strip] = []
-        self._blocks = Blocks()
+        self._blocks = new_blocks()
         self._plain: Plain | None = None
         self._painted = 0
         self._plainly_painted = ""
@@ -242,3 +245,10 @@ def entry_of(said: Said, *, raw: bool = False) -> Entry:
 def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:
     """With the empty line that stands between a block and the one before; ``number`` 0 is the first."""
     return [painter.blank, *lines] if number and not block.joined else lines
+
+
+def new_blocks() -> Blocks:
+    """The parser is imported when something is said: the first picture of a chat does not wait for it."""
+    from localspec.tui.blocks import Blocks
+
+    return Blocks()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from localspec.tui.blocks import Block
-from localspec.tui.highlighting import highlighted
 from localspec.tui.look import Look
-from localspec.tui.markdown import DEEPEST, Markdown
 from localspec.tui.plain import Plain
+
+if TYPE_CHECKING:
+    from localspec.tui.blocks import Block
+    from localspec.tui.markdown import Markdown
 
 GUTTER = 2
 """columns before each line, for its mark"""
@@ -38,6 +40,10 @@ class Painter:
 
     def block(self, block: Block) -> list[Strip]:
         """A finished block, code with its colours."""
+        # The first picture of a chat waits for neither parser nor lexers.
+        from localspec.tui.highlighting import highlighted
+        from localspec.tui.markdown import DEEPEST, Markdown
+
         if block.kind == "code":
             plain = self.plain(block)
             plain.append(highlighted(block.source, block.language, self.look.code_theme))

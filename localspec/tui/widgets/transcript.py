@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -25,11 +25,13 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from localspec.tui.blocks import Block
 from localspec.tui.conversation import Answer, Said
 from localspec.tui.entries import AnswerEntry, Entry, entry_of, spaced
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
+
+if TYPE_CHECKING:
+    from localspec.tui.blocks import Block
 
 MORE = " ↓ more below: Ctrl+End "
 KEPT = 40
