@@ -20,6 +20,7 @@ from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.widgets.welcome import Welcome
 from tests.tui.harness import playing
 from tests.tui.pictures import PAIRING, conversation, growing, picture, showing
+from tests.tui.test_models import described
 from tests.waiting import run
 
 WIDE = (100, 30)
@@ -46,7 +47,7 @@ def test_a_conversation(drawn: SnapshotAssertion, size: tuple[int, int]) -> None
 def test_nothing_was_said_yet(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
         async with showing(size=size) as player:
-            player.screen.query_one(Welcome).tell(PAIRING, [])
+            player.screen.query_one(Welcome).tell(PAIRING, [described("bundled", store="bundled")])
             assert await picture(player) == drawn
 
     run(test())
