@@ -15,7 +15,7 @@ from textual.message import Message
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
-from localspec.tui import facts, themes
+from localspec.tui import defects, facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
@@ -145,6 +145,8 @@ class ChatApp(App[None]):
             await self.chat_screen.chat.load()
         except LocalspecError as error:
             self.chat_screen.tell(error)
+        except Exception as error:  # a defect of ours: the chat goes on, and says so
+            self.chat_screen.tell(defects.told(error))
 
     def _hear_of(self, chat: Chat, fact: Message) -> None:
         """Something happened in a chat: it is shown if the chat is."""
@@ -161,16 +163,14 @@ class ChatApp(App[None]):
             title = textwrap.shorten(chat.title or chat.said[0].text, LONGEST_TITLE, placeholder="…")
             error = chat.answer.error
             if error is None:
-                self.notify(f"{title} is answered.", markup=False)
+                self.chat_screen.notify(f"{title} is answered.")
             else:
-                remedy = error.remedy
-                self.notify(
-                    remedy,
-                    title=f"{title}: {error.message}",
-                    severity="error",
-                    timeout=ERROR_SHOWN_S,
-                    markup=False,
-                )
+                sentence = f"{title}: {error.message}"
+                self.chat_screen.notify(error.remedy, title=sentence, severity="error", timeout=ERROR_SHOWN_S)
+
+    async def action_quit(self) -> None:
+        """Ctrl-Q does what the command does: a private chat is not left unasked."""
+        self.chat_screen.action_run("quit")
 
     def _hear(self, fact: Message) -> None:
         self.chat_screen.post_message(fact)

@@ -187,6 +187,23 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
     run(test())
 
 
+def test_who_leaves_a_private_chat_by_a_key_is_asked(home: Path) -> None:
+    async def test() -> None:
+        async with playing(private=True) as player:
+            await say(player)
+            await player.press("ctrl+q")
+            assert "Leave this private chat? Nothing of it is kept." in await asked(player)
+            await player.press("escape")
+            await player.settle()
+            assert player.app.is_running and player.chat.said
+            await player.press("ctrl+q")
+            await asked(player)
+            await player.press("y")
+            await player.until(lambda: not player.app.is_running, "it has left")
+
+    run(test())
+
+
 def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other, playing(ENDLESS, private=True) as player:

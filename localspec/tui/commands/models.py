@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from localspec.models.facts import NEEDS_MLX, count, name_of, needs_mlx
-from localspec.models.typed import absolute
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, ProposerName, check_value
 from localspec.protocol.sessions import Pairing
@@ -55,7 +53,7 @@ async def model(screen: ChatScreen, argument: str) -> None:
     chat = screen.chat
     name = argument or await screen.ask(_model_dialog(screen))
     if name is not None:
-        place = await asyncio.to_thread(absolute, name)
+        place = await asyncio.to_thread(_place_of, name)
         await _configure(screen, replace(chat.options, model=place, draft=None))
 
 
@@ -65,7 +63,7 @@ async def draft(screen: ChatScreen, argument: str) -> None:
     await screen.settled.wait()
     name = argument or await screen.ask(_draft_dialog(screen))
     if name is not None:
-        place = await asyncio.to_thread(absolute, name)
+        place = await asyncio.to_thread(_place_of, name)
         await _configure(screen, replace(screen.chat.options, draft=place))
 
 
@@ -102,8 +100,17 @@ async def _configure(screen: ChatScreen, options: Options) -> None:
         screen.notify(f"{pairing_told(now)}{when}.")
 
 
+def _place_of(name: str) -> str:
+    """A model as the daemon can find it. What reads models is imported when one is named, not before."""
+    from localspec.models.typed import absolute
+
+    return absolute(name)
+
+
 def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:
     """All models on the disk; what cannot be used comes last."""
+    from localspec.models.facts import NEEDS_MLX, name_of, needs_mlx
+
     names = Counter(name_of(each).lower() for each in models)
     found = []
     for each in models:
@@ -132,6 +139,8 @@ def _drafts(screen: ChatScreen, models: Sequence[ModelDescription]) -> list[Choi
 
 def _facts(model: ModelDescription) -> Iterator[str]:
     """What matters for a choice; the format where it is the rarer one."""
+    from localspec.models.facts import count
+
     if model.parameters:
         yield count(model.parameters)
     if model.quantisation:
