@@ -18,7 +18,7 @@ WRONG = [
     ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
     ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
     ("models pear", "models", "`localspec models` has no command 'pear'; did you mean pair?"),
-    ("help", "", "`localspec` has no command 'help'; there are run, complete, daemon,"),
+    ("help", "", "`localspec` has no command 'help'; there are run, chat, complete,"),
     (
         "config fly",
         "config",
