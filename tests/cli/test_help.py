@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 from cyclopts import App
 from rich.console import Console
@@ -104,7 +105,7 @@ def project(cli: Cli) -> Path:
 RUN = [
     line
     for command, lines in EXAMPLES.items()
-    if command not in NOT_RUN
+    if command not in (*NOT_RUN, "chat")
     for line in lines
     if not {line, " ".join(line.split()[1:3])} & {*NOT_RUN, *EXAMPLES["bench"]} and ENDLESS not in line
 ]
@@ -123,6 +124,21 @@ def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
         timeout=8 * DEADLINE_S,
     )
     assert done.returncode == (ExitCode.USAGE if line == QUESTION else ExitCode.OK), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", EXAMPLES["chat"])
+def test_an_example_chats(cli: Cli, project: Path, line: str) -> None:
+    assert cli("run", "--temperature", "0", "hi").returncode == 0  # there is one to go on with
+    environment = {**cli.environment, "TERM": "xterm-256color"}
+    child = pexpect.spawn(
+        "bash", ["-c", line], cwd=str(project), env=environment, timeout=DEADLINE_S, dimensions=(30, 100)
+    )
+    child.expect("sk something")
+    child.sendcontrol("q")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == ExitCode.OK
 
 
 def test_what_is_not_run_has_a_reason() -> None:
