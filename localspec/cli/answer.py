@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from localspec._version import __version__
 from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
-from localspec.errors import InvalidOptions
+from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
@@ -106,6 +106,14 @@ def _left_alone(client: Client) -> str:
     why = versions if client.outdated else "config.toml has changed since the daemon started"
     kept = client.kept_for or "config.toml cannot be read"
     return f"{why}; {kept}. It is replaced when it can be, or by `localspec daemon restart`."
+
+
+async def last_session(client: Client, remedy: str) -> str:
+    """The session in which something was said last; raises :class:`SessionNotFound`, with ``remedy``."""
+    sessions = await client.sessions(limit=1)
+    if not sessions:
+        raise SessionNotFound("there is no session to continue", remedy)
+    return sessions[0].session
 
 
 async def show(stream: RemoteStream[T], printer: Printer) -> T:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from localspec.config import environment_options
-from localspec.errors import ExitCode, InvalidOptions, SessionNotFound
+from localspec.errors import ExitCode, InvalidOptions
 from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ async def _stored(client: Client, session: str | None) -> str:
     """This session, if there is one of that id, or the one in which something was said last."""
     if session is not None:
         return (await client.session(session)).session
-    sessions = await client.sessions(limit=1)
-    if not sessions:
-        raise SessionNotFound("there is no session to continue", "Chat without -c first.")
-    return sessions[0].session
+    from localspec.cli import answer
+
+    return await answer.last_session(client, "Chat without -c first.")

@@ -13,7 +13,7 @@ from localspec.cli.answer import read_stdin
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
 from localspec.cli.output import Printer, note
-from localspec.errors import InvalidOptions, SessionNotFound
+from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -127,12 +127,10 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
     if how.session is not None:
         return how.session
     if how.go_on:
-        sessions = await client.sessions()
-        if not sessions:
-            raise SessionNotFound("there is no session to continue", "Run without -c first.")
+        session = await answer.last_session(client, "Run without -c first.")
         if how.stats:
-            note(f"session {sessions[0].session}")
-        return sessions[0].session
+            note(f"session {session}")
+        return session
     opened = await answer.show(client.open(system=how.system, options=options), printer)
     if how.stats:
         note(f"session {opened.session}: {opened.pairing.target}, {opened.pairing.reason}")

@@ -15,7 +15,7 @@ from localspec.protocol.messages import ModelProgress, SpeculationDegraded, Stre
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
-from localspec.tui.conversation import Answer, Question, Said, said_in, shown
+from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 
@@ -78,14 +78,13 @@ class Chat:
     async def regenerate(self, said: Said | None = None) -> None:
         """Have a question answered anew, or the one that an answer answered; else the last one."""
         question = await self._known(self._question_of(said))
-        before = self.said[: self._place_of(question)]
-        id = question.id
+        before, id = self.said[: self.said.index(question)], question.id
         await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
 
     async def edit(self, question: Question, text: str) -> None:
         """Say something else in the place of ``question``, dropping what came after it."""
         question = await self._known(question)
-        before, id = self.said[: self._place_of(question)], question.id
+        before, id = self.said[: self.said.index(question)], question.id
         assert id is not None
         await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
 
@@ -297,9 +296,9 @@ class Chat:
     def _match(self, content: SessionContent) -> bool:
         """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
         self.title = content.title
-        pairs = zip(self.said, content.messages, strict=False)
+        pairs = list(zip(self.said, content.messages, strict=False))
         if len(self.said) == len(content.messages) and all(_is(said, stored) for said, stored in pairs):
-            for said, stored in zip(self.said, content.messages, strict=True):
+            for said, stored in pairs:
                 said.id = stored.id
             return True
         self.said = said_in(content)
@@ -316,15 +315,11 @@ class Chat:
             raise Gone("there is no such question any more", "Ask it again.")
         return question
 
-    def _place_of(self, said: Said) -> int:
-        return self.said.index(said)
-
     def _question_of(self, said: Said | None) -> Question | None:
         """The question that ``said`` is, or answers; the last one if it is None."""
         if said is not None and said not in self.said:
             return None
-        last = len(self.said) if said is None else self.said.index(said) + 1
-        return next((each for each in reversed(self.said[:last]) if isinstance(each, Question)), None)
+        return last_question(self.said if said is None else self.said[: self.said.index(said) + 1])
 
     def _deleted(self) -> SessionNotFound:
         remedy = "Keep what you see with /export; /new begins another."

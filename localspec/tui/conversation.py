@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.protocol.sessions import SessionContent, Status
 from localspec.tui.attach import detached
-from localspec.wording import CONTROLS, stats_lines
+from localspec.wording import printable, stats_lines
 
 ROUNDS_KEPT = 120
 
@@ -62,7 +62,7 @@ class Answer:
 
     def grow(self, text: str, tokens: Iterable[Token]) -> None:
         """A round has ended, or several, where the client was slow."""
-        self.text += text.translate(_SHOWN)
+        self.text += shown(text)
         before = self.tokens
         for token in tokens:
             self.sources[token.source] += 1
@@ -109,15 +109,6 @@ class Answer:
         return stats_lines(self.result)
 
 
-# What would command the terminal is shown as what it is: a character that cannot be shown. One for one, so
-# that the tokens' lengths stay right.
-_SHOWN = {
-    number: "\N{REPLACEMENT CHARACTER}"
-    for number in (*range(0x100), *range(0x2000, 0x2070))
-    if CONTROLS.match(chr(number))
-}
-_SHOWN[ord("\r")] = " "
-
 Said = Question | Answer
 
 
@@ -132,5 +123,10 @@ def said_in(content: SessionContent) -> list[Said]:
 
 
 def shown(text: str) -> str:
-    """``text`` without what would command the terminal."""
-    return text.translate(_SHOWN)
+    """``text`` without what would command the terminal, one character for one: tokens keep their lengths."""
+    return printable(text.replace("\r", " "))
+
+
+def last_question(said: Sequence[Said]) -> Question | None:
+    """The last question among messages."""
+    return next((each for each in reversed(said) if isinstance(each, Question)), None)

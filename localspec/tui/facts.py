@@ -16,8 +16,6 @@ class Connected(Message):
     """A daemon answers; ``again``: after another one, or this one, was lost."""
 
     again: bool
-    told: str = ""
-    """why it is older than its settings, or than this program, if it is"""
 
 
 @dataclass

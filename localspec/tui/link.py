@@ -81,7 +81,7 @@ class Link:
                 await asyncio.sleep(pause)
                 pause *= 2
             else:
-                self._tell(Connected(self._again, client.kept_for if client.replaceable else ""))
+                self._tell(Connected(self._again))
                 self._again = True
                 return client
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidOptions
 from localspec.tui.commands.command import COMMANDS
-from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.conversation import Answer, Question, Said, last_question
 
 if TYPE_CHECKING:
     from localspec.tui.screens.chat import ChatScreen
@@ -62,7 +62,7 @@ def place_of(screen: ChatScreen, said: Said) -> int:
 
 
 def _last_question(said: Sequence[Said]) -> Question:
-    question = next((each for each in reversed(said) if isinstance(each, Question)), None)
+    question = last_question(said)
     if question is None:
         raise InvalidOptions("nothing was asked yet", "Ask something first.")
     return question
