@@ -46,7 +46,7 @@ class Answer:
     id: int | None = None
     runs: list[Run] = field(default_factory=list)
     rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
-    """how many tokens each of the last rounds gave"""
+    """how many tokens each of the last rounds gave, the last of which may go on"""
     all_rounds: int = 0
     sources: Counter[str] = field(default_factory=Counter)
     """how many tokens are whose"""
@@ -63,16 +63,17 @@ class Answer:
     def grow(self, text: str, tokens: Iterable[Token]) -> None:
         """A round has ended, or several, where the client was slow."""
         self.text += shown(text)
-        before = self.tokens
         for token in tokens:
-            self.sources[token.source] += 1
             last = self.runs[-1] if self.runs else None
+            if last is None or last.source == "target":  # which ends every round but an answer's last
+                self.rounds.append(0)
+                self.all_rounds += 1
+            self.rounds[-1] += 1
+            self.sources[token.source] += 1
             if last is not None and last.source == token.source:
                 self.runs[-1] = Run(last.source, last.chars + token.chars)
             else:
                 self.runs.append(Run(token.source, token.chars))
-        self.rounds.append(self.tokens - before)
-        self.all_rounds += 1
         self.last = time.monotonic()
         if self.first is None:
             self.first = self.last

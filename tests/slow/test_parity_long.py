@@ -16,7 +16,8 @@ pytestmark = pytest.mark.slow
 SETTINGS = [("none", 4), ("prompt-lookup", 3), ("draft", 3), ("auto", 6)]
 
 
-PAIRS = [("stdlib-6m", "stdlib-1m"), ("stdlib-1m", "stdlib-6m")]
+PAIRS = {("stdlib-6m", "stdlib-1m"): 112, ("stdlib-1m", "stdlib-6m"): 32}
+"""target and draft, and how many prompts they are given; nobody takes the larger one for the draft"""
 SAMPLED = Options(temperature=0.8, top_k=40, top_p=0.9, seed=5, max_tokens=96)
 CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0.0, max_tokens=160), SAMPLED)]
 
@@ -25,12 +26,12 @@ CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0
 def test_four_proposers_at_once_on_every_prompt(pair: tuple[str, str], options: Options) -> None:
     """Each prompt runs under four settings in one batch; all four must give the same text."""
     with load(pair[0], draft=pair[1], parallel=4, threads=1) as engine:
-        compare(engine, options)
+        compare(engine, options, PAIRS[pair])
 
 
-def compare(engine: Engine, options: Options) -> None:
-    every, cases, rechecks = prompts(112), 0, 0
-    for prompt in every:
+def compare(engine: Engine, options: Options, count: int) -> None:
+    cases, rechecks = 0, 0
+    for prompt in prompts(count):
         running = [
             engine.submit(
                 Request(prompt=prompt, options=Options(proposer=p, k=k).over(options))  # type: ignore[arg-type]
@@ -42,4 +43,4 @@ def compare(engine: Engine, options: Options) -> None:
         cases += len(running)
         rechecks += sum(sequence.stats.rechecks for sequence in running)
     print(f"{cases} cases, {rechecks} rechecks, 0 divergences")
-    assert cases >= 400
+    assert cases == count * len(SETTINGS)

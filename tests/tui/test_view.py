@@ -33,7 +33,7 @@ def test_colours_show_the_text_and_the_pulse(still: Path) -> None:
             await player.press("ctrl+t")
             await player.settle()
             assert any("**common leading" in line for line in player.lines())
-            assert any("draft 45%" in line and "6.0 a round" in line for line in player.lines())
+            assert any("draft 45%" in line and "4.9 a round" in line for line in player.lines())
             await command(player, "/colours")
             assert not pulse.display and not player.transcript.raw
 
@@ -48,10 +48,12 @@ def test_the_pulse_follows_an_answer_that_grows(still: Path) -> None:
             await player.press("ctrl+t")
             await player.settle()
             assert any("▁▄" in line and "2.5 a round" in line for line in player.lines())
-            answer.grow(" three", [Token(0, "memory", 6)])
+            several = [Token(0, "memory", 6), Token(0, "target", 1), Token(0, "target", 1)]
+            answer.grow(" three!!", [*several, Token(0, "draft", 0)])  # rounds that came in one delta
+            answer.grow("", [Token(0, "target", 0)])
             player.screen.post_message(facts.Grown())
             await player.settle()
-            assert any("▁▄▁" in line for line in player.lines())
+            assert any("▁▄▂▁▂" in line and "2.0 a round" in line for line in player.lines())
 
     run(test())
 
