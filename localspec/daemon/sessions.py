@@ -43,6 +43,7 @@ async def get(exchange: Exchange, params: wire.SessionId) -> wire.SessionContent
         system=session.system,
         private=session.private,
         messages=await history.messages(session),
+        stream=exchange.daemon.streams.unfollowed(session.id),
     )
 
 

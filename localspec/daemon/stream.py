@@ -69,6 +69,11 @@ class Stream(Asker):
     # What the generation tells.
 
     @property
+    def followed(self) -> bool:
+        """Whether somebody is told."""
+        return self._follower is not None
+
+    @property
     def watched(self) -> bool:
         return self._follower is not None and self._follower.exchange.watched
 

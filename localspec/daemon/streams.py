@@ -17,6 +17,7 @@ class Kept(Protocol):
 
     id: str
     session: str | None
+    followed: bool
     task: asyncio.Task[Result]
 
     def cancel(self) -> None: ...
@@ -44,6 +45,11 @@ class Streams(Generic[S]):
         if (stream := self._known.get(id)) is None:
             raise Gone("the stream is unknown, or has ended too long ago", "Read the session instead.")
         return stream
+
+    def unfollowed(self, session: str) -> str | None:
+        """The id of an answer that runs in ``session`` with nobody who follows it."""
+        streams = (each for each in self._known.values() if each in self.running and not each.followed)
+        return next((each.id for each in streams if each.session == session), None)
 
     async def end(self, session: str) -> None:
         """Cancel what is answered in ``session``, wait for its end, and forget what was said."""

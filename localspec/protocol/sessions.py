@@ -133,3 +133,5 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     private: bool
     messages: tuple[StoredMessage, ...]
+    stream: str | None = None
+    """what ``stream/resume`` calls the answer that is being given to nobody, as its client is gone"""

@@ -173,4 +173,8 @@ class ChatApp(App[None]):
         self.chat_screen.action_run("quit")
 
     def _hear(self, fact: Message) -> None:
-        self.chat_screen.post_message(fact)
+        if isinstance(fact, facts.Touched):
+            for screen in self.screen_stack:  # a list of chats is to know it, too
+                screen.post_message(facts.Touched(fact.event))
+        else:
+            self.chat_screen.post_message(fact)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -51,6 +52,12 @@ class Chat:
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = False
         self._discarded = False
+        self._is_gone = False
+        """whether it was told that the session is no more"""
+        self._turn = asyncio.Lock()
+        """held while a turn is taken, up to the last look at what the daemon has stored of it"""
+        self._left: str | None = None
+        """the answer that a chat which is gone had begun, as the daemon calls it"""
         self._configuring = asyncio.Lock()
         self._loads = 0
 
@@ -72,21 +79,23 @@ class Chat:
 
     async def send(self, text: str) -> None:
         """Say something, and have it answered."""
-        question = Question(text)
-        await self._ask([*self.said, question], lambda client, session: client.chat(session, text))
+        async with self._turn:
+            await self._ask([*self.said, Question(text)], lambda client, session: client.chat(session, text))
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Have a question answered anew, or the one that an answer answered; else the last one."""
-        question = await self._known(self._question_of(said))
-        before, id = self.said[: self.said.index(question)], question.id
-        await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
+        async with self._turn:
+            question = await self._known(self._question_of(said))
+            before, id = self.said[: self.said.index(question)], question.id
+            await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
 
     async def edit(self, question: Question, text: str) -> None:
         """Say something else in the place of ``question``, dropping what came after it."""
-        question = await self._known(question)
-        before, id = self.said[: self.said.index(question)], question.id
-        assert id is not None
-        await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
+        async with self._turn:
+            question = await self._known(question)
+            before, id = self.said[: self.said.index(question)], question.id
+            assert id is not None
+            await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
 
     def stop(self) -> None:
         """End the answer that is being given."""
@@ -137,7 +146,35 @@ class Chat:
         content = await self._link.ask(lambda client: client.session(session))
         self.session, self.private = session, content.private
         self.title, self.options, self.system = content.title, content.options, content.system
-        self.said = said_in(content)
+        self.said, self._left = said_in(content), content.stream
+
+    async def pick_up(self) -> None:
+        """Follow the answer that a chat which is gone had begun, if there is one, from its first token on."""
+        name, self._left = self._left, None
+        if name is None or self.answer is None:
+            return
+        async with self._turn:
+            answer = Answer(status="streaming", id=self.answer.id, waiting="asking")
+            self.said = [*self.said[:-1], answer]
+            self._stopped = False
+            self._tell(Changed())
+            try:
+                client = await self._link.client()
+                await self._follow(client.resume(name), client, answer)
+            except LocalspecError:
+                answer.status, answer.elsewhere = "failed", True  # how it ended, what is stored says
+            finally:
+                self._stream = None
+                self._end(answer)
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Learn what others have done to it; while something is said in it, that is learnt at its end."""
+        if self._turn.locked():
+            return
+        async with self._turn:
+            if (content := await self._stored()) is not None:
+                self._match(content)
 
     # How an answer comes.
 
@@ -288,7 +325,9 @@ class Chat:
         try:
             return await self._link.ask(lambda client: client.session(session))
         except SessionNotFound:
-            self._tell(Failed(self._deleted()))
+            if not self._is_gone:
+                self._is_gone = True
+                self._tell(Failed(self._deleted()))
         except LocalspecError as error:
             self._tell(Failed(error))
         return None
@@ -296,12 +335,13 @@ class Chat:
     def _match(self, content: SessionContent) -> bool:
         """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
         self.title = content.title
-        pairs = list(zip(self.said, content.messages, strict=False))
-        if len(self.said) == len(content.messages) and all(_is(said, stored) for said, stored in pairs):
-            for said, stored in pairs:
-                said.id = stored.id
+        pairs = zip(self.said, content.messages, strict=False)
+        same = list(takewhile(lambda pair: _is(*pair), pairs))
+        for said, stored in same:
+            said.id = stored.id
+        if len(self.said) == len(content.messages) == len(same):
             return True
-        self.said = said_in(content)
+        self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
         self._tell(Changed())
         return False
 
@@ -345,7 +385,10 @@ def _is_new(content: SessionContent, number: int, before: list[Said]) -> bool:
 
 
 def _is(said: Said, stored: StoredMessage) -> bool:
-    """Whether a message that is seen is the stored one; of an answer the screen may know more, or less."""
+    """Whether a message that is seen is the stored one; of an answer that was given here the screen may know
+    more, or less."""
     if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):
         return False
-    return isinstance(said, Answer) or said.text in (stored.content, shown(stored.content))
+    if isinstance(said, Answer):
+        return not said.elsewhere or (said.text, said.status) == (shown(stored.content), stored.status)
+    return said.text in (stored.content, shown(stored.content))

@@ -8,6 +8,7 @@ from typing import Any
 from textual.message import Message
 
 from localspec.errors import LocalspecError
+from localspec.protocol.events import SessionEvent
 from localspec.protocol.sessions import Pairing
 
 
@@ -21,6 +22,13 @@ class Connected(Message):
 @dataclass
 class ConnectionLost(Message):
     """The daemon is gone; another connection is made when something is asked."""
+
+
+@dataclass
+class Touched(Message):
+    """Something happened to a stored chat, here or in another program."""
+
+    event: SessionEvent
 
 
 @dataclass

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.message import Message
 
-from localspec.errors import DaemonUnavailable
-from localspec.tui.facts import Connected, ConnectionLost, Working
+from localspec.errors import DaemonUnavailable, LocalspecError
+from localspec.protocol.events import SessionEvent
+from localspec.tui.facts import Connected, ConnectionLost, Touched, Working
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -38,7 +40,7 @@ class Link:
         async with self._connecting:
             if self._client is None or self._client.lost:
                 self._client = await self._connect()
-                self._watch = asyncio.create_task(self._until_lost(self._client))
+                self._watch = asyncio.create_task(self._follow(self._client))
             return self._client
 
     async def ask(self, what: Callable[[Client], Awaitable[T]]) -> T:
@@ -63,7 +65,12 @@ class Link:
         if self._client is not None:
             await self._client.close()
 
-    async def _until_lost(self, client: Client) -> None:
+    async def _follow(self, client: Client) -> None:
+        """Tell what happens to chats, and the connection's end."""
+        with contextlib.suppress(LocalspecError):
+            async for event in await client.subscribe("session"):
+                if isinstance(event, SessionEvent):
+                    self._tell(Touched(event))
         await client.ended()
         self._tell(ConnectionLost())
 

@@ -348,3 +348,27 @@ def test_a_client_dropped_for_not_reading_takes_its_chat_along(start: StartDaemo
                     await soon(sleeper.socket.recv())
 
     run(test())
+
+
+def test_a_session_names_the_stream_that_nobody_follows(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            session = await open_session(client)
+
+            async def unfollowed() -> object:
+                return (await client.call("get", "session/get", session=session))["result"]["stream"]
+
+            async with raw(daemon) as lost:
+                stream = await begin(lost, session, "stall")
+                assert await unfollowed() is None
+                lost.socket.transport.abort()
+            await alone(client)
+            assert await unfollowed() == stream
+            await client.ask(2, "stream/resume", stream=stream)
+            await client.notice("stream/delta")
+            assert await unfollowed() is None
+            await client.notify("$/cancelRequest", id=2)
+            assert (await client.response(2))["result"]["finish_reason"] == "cancelled"
+            assert await unfollowed() is None
+
+    run(test())

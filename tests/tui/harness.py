@@ -130,12 +130,14 @@ async def playing(
     *,
     session: str | None = None,
     private: bool = False,
+    settled: bool = True,
     size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[Player]:
-    """A chat whose model is loaded; the daemon is that of ``LOCALSPEC_HOME``."""
+    """A chat, once all that it begins with is done, or at once; the daemon is that of ``LOCALSPEC_HOME``."""
     app = ChatApp(options, session=session, private=private)
     async with app.run_test(size=size) as pilot:
         player = Player(app, pilot)
         await pilot.pause()  # what begins after the first picture has begun
-        await player.settle()
+        if settled:
+            await player.settle()
         yield player

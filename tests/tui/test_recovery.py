@@ -59,7 +59,7 @@ def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
             await player.settle()
             assert answer.status == "failed" and answer.tokens > 20
             assert any("the daemon ended while it answered" in line for line in player.lines())
-            player.chat.options = GREEDY
+            await player.chat.configure(GREEDY)
             await player.press("ctrl+r")
             await player.answered(answer)
             assert player.chat.answer is not None and player.chat.answer.status == "complete"

@@ -90,9 +90,49 @@ def test_another_program_has_it_answered(home: Path) -> None:
                 assert any("it is still being answered" in line for line in player.lines())
                 assert not player.chat.answering
                 await stream.cancel()
-                await open_chat(player, "commonpath")
-                assert player.chat.session == opened.session
+                answer = player.chat.answer
+                await player.until(lambda: player.chat.answer is not answer, "it is seen how it ended")
+                assert player.chat.answer is not None and player.chat.answer.text
                 assert not any("it is still being answered" in line for line in player.lines())
+                await other.rename_session(opened.session, "Another title")
+                await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
+
+    run(test())
+
+
+def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.ask_on(QUESTION)
+            session = player.chat.session
+        async with playing(ENDLESS, session=session, settled=False) as player:
+            await player.until(lambda: player.chat.answering, "it goes on")
+            answer = player.chat.answer
+            assert answer is not None
+            await player.until(lambda: answer.tokens > 20, "it grows")
+            assert player.chat.said[0].id is not None
+            await player.press("escape")
+            await player.until(lambda: answer.status == "cancelled", "it is stopped")
+            await player.settle()
+            assert player.chat.answer is answer and answer.id is not None
+            async with await connect() as other:
+                stored = await other.session(session or "")
+            assert stored.messages[-1].content == answer.text and stored.stream is None
+
+    run(test())
+
+
+def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.say(QUESTION)
+            chat, whole = player.chat, player.chat.answer
+            assert whole is not None
+            chat._left = "a stream that nobody knows any more"
+            await chat.pick_up()
+            await player.settle()
+            assert chat.answer is not None and chat.answer is not whole
+            assert (chat.answer.text, chat.answer.status) == (whole.text, "complete")
 
     run(test())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +19,7 @@ from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.export import Record, Wish
+from localspec.tui.facts import Touched
 from localspec.wording import one_line
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class SessionsScreen(Dialog[str | None]):
     def on_mount(self) -> None:
         self._search.focus()
         self._read_anew()
-        self.run_worker(self._follow(), group="follow")
 
     @property
     def _app(self) -> ChatApp:
@@ -197,6 +196,9 @@ class SessionsScreen(Dialog[str | None]):
 
     # What is listed.
 
+    def on_touched(self, fact: Touched) -> None:
+        self._read_anew()
+
     def on_session_list_end_seen(self) -> None:
         if not self._is_whole:
             self._wants_more = True
@@ -237,13 +239,3 @@ class SessionsScreen(Dialog[str | None]):
         nothing = self.query_one(Label)
         nothing.update("No chat says so." if query else "There are no chats yet.")
         nothing.display = not self._found
-
-    async def _follow(self) -> None:
-        """Read anew when a chat has changed, whoever changed it."""
-        with contextlib.suppress(LocalspecError):  # then the list is as old as it is
-            client = await self._app.link.client()
-            try:
-                async for _ in await client.subscribe("session"):
-                    self._read_anew()
-            finally:
-                await client.subscribe()

@@ -12,8 +12,9 @@ from textual.binding import Binding
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
-from localspec.errors import EngineBusy, LocalspecError
+from localspec.errors import DiskFull, EngineBusy, LocalspecError
 from localspec.home import here
+from localspec.protocol.events import SessionEvent
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
 from localspec.tui import defects, facts
@@ -105,6 +106,7 @@ class ChatScreen(Screen[None]):
         self._show_said()
         self._tell_status()
         self._prompt.take_focus()
+        self.attempt(chat.pick_up())
 
     def _show_said(self) -> None:
         """Show what was said, or how to begin."""
@@ -329,6 +331,17 @@ class ChatScreen(Screen[None]):
             with contextlib.suppress(LocalspecError):  # nobody has asked for it
                 self._models = await self.chat.models()
                 welcome.tell(self.chat.pairing or pairing, self._models)
+
+    def on_touched(self, fact: facts.Touched) -> None:
+        if fact.event.session == self.chat.session:
+            self.attempt(self._catch_up(fact.event))
+
+    async def _catch_up(self, event: SessionEvent) -> None:
+        """Show what another program has done to the chat."""
+        await self.chat.catch_up()
+        self._tell_status()
+        if event.change == "unsaved":
+            raise DiskFull("the answer could not be stored", "Keep what you see with /export.")
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False
