@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import textwrap
 from collections.abc import Callable
 from importlib import import_module
@@ -74,6 +75,8 @@ class ChatApp(App[None]):
         return self.chat_screen
 
     def on_mount(self) -> None:
+        for each in (signal.SIGHUP, signal.SIGTERM):  # a terminal that is closed: leave as a person does
+            asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
         # The first picture before all else: a person can type then.
         self.call_after_refresh(self._meet)
 

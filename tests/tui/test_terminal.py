@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.client import connect
 from localspec.client.discovery import find
+from localspec.errors import EngineBusy
 from tests.tui.terminal import Terminal, chatting, needs_tmux
+from tests.waiting import run
 
 pytestmark = [needs_tmux, pytest.mark.slow]
 QUESTION = "What does textwrap.dedent do?"
@@ -65,7 +68,29 @@ def test_a_daemon_that_is_killed_while_it_answers(home: Path) -> None:
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
     with chatting(home) as terminal:
         terminal.keys("C-q")
-        terminal.until_shown("Pane is dead (status 0")
+        terminal.until_shown("left with 0")
+
+
+@pytest.mark.parametrize("closed_by", ["its end", "SIGTERM"])
+def test_a_private_chat_ends_with_its_terminal(home: Path, closed_by: str) -> None:
+    async def until_nothing_is_private() -> None:
+        async with await connect() as client:
+            while True:
+                try:
+                    return await client.shutdown(if_idle=True)
+                except EngineBusy:
+                    pass
+
+    with chatting(home, "--private", *GREEDY) as terminal:
+        ask(terminal)
+        terminal.keys("Escape")
+        terminal.until_shown("stopped")
+        if closed_by == "its end":
+            terminal.close()
+        else:
+            terminal.signal(signal.SIGTERM)
+            terminal.until_shown("left with 143")
+        run(until_nothing_is_private())
 
 
 def test_without_a_terminal_it_says_so(home: Path) -> None:
