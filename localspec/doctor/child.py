@@ -10,7 +10,7 @@ import msgspec
 
 from localspec.doctor.probe import Report
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """how long a backend may take to load and compute one token"""
 
 

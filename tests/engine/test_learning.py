@@ -10,6 +10,7 @@ import pytest
 from localspec.backends.base import ANY_WIDTH
 from localspec.backends.rounding import PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, markov
+from localspec.engine import idle
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import KnownPair, Learning
@@ -23,6 +24,12 @@ from localspec.speculation.survival import Calibration
 from tests.toys import request, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
+
+
+@pytest.fixture(autouse=True)
+def time_to_remember(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer to open a table than a request gives it."""
+    monkeypatch.setattr(idle, "REMEMBER_S", 60.0)
 
 
 def rested(engine: Engine, limit: int = 2000) -> int:
