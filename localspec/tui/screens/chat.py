@@ -238,6 +238,7 @@ class ChatScreen(Screen[None]):
         async def attempted() -> None:
             try:
                 await work
+                self._tell_title()
                 return
             except LocalspecError as error:
                 self.tell(error)
@@ -357,3 +358,7 @@ class ChatScreen(Screen[None]):
         status.pairing, status.private = chat.pairing, chat.private
         status.tell(chat.answer)
         self.query_one(Pulse).tell(chat.answer)
+        self._tell_title()
+
+    def _tell_title(self) -> None:
+        self._prompt.belong_to(self.chat.title)
