@@ -77,7 +77,7 @@ class ChatScreen(Screen[None]):
         yield Welcome(id="welcome")
         yield Transcript(id="transcript")
         yield Pulse(id="pulse")
-        yield Prompt(lambda command, typed: command.values(self, typed), self.files, id="prompt")
+        yield Prompt(lambda command, typed: self._aside(command.values(self, typed)), self.files, id="prompt")
         yield Progress(id="progress")
         yield Status(id="status")
         yield Keys()
@@ -264,6 +264,15 @@ class ChatScreen(Screen[None]):
         self._tell_status()
         return found
 
+    async def _aside(self, work: Awaitable[T]) -> T:
+        """What ``work`` comes to, which nobody waits for: that it fails is not told, nor any longer what was
+        begun for it."""
+        try:
+            return await work
+        except BaseException:  # also where something else is typed meanwhile
+            self.call_later(self._tell_status)  # after what is being told now
+            raise
+
     async def ask(self, dialog: Dialog[T] | Coroutine[Any, Any, Dialog[T]]) -> T | None:
         """What the person answers to a dialog, or to one that is prepared first. None where another one is
         open, or is being prepared: a key was pressed twice."""
@@ -328,7 +337,7 @@ class ChatScreen(Screen[None]):
         welcome.tell(pairing, self._models)
         if not self._models:
             with contextlib.suppress(LocalspecError):  # nobody has asked for it
-                self._models = await self.chat.models()
+                self._models = await self._aside(self.chat.models())
                 welcome.tell(self.chat.pairing or pairing, self._models)
 
     def on_working(self, fact: facts.Working) -> None:
