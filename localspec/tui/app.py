@@ -18,6 +18,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
 from localspec.tui import defects, facts, themes
 from localspec.tui.chat import Chat
+from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
@@ -69,6 +70,10 @@ class ChatApp(App[None]):
         """A person chose it."""
         if before != theme:
             themes.keep(theme)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A dialog is answered before anything is searched."""
+        return not (action == "command_palette" and isinstance(self.screen, Dialog))
 
     def get_default_screen(self) -> ChatScreen:
         """The chat's screen is the lowest one."""

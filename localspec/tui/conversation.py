@@ -84,6 +84,16 @@ class Answer:
         return self.sources.total()
 
     @property
+    def drafted(self) -> float:
+        """The share of its tokens that were drafted."""
+        return 1 - self.sources["target"] / self.tokens if self.tokens else 0.0
+
+    @property
+    def drafter(self) -> str | None:
+        """Who drafted last."""
+        return next((run.source for run in reversed(self.runs) if run.source != "target"), None)
+
+    @property
     def speed(self) -> float | None:
         """Tokens per second since the first one came."""
         if self.first is None or self.last is None or self.last - self.first < 0.2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
@@ -17,22 +17,18 @@ class CommandHits(Provider):
     """The commands that can be typed after a slash."""
 
     async def discover(self) -> Hits:
-        for command in self._known():
+        for command in COMMANDS.all():
             yield DiscoveryHit(
                 _title(command, Content(command.name)), self._chosen(command), help=command.help
             )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for command in self._known():
+        for command in COMMANDS.all():
             score = matcher.match(command.name)
             if score > 0 or query.lower() in command.help.lower():
                 title = _title(command, matcher.highlight(command.name))
                 yield Hit(score, title, self._chosen(command), help=command.help)
-
-    def _known(self) -> Sequence[Command]:
-        """All of them; none in front of a dialog, which is to be answered first."""
-        return COMMANDS.all() if isinstance(self.screen, ChatScreen) else ()
 
     def _chosen(self, command: Command) -> Callable[[], None]:
         """What choosing it does: one that cannot do without an argument begins to be typed."""

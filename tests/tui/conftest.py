@@ -15,6 +15,12 @@ def home() -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture(autouse=True)
+def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clipboard of who runs the tests stays as it is."""
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
+
+
 @pytest.fixture
 def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home for what is shown without a daemon; the terminal has all colours."""

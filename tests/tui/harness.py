@@ -56,6 +56,10 @@ class Player:
         """The lines of the screen, as a person sees them."""
         return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
 
+    def foot(self) -> str:
+        """The last line of the prompt's frame."""
+        return self.lines()[self.screen.query_one(Composer).region.bottom - 1]
+
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual.command import CommandPalette
 
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.commands.registry import COMMANDS as REGISTERED
+from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.screens.help import HelpScreen
 from tests.tui.pictures import conversation, showing
 from tests.waiting import run
 
@@ -38,11 +42,15 @@ def test_a_command_is_run(still: Path) -> None:
 def test_a_dialog_is_answered_first(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
-            await player.press("f1")
-            await player.search("model")
-            assert not any("/model" in line for line in player.lines()[:10])
-            await player.press("enter", "escape", "escape")
-            await player.until(lambda: player.app.screen is player.screen, "both are left")
+            for dialog in (deletion("Count."), ChooseScreen("Which?", [Choice("one", "one")])):
+                await player.app.push_screen(dialog)
+                await player.press("ctrl+p")
+                assert player.app.screen is dialog
+                await player.press("escape")
+            await player.press("f1", "ctrl+p")
+            assert isinstance(player.app.screen, HelpScreen)
+            await player.press("escape", "ctrl+p")
+            assert isinstance(player.app.screen, CommandPalette)
 
     run(test())
 

@@ -60,8 +60,10 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
         async with playing() as player:
             await say(player)
             first = player.chat
+            assert f" {QUESTION} " in player.foot()
             await player.do("/rename Of dedent")
             assert (await stored(player)).title == "Of dedent" == player.chat.title
+            assert " Of dedent " in player.foot()
             for title, why in (("", "a title is missing"), ("x" * 201, "a title has at most 200 characters")):
                 await player.do(f"/rename {title}")
                 assert player.toasts[-1].startswith(why)
@@ -72,7 +74,7 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
             await player.settle()
             assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
             await player.do("/new")
-            assert not player.chat.said
+            assert not player.chat.said and not player.foot().strip("╰─╯")
 
     run(test())
 

@@ -38,6 +38,8 @@ def drawn(snapshot: SnapshotAssertion, still: Path) -> SnapshotAssertion:
 def test_a_conversation(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
+            player.chat.title = "What does textwrap.dedent do with the blanks of a line?"
+            player.screen.post_message(facts.Ended())
             assert await picture(player) == drawn
 
     run(test())

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.protocol.results import Stats, Token
+from localspec.protocol.results import ProposerStats, Stats, Token
+from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.widgets.progress import Progress
@@ -32,8 +33,8 @@ def status(stats: Stats | None = None, *, private: bool = False) -> Status:
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (100, "stdlib-6m · draft stdlib-1m · auto · 212 tok/s · 74% accepted · 1.2 s saved"),
-        (70, "stdlib-6m · draft stdlib-1m · 212 tok/s · 74% accepted · 1.2 s saved"),
+        (100, "stdlib-6m · draft stdlib-1m · auto: draft + lookup · 212 tok/s · 74% accepted · 1.2 s saved"),
+        (80, "stdlib-6m · auto: draft + lookup · 212 tok/s · 74% accepted · 1.2 s saved"),
         (60, "stdlib-6m · 212 tok/s · 74% accepted · 1.2 s saved"),
         (40, "stdlib-6m · 212 tok/s · 74% accepted"),
         (25, "stdlib-6m · 212 tok/s"),
@@ -64,16 +65,45 @@ def test_an_answer_that_grows_is_told_twice_a_second() -> None:
     line = Status(clock=lambda: now)
     answer = growing("one two", "target 1, draft 3 1")
     line.tell(answer)
-    assert line.line(100) == "5 tokens"
+    assert line.line(100) == "5 tokens · 60% drafted"
     answer.grow("!", [Token(0, "target", 1)])
     line.tell(answer)
-    assert line.line(100) == "5 tokens"
+    assert line.line(100) == "5 tokens · 60% drafted"
     now = 0.5
     line.tell(answer)
-    assert line.line(100).startswith("6 tokens")
+    assert line.line(100) == "6 tokens · 50% drafted"
     answer.status = "complete"
     line.tell(answer)
     assert line.line(100) == ""
+
+
+def test_who_drafts_is_told_while_an_answer_grows() -> None:
+    now = 0.0
+    line = Status(clock=lambda: now)
+    line.pairing = Pairing("stdlib-6m", None, "auto", "llama.cpp", "")
+    answer = growing("one", "target 1")
+
+    def told() -> str:
+        nonlocal now
+        now += 0.5
+        line.tell(answer)
+        return line.line(100)
+
+    assert told() == "stdlib-6m · auto · 1 token"
+    answer.grow("", [Token(0, "prompt-lookup", 0), Token(0, "target", 0)])
+    assert told() == "stdlib-6m · auto: lookup · 3 tokens · 33% drafted"
+    answer.grow("", [Token(0, "memory", 0), Token(0, "target", 0), Token(0, "target", 0)])
+    assert told() == "stdlib-6m · auto: memory · 6 tokens · 33% drafted"
+    line.pairing = Pairing("stdlib-6m", None, "memory", "llama.cpp", "")
+    assert told() == "stdlib-6m · memory · 6 tokens · 33% drafted"
+
+
+def test_who_drafted_is_told_once_an_answer_has_ended() -> None:
+    proposers = {"draft": ProposerStats(drafted=0), "memory": ProposerStats(drafted=3, accepted=1)}
+    line = status(Stats(decode_tokens_per_s=80.0, proposers=proposers))
+    assert line.line(100) == "stdlib-6m · draft stdlib-1m · auto: memory · 80 tok/s"
+    line.tell(Answer("stored before"))
+    assert line.line(100) == "stdlib-6m · draft stdlib-1m · auto"
 
 
 def test_a_daemon_that_is_gone_is_told_until_one_answers(still: Path) -> None:

@@ -18,7 +18,9 @@ from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.screens.help import HelpScreen
+from localspec.tui.widgets.progress import Progress
 from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.status import Status
 from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
@@ -241,5 +243,34 @@ def test_models_are_looked_for_once_and_errors_are_not_told(
                 seen = "\n".join(player.lines())
                 assert "stdlib-6m answers" in seen and ("The only model" in seen) is is_known
             assert len(found) == 1 and not player.toasts
+
+    run(test())
+
+
+def test_a_daemon_that_is_not_started_for_a_suggestion_is_not_told_of_for_ever(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (still / "config").mkdir()
+    (still / "config" / "config.toml").write_text("nonsense = 1\n")
+
+    async def endless(screen: ChatScreen, typed: str) -> list[str]:
+        screen.on_working(facts.Working("starting the daemon", None))
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
+    COMMANDS.command("endless", "[WHAT]", values=endless)(COMMANDS.find("stop").work)
+
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            progress, status = player.screen.query_one(Progress), player.screen.query_one(Status)
+            player.screen.begin("/model ")  # whose values the daemon knows, which cannot be started
+            await player.pause()
+            await player.settle()
+            assert status.display and not progress.display
+            player.screen.begin("/endless ")
+            await player.until(lambda: progress.display, "it is told")
+            player.screen.begin("@nothing")
+            await player.until(lambda: status.display and not progress.display, "it is left")
 
     run(test())

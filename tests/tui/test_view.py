@@ -171,3 +171,23 @@ def test_the_footer_fits(still: Path, columns: int) -> None:
                 assert not any(a.overlaps(b) for a in regions for b in regions if a is not b)
 
     run(test())
+
+
+@pytest.mark.parametrize("columns", [30, 60, 100])
+def test_a_title_stands_at_the_foot_of_the_prompt(still: Path, columns: int) -> None:
+    async def test() -> None:
+        async with showing(conversation(), size=(columns, 20)) as player:
+            assert not player.foot().strip("╰─╯")
+            player.chat.title = f"A [b]bold[/b]\n\x1b]0;evil\x07 {'title ' * 12}"
+            player.screen.post_message(facts.Ended())
+            await player.settle()
+            foot = player.foot()
+            assert foot.startswith("╰─") and foot.endswith("… ─╯") and len(foot) == columns
+            assert "A [b]bold[/b]\ufffd\ufffd" in foot
+            show(player, [])
+            player.chat.title = ""
+            player.screen.post_message(facts.Changed())
+            await player.settle()
+            assert not player.foot().strip("╰─╯")
+
+    run(test())

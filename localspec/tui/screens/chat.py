@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.notifications import SeverityLevel
@@ -17,7 +18,7 @@ from localspec.home import here
 from localspec.protocol.events import SessionEvent
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
-from localspec.tui import defects, facts
+from localspec.tui import clipboard, defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
@@ -78,7 +79,7 @@ class ChatScreen(Screen[None]):
         yield Welcome(id="welcome")
         yield Transcript(id="transcript")
         yield Pulse(id="pulse")
-        yield Prompt(lambda command, typed: command.values(self, typed), self.files, id="prompt")
+        yield Prompt(lambda command, typed: self._aside(command.values(self, typed)), self.files, id="prompt")
         yield Progress(id="progress")
         yield Status(id="status")
         yield Keys()
@@ -162,6 +163,17 @@ class ChatScreen(Screen[None]):
         else:
             self.attempt(command.work(self, argument))
 
+    def copy(self, text: str) -> None:
+        """Put a text into the clipboard, as the terminal does it, and as the system does."""
+        self.app.copy_to_clipboard(text)
+        self.run_worker(asyncio.to_thread(clipboard.put, text))
+
+    def action_copy_text(self) -> None:
+        """Copy what is selected with the mouse."""
+        if (selected := self.get_selected_text()) is None:
+            raise SkipAction
+        self.copy(selected)
+
     def action_messages(self) -> None:
         """Go to the messages."""
         self._transcript.focus()
@@ -240,6 +252,7 @@ class ChatScreen(Screen[None]):
         async def attempted() -> None:
             try:
                 await work
+                self._tell_title()
                 return
             except LocalspecError as error:
                 self.tell(error)
@@ -264,6 +277,15 @@ class ChatScreen(Screen[None]):
         found = await work
         self._tell_status()
         return found
+
+    async def _aside(self, work: Awaitable[T]) -> T:
+        """What ``work`` comes to, which nobody waits for: that it fails is not told, nor any longer what was
+        begun for it."""
+        try:
+            return await work
+        except BaseException:  # also where something else is typed meanwhile
+            self.call_later(self._tell_status)  # after what is being told now
+            raise
 
     async def ask(self, dialog: Dialog[T] | Coroutine[Any, Any, Dialog[T]]) -> T | None:
         """What the person answers to a dialog, or to one that is prepared first. None where another one is
@@ -329,7 +351,7 @@ class ChatScreen(Screen[None]):
         welcome.tell(pairing, self._models)
         if not self._models:
             with contextlib.suppress(LocalspecError):  # nobody has asked for it
-                self._models = await self.chat.models()
+                self._models = await self._aside(self.chat.models())
                 welcome.tell(self.chat.pairing or pairing, self._models)
 
     def on_touched(self, fact: facts.Touched) -> None:
@@ -370,3 +392,7 @@ class ChatScreen(Screen[None]):
         status.pairing, status.private = chat.pairing, chat.private
         status.tell(chat.answer)
         self.query_one(Pulse).tell(chat.answer)
+        self._tell_title()
+
+    def _tell_title(self) -> None:
+        self._prompt.belong_to(self.chat.title)

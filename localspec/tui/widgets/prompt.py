@@ -10,6 +10,7 @@ from functools import partial
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.content import Content
 from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
@@ -20,7 +21,7 @@ from localspec.tui.attach import Files, mention_of
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.history import History
 from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
-from localspec.wording import CONTROLS
+from localspec.wording import CONTROLS, one_line
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
 """one that ends at the cursor"""
@@ -28,6 +29,8 @@ LONGEST_PASTE, LONGEST_LINE = 250_000, 50_000
 """characters: with more, every key would take a while, as a line is wrapped anew then"""
 LONGEST = 500
 """characters before the cursor that are searched for it: a pasted line may have millions"""
+LONGEST_TITLE = 48
+"""columns of a chat's title on the frame"""
 
 Values = Callable[[Command, str], Awaitable[Sequence[str]]]
 
@@ -84,7 +87,7 @@ class Prompt(Vertical):
     Prompt { height: auto; max-height: 80%; }
     Prompt Composer {
         height: auto; max-height: 35vh; min-height: 3; border: round $border-blurred;
-        background: $background; padding: 0 1;
+        background: $background; padding: 0 1; border-subtitle-color: $text-muted;
     }
     Prompt Composer:focus { border: round $border; }
     """
@@ -102,6 +105,7 @@ class Prompt(Vertical):
         self._history = History()
         self._declined: int | None = None
         """the start of the token for which nothing is to be suggested"""
+        self._belongs_to = ""
 
     def compose(self) -> ComposeResult:
         yield Suggestions()
@@ -124,6 +128,12 @@ class Prompt(Vertical):
     @title.setter
     def title(self, title: str) -> None:
         self._composer.border_title = title
+
+    def belong_to(self, title: str) -> None:
+        """Say at the foot of its frame which chat is written in; nothing, if that has no title yet."""
+        if title != self._belongs_to:  # the frame is painted anew
+            self._belongs_to = title
+            self._composer.border_subtitle = Content(one_line(title)).truncate(LONGEST_TITLE, ellipsis=True)
 
     @property
     def _composer(self) -> Composer:

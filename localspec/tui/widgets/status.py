@@ -12,7 +12,8 @@ from textual.widget import Widget
 from localspec.protocol.results import Stats
 from localspec.protocol.sessions import Pairing
 from localspec.tui.conversation import Answer
-from localspec.wording import duration, one_line
+from localspec.tui.widgets.pulse import NAMES
+from localspec.wording import counted, duration, one_line
 
 PAUSE_S = 0.5
 """between two paintings while an answer grows"""
@@ -72,19 +73,32 @@ class Status(Widget):
             return
         yield Part(pairing.target, 2)
         if pairing.draft is not None:
-            yield Part(f"draft {pairing.draft}", 6)
-        yield Part(pairing.proposer, 7)
+            yield Part(f"draft {pairing.draft}", 7)
+        who = " + ".join(NAMES.get(source, source) for source in _drafters(self._answer))
+        yield Part(f"auto: {who}" if who and pairing.proposer == "auto" else pairing.proposer, 6)
 
     def _figures(self) -> Iterator[Part]:
         answer = self._answer
         if answer is None:
             return
         if answer.growing:
-            yield Part(f"{answer.tokens} tokens", 3)
+            yield Part(counted(answer.tokens, "token"), 3)
             if answer.speed:
                 yield Part(f"{answer.speed:.0f} tok/s", 1)
+            if answer.drafted:
+                yield Part(f"{answer.drafted:.0%} drafted", 4)
         elif answer.result is not None:
             yield from _of(answer.result.stats)
+
+
+def _drafters(answer: Answer | None) -> list[str]:
+    """Who drafts now, or who drafted an answer that has ended."""
+    if answer is None:
+        return []
+    if answer.growing:
+        return [answer.drafter] if answer.drafter is not None else []
+    stats = Stats() if answer.result is None else answer.result.stats
+    return [source for source, each in stats.proposers.items() if each.drafted]
 
 
 def _of(stats: Stats) -> Iterator[Part]:

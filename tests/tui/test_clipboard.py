@@ -1,0 +1,101 @@
+"""What is copied comes to the system's clipboard: its tools are scripts here, which keep what they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.selection import SELECT_ALL
+
+from localspec.tui import clipboard
+from tests.tui.pictures import TEXT, conversation, showing
+from tests.waiting import run
+
+TEXT_TOLD = "naïve 👋\n\tcode\n"
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH; there is neither a display nor SSH."""
+    for name in ("SSH_CONNECTION", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def write(folder: Path, name: str, script: str = '/bin/cat > "$0.read"; echo "$@" > "$0.told"') -> Path:
+    """A tool, which writes what it reads into the file that is returned."""
+    tool = folder / name
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    return folder / f"{name}.read"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "arguments"),
+    [
+        ("wl-copy", "WAYLAND_DISPLAY", "--type text/plain"),
+        ("xclip", "DISPLAY", "-selection clipboard"),
+        ("xsel", "DISPLAY", "--clipboard --input"),
+        ("pbcopy", "", ""),
+    ],
+)
+def test_a_tool_reads_it(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, name: str, variable: str, arguments: str
+) -> None:
+    read = write(tools, name)
+    if variable:
+        clipboard.put(TEXT_TOLD)
+        assert not read.exists()
+        monkeypatch.setenv(variable, ":0")
+    clipboard.put(TEXT_TOLD)
+    assert read.read_text("utf-8") == TEXT_TOLD
+    assert (tools / f"{name}.told").read_text().strip() == arguments
+
+
+def test_windows_reads_its_own_encoding(tools: Path) -> None:
+    read = write(tools, "clip.exe")
+    clipboard.put(TEXT_TOLD)
+    assert read.read_text("utf-16-le") == TEXT_TOLD
+
+
+def test_over_ssh_it_would_be_another_one(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = write(tools, "pbcopy")
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
+    clipboard.put("text")
+    assert not read.exists()
+
+
+@pytest.mark.parametrize("script", ["exit 1", "exec /bin/sleep 60", "\nexec /no/such/program"])
+def test_a_tool_that_fails_is_no_matter(tools: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setattr(clipboard, "LIMIT_S", 0.2)
+    write(tools, "pbcopy", f'/bin/echo > "$0.begun"; {script}')
+    clipboard.put("text" * 100_000)  # more than a pipe holds
+    assert (tools / "pbcopy.begun").exists()
+    (tools / "pbcopy").write_bytes(b"\x00 no program")
+    clipboard.put("text")
+
+
+def test_messages_and_what_is_selected_are_copied(
+    still: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = write(tools, "wl-copy")
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            player.screen.action_run("copy")
+            await player.settle()
+            assert read.read_text() == TEXT == player.app.clipboard
+            player.screen.action_run("code")
+            await player.settle()
+            assert read.read_text().startswith("import textwrap\n")
+            player.screen.selections = {player.transcript: SELECT_ALL}
+            await player.press("alt+up", "ctrl+c")
+            await player.settle()
+            assert "What does `textwrap.dedent` do?" in read.read_text()
+            assert player.app.clipboard == read.read_text()
+
+    run(test())

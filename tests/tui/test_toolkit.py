@@ -1,0 +1,67 @@
+"""What the chat needs of the toolkit beside what that promises: the next version may not have it any more."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from localspec import tui
+
+IMPORTED = {("textual.widgets._footer", "FooterKey")}
+"""names of private modules"""
+REPLACED = {("Composer", "_on_key"), ("Composer", "_on_paste")}
+"""private methods that are others here; the toolkit calls them"""
+
+
+def sources() -> Iterator[ast.Module]:
+    for path in Path(tui.__path__[0]).rglob("*.py"):
+        yield ast.parse(path.read_text("utf-8"))
+
+
+def classes() -> Iterator[type]:
+    """The classes here that are made of the toolkit's."""
+    for found in pkgutil.walk_packages(tui.__path__, f"{tui.__name__}."):
+        for each in vars(importlib.import_module(found.name)).values():
+            if inspect.isclass(each) and each.__module__ == found.name and any(bases(each)):
+                yield each
+
+
+def bases(each: type) -> list[type]:
+    return [base for base in each.__mro__ if base.__module__.startswith("textual.")]
+
+
+@cache
+def private(each: type) -> set[str]:
+    """The names with an underscore that a class gives to its methods and to what it keeps."""
+    found = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each)))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if name.startswith("_") and name[1:2] not in ("", "_")}
+
+
+def test_private_names_that_are_imported_are_there() -> None:
+    nodes = (node for tree in sources() for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    found = {(n.module, a.name) for n in nodes if n.module and "textual" in n.module for a in n.names}
+    assert {(module, name) for module, name in found if "._" in module or name.startswith("_")} == IMPORTED
+    for module, name in IMPORTED:
+        assert hasattr(importlib.import_module(module), name)
+
+
+def test_private_names_are_replaced_on_purpose_only() -> None:
+    """Also what the toolkit begins to call as something here is called would be found."""
+    found = set()
+    for each in classes():
+        theirs = set().union(*map(private, bases(each)))
+        found |= {(each.__name__, name) for name in private(each) & theirs}
+    assert found == REPLACED
