@@ -16,6 +16,7 @@ from localspec.tui.blocks import PARSER, language_of
 from localspec.tui.highlighting import highlighted
 from localspec.tui.look import Look
 from localspec.tui.plain import Plain
+from localspec.wording import printable
 
 DEEPEST = 15
 """how deep blocks may stand in others; the parser leaves out what is much deeper"""
@@ -33,8 +34,11 @@ class Markdown(rich.Markdown):
         self.inline_code_theme = ""
         self.parsed = PARSER.parse(source)
         for token in self.parsed:
+            _disarm(token)
             if token.children:
                 token.children = list(_links_shown(token.children))
+                for child in token.children:
+                    _disarm(child)
 
     @property
     def depth(self) -> int:
@@ -159,6 +163,11 @@ def _links_shown(tokens: Iterable[Token]) -> Iterator[Token]:
         else:
             text += token.content
             yield token
+
+
+def _disarm(token: Token) -> None:
+    """Take out what the parser has decoded, of references and addresses, and would command the terminal."""
+    token.content, token.info = printable(token.content), printable(token.info)
 
 
 def _narrowed(options: ConsoleOptions, columns: int) -> ConsoleOptions:

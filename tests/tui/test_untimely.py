@@ -134,16 +134,17 @@ def test_a_dialog_ends_once(still: Path) -> None:
 
 def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
     evil = "evil\x1b]0;x\x07\u202e"
+    encoded = "<https://x/%1B]52;c;ZXZpbA==%1B%5C%C2%9B> evil&#8238;&#155;\n\n- ```evil&#155;py\n  x\n  ```"
 
     async def test() -> None:
-        async with showing([Question(evil, 1), answered(evil)]) as player:
+        async with showing([Question(evil, 1), answered(f"{evil}\n\n{encoded}")]) as player:
             screen = player.screen
             screen.tell(LocalspecError(f"{evil}\n", evil))
             player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
             screen.post_message(facts.Changed())
             screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil)], eager=True)
             await player.settle()
-            assert sum("evil" in line for line in player.lines()) >= 5
+            assert sum("evil" in line for line in player.lines()) >= 6
             assert not [line for line in player.lines() if CONTROLS.search(line)]
             assert player.toasts == ["evil\ufffd]0;x\ufffd\ufffd\ufffd evil\ufffd]0;x\ufffd\ufffd"]
             write(player, "")
