@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from msgspec.structs import replace
+from rich.text import Text
 from textual.app import App
 from textual.binding import Binding
 from textual.message import Message
@@ -22,9 +23,12 @@ from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
+from localspec.wording import printable
 
 LEAVING_S = 2.0
 """for what is done when the person leaves; the daemon may be busy"""
+MOST_RECENT = 20
+"""chats that are kept as they were seen"""
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
 
@@ -61,6 +65,8 @@ class ChatApp(App[None]):
         self._first = session
         self._answering: set[Chat] = set()
         """those that are being answered, looked at or not"""
+        self._recent: list[Chat] = []
+        """those that were answered last: of their answers more is known than is stored"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
             self.unregister_theme(theme.name)  # what the terminal's colours are is not known to a painter
         self.theme = themes.kept(self.available_themes) or self.theme
@@ -101,26 +107,25 @@ class ChatApp(App[None]):
 
         Raises :class:`~localspec.errors.SessionNotFound`, and what a lost daemon raises.
         """
-        chat = self.live_chat(session)
-        if chat is None or not chat.answering:
-            chat = self.new_chat()
+        chat = self.known_chat(session) or self.new_chat()
+        if not chat.answering:
             await chat.restore(session)
         return chat
 
-    def live_chat(self, session: str) -> Chat | None:
-        """The chat of a session that is looked at or being answered here."""
-        live = (self.chat_screen.chat, *self._answering)
-        return next((chat for chat in live if chat.session == session), None)
+    def known_chat(self, session: str) -> Chat | None:
+        """The chat of a session that is looked at or being answered here, or was so a short while ago."""
+        known = (self.chat_screen.chat, *self._answering, *self._recent)
+        return next((chat for chat in known if chat.session == session), None)
 
     async def rename(self, session: str, title: str) -> None:
         """Give a session another title."""
         await self.link.ask(lambda client: client.rename_session(session, title))
-        if (chat := self.live_chat(session)) is not None:
+        if (chat := self.known_chat(session)) is not None:
             chat.title = title
 
     async def drop(self, session: str) -> None:
         """Delete a session, also one that is being answered, or looked at."""
-        chat = self.live_chat(session)
+        chat = self.known_chat(session)
         if chat is None:
             await self.link.ask(lambda client: client.delete_session(session))
         else:
@@ -129,12 +134,20 @@ class ChatApp(App[None]):
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; one that is looked at makes way for a new one."""
         self._answering.discard(chat)
+        self._recent = [each for each in self._recent if each is not chat]
         if chat is not self.chat_screen.chat:
             await chat.discard()
             return
         self.chat_screen.show(self.new_chat())
         await chat.discard()
         await self.chat_screen.chat.load()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """A defect of ours that nobody has met ends the chat: it is told, and what was typed."""
+        told, typed = defects.told(error), self.chat_screen.typed
+        lines = [f"localspec: {told.message}. {told.remedy}", *(["You had typed:", typed] if typed else [])]
+        setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, told instead of a traceback
+        super()._handle_exception(error)
 
     def _meet(self) -> None:
         self.run_worker(asyncio.to_thread(import_module, "localspec.tui.markdown"))  # for the first answer
@@ -165,6 +178,8 @@ class ChatApp(App[None]):
             self._answering.add(chat)
         else:
             self._answering.discard(chat)
+        if isinstance(fact, facts.Ended):
+            self._recent = [*(each for each in self._recent if each is not chat), chat][-MOST_RECENT:]
         if chat is self.chat_screen.chat:
             self._hear(fact)
         elif isinstance(fact, facts.Ended) and chat.answer is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -30,6 +31,7 @@ FIELDS = Options.__struct_fields__
 BATCH_S = 0.1
 """between two looks at an answer that grows: each costs a painting of the screen"""
 
+T = TypeVar("T")
 Begin = Callable[["Client", str], "Stream[Result]"]
 
 
@@ -50,12 +52,14 @@ class Chat:
         self.said: list[Said] = []
         self._stream: Stream[Any] | None = None
         self._grown: asyncio.TimerHandle | None = None
-        self._stopped = False
+        self._stopped = asyncio.Event()
         self._discarded = False
         self._is_gone = False
         """whether it was told that the session is no more"""
         self._turn = asyncio.Lock()
         """held while a turn is taken, up to the last look at what the daemon has stored of it"""
+        self._waiting = False
+        """whether somebody waits for that"""
         self._left: str | None = None
         """the answer that a chat which is gone had begun, as the daemon calls it"""
         self._configuring = asyncio.Lock()
@@ -69,7 +73,8 @@ class Chat:
 
     @property
     def answering(self) -> bool:
-        return self.answer is not None and self.answer.growing
+        """Whether an answer is given, or is going to be."""
+        return self._waiting or (self.answer is not None and self.answer.growing)
 
     def _tell(self, fact: Message) -> None:
         if not self._discarded:
@@ -79,19 +84,19 @@ class Chat:
 
     async def send(self, text: str) -> None:
         """Say something, and have it answered."""
-        async with self._turn:
+        async with self._taking_turn():
             await self._ask([*self.said, Question(text)], lambda client, session: client.chat(session, text))
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Have a question answered anew, or the one that an answer answered; else the last one."""
-        async with self._turn:
+        async with self._taking_turn():
             question = await self._known(self._question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
             await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
 
     async def edit(self, question: Question, text: str) -> None:
         """Say something else in the place of ``question``, dropping what came after it."""
-        async with self._turn:
+        async with self._taking_turn():
             question = await self._known(question)
             before, id = self.said[: self.said.index(question)], question.id
             assert id is not None
@@ -99,7 +104,7 @@ class Chat:
 
     def stop(self) -> None:
         """End the answer that is being given."""
-        self._stopped = True
+        self._stopped.set()
         if self._stream is not None:
             self._stream.stop()
 
@@ -142,21 +147,20 @@ class Chat:
         await self._load(self.options)
 
     async def restore(self, session: str) -> None:
-        """Become the chat of a session that the daemon has stored."""
+        """Become the chat of a session as the daemon has stored it."""
         content = await self._link.ask(lambda client: client.session(session))
         self.session, self.private = session, content.private
-        self.title, self.options, self.system = content.title, content.options, content.system
-        self.said, self._left = said_in(content), content.stream
+        self.options, self.system, self._left = content.options, content.system, content.stream
+        self._match(content)
 
     async def pick_up(self) -> None:
         """Follow the answer that a chat which is gone had begun, if there is one, from its first token on."""
         name, self._left = self._left, None
         if name is None or self.answer is None:
             return
-        async with self._turn:
+        async with self._taking_turn():
             answer = Answer(status="streaming", id=self.answer.id, waiting="asking")
             self.said = [*self.said[:-1], answer]
-            self._stopped = False
             self._tell(Changed())
             try:
                 client = await self._link.client()
@@ -178,6 +182,40 @@ class Chat:
 
     # How an answer comes.
 
+    @asynccontextmanager
+    async def _taking_turn(self) -> AsyncIterator[None]:
+        """Inside, nothing else is said in it; raises :class:`Gone` if it is stopped before that."""
+        self._stopped.clear()
+        self._waiting = self._turn.locked()
+        try:
+            if self._waiting:
+                self._tell(Working("reading what was said before", None))
+                await self._unless_stopped(self._turn.acquire())
+            else:
+                await self._turn.acquire()  # without a pause in which another could begin
+        finally:
+            self._waiting = False
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def _connected(self) -> Client:
+        return await self._unless_stopped(self._link.client())
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` comes to; raises :class:`Gone` once the answer is to be no more."""
+        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not task.done():
+                task.cancel()
+        if task.done():
+            return task.result()
+        raise _stopped()
+
     async def _ask(self, said: list[Said], begin: Begin) -> None:
         """Have the last of ``said`` answered.
 
@@ -185,12 +223,17 @@ class Chat:
         """
         before, answer = self.said, Answer(status="streaming", waiting="asking")
         self.said = [*said, answer]
-        self._stopped = False
         self._tell(Changed())
         try:
-            client = await self._link.client()
+            client = await self._connected()
+        except BaseException:
+            self._end(answer)
+            self.said = before
+            self._tell(Changed())
+            raise
+        try:
             session = await self._opened(client)
-            if self._stopped:
+            if self._stopped.is_set():
                 raise _stopped()
             await self._follow(begin(client, session), client, answer)
         except SessionNotFound:
@@ -222,7 +265,7 @@ class Chat:
         if self.session is None:
             stream = client.open(system=self.system, private=self.private, options=self.options)
             self._stream = stream
-            if self._stopped:
+            if self._stopped.is_set():
                 stream.stop()
             async for event in stream.events():
                 self._take(event, self.answer)
@@ -235,7 +278,7 @@ class Chat:
         """Take the answer as it comes, over as many connections as it takes."""
         while True:
             self._stream = stream
-            if self._stopped:
+            if self._stopped.is_set():
                 stream.stop()
             try:
                 async for event in stream.events():
@@ -244,7 +287,7 @@ class Chat:
             except DaemonUnavailable:
                 if not client.lost or stream.name is None:
                     raise
-                client = await self._link.client()
+                client = await self._connected()
                 stream = client.resume(stream.name, stream.seq)
             except Gone:
                 raise Gone("the daemon ended while it answered", "Answer anew with ctrl+r.") from None

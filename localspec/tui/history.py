@@ -14,9 +14,10 @@ class History:
         self._here = 0
 
     def add(self, text: str) -> None:
-        """A text was sent; what was changed in others is as it was sent."""
-        if self._sent[-1:] != [text]:
-            self._sent.append(text)
+        """A text was sent, or left; what was changed in others is as it was sent. What was being typed before
+        another was gone back to is kept, too."""
+        draft = self._texts[-1] if self._here < len(self._sent) else ""
+        self._sent += [each for each in (draft, text) if each.strip() and self._sent[-1:] != [each]]
         del self._sent[:-KEPT]
         self._texts = [*self._sent, ""]
         self._here = len(self._sent)

@@ -15,7 +15,7 @@ from localspec import tui
 
 IMPORTED = {("textual.widgets._footer", "FooterKey")}
 """names of private modules"""
-REPLACED = {("Composer", "_on_key"), ("Composer", "_on_paste")}
+REPLACED = {("ChatApp", "_handle_exception"), ("Composer", "_on_key"), ("Composer", "_on_paste")}
 """private methods that are others here; the toolkit calls them"""
 
 

@@ -119,11 +119,13 @@ class SessionsScreen(Dialog[str | None]):
         self.dismiss(event.option.id)
 
     def on_session_list_asked(self, wish: SessionList.Asked) -> None:
+        if (session := self._found.get(wish.session)) is None:
+            return  # deleted by another program since the key was pressed
         match wish.what:
             case "rename":
-                self._begin_rename(self._found[wish.session])
+                self._begin_rename(session)
             case "delete":
-                self._attempt(self._delete(self._found[wish.session]))
+                self._attempt(self._delete(session))
             case "export":
                 self._attempt(self._export(wish.session))
             case "fork":

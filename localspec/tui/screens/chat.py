@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.events import Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from localspec.errors import DiskFull, EngineBusy, LocalspecError
 from localspec.home import here
-from localspec.protocol.events import SessionEvent
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
 from localspec.tui import clipboard, defects, facts
@@ -100,6 +100,11 @@ class ChatScreen(Screen[None]):
     def _status(self) -> Status:
         return self.query_one(Status)
 
+    @property
+    def typed(self) -> str:
+        """What stands in the prompt."""
+        return self._prompt.text
+
     def show(self, chat: Chat) -> None:
         """Show another chat; the one before goes on with what it does."""
         self._leave_edit()
@@ -120,9 +125,21 @@ class ChatScreen(Screen[None]):
     def on_prompt_sent(self, wish: Prompt.Sent) -> None:
         command = parse(wish.text)
         if command is not None:
+            self._leave_edit()
             self.action_run(*command)
         else:
             self.attempt(self._say(wish.text), otherwise=wish.text)
+
+    def on_key(self, event: Key) -> None:
+        """What is typed where nobody takes it is meant for the prompt."""
+        is_text = event.is_printable and event.character and event.key not in self.active_bindings
+        if is_text and not self._prompt.has_focus_within:
+            event.stop()
+            self._prompt.type(event.character or "")
+
+    def on_paste(self, event: Paste) -> None:
+        if not self._prompt.has_focus_within:
+            self._prompt.paste(event)
 
     def on_composer_refused(self, event: Composer.Refused) -> None:
         self.tell(event.error)
@@ -133,6 +150,7 @@ class ChatScreen(Screen[None]):
 
     async def _say(self, text: str) -> None:
         """Have a message answered, with the files that it mentions."""
+        await self.settled.wait()  # which chat this is
         chat, editing = self.chat, self._editing
         if "@" in text:
             before = "" if editing is None else editing.text
@@ -183,13 +201,14 @@ class ChatScreen(Screen[None]):
         await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
-        """Leave what is going on: an edit, an answer, the choice of a message."""
+        """Leave the first of these: the choice of a message, an answer, an edit."""
         self.app.clear_notifications()
-        if self._editing is not None:
-            self._leave_edit()
+        if not self._prompt.has_focus_within:
+            self._prompt.take_focus()
         elif self.chat.answering:
             self.chat.stop()
-        self._prompt.take_focus()
+        else:
+            self._leave_edit()
 
     def begin_edit(self, question: Question) -> None:
         """Have the person say something else in the place of ``question``."""
@@ -208,15 +227,18 @@ class ChatScreen(Screen[None]):
         self._prompt.take_focus()
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
-        """Edit no more: the draft comes back, unless what is typed now is kept."""
+        """Edit no more: the draft comes back, unless what is typed now is kept. The other can be had again
+        with the key up."""
         if self._editing is None:
             return
+        typed, before = self._prompt.text, self._editing.written
         draft, self._draft = self._draft, ""
         self._editing, self._prompt.title = None, ""
-        if not keeping or not self._prompt.text:
-            self._prompt.text = draft
-        else:
+        if keeping and typed:
             self._prompt.remember(draft)
+        else:
+            self._prompt.remember(typed if typed != before else "")
+            self._prompt.text = draft
 
     def begin(self, text: str) -> None:
         """Put the beginning of something into the prompt; what is there can be had again with the key up."""
@@ -355,15 +377,17 @@ class ChatScreen(Screen[None]):
                 welcome.tell(self.chat.pairing or pairing, self._models)
 
     def on_touched(self, fact: facts.Touched) -> None:
-        if fact.event.session == self.chat.session:
-            self.attempt(self._catch_up(fact.event))
+        if fact.event.session != self.chat.session:
+            return
+        if fact.event.change == "unsaved":
+            self.tell(DiskFull("the answer could not be stored", "Keep what you see with /export."))
+        elif not self.chat.answering:
+            self.attempt(self._catch_up())
 
-    async def _catch_up(self, event: SessionEvent) -> None:
+    async def _catch_up(self) -> None:
         """Show what another program has done to the chat."""
         await self.chat.catch_up()
         self._tell_status()
-        if event.change == "unsaved":
-            raise DiskFull("the answer could not be stored", "Keep what you see with /export.")
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False

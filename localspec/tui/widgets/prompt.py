@@ -147,6 +147,16 @@ class Prompt(Vertical):
         """Let the person type."""
         self._composer.focus()
 
+    def type(self, text: str) -> None:
+        """Take a text as if it was typed here."""
+        self.take_focus()
+        self._composer.insert(text)
+
+    def paste(self, event: Paste) -> None:
+        """Take what was pasted elsewhere."""
+        self.take_focus()
+        self._composer.post_message(Paste(event.text))
+
     def remember(self, text: str) -> None:
         """Keep a text among those that were sent, so that it comes back with the key up."""
         if text.strip():

@@ -39,7 +39,12 @@ KEPT = 40
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Messages from top to bottom; it stays at its end while it is there."""
+    """Messages from top to bottom; it stays at its end while it is there.
+
+    A click does not take the focus: its keys are letters, and who has just selected a text goes on typing.
+    """
+
+    FOCUS_ON_CLICK = False
 
     DEFAULT_CSS = """
     Transcript {
@@ -350,7 +355,7 @@ class Transcript(ScrollView, can_focus=True):
     def on_click(self, event: Click) -> None:
         if self._news and event.y == self.size.height - 1:
             self.action_scroll_end()
-        elif (number := self._at(event.y + self.scroll_offset.y)) is not None:
+        elif self.has_focus and (number := self._at(event.y + self.scroll_offset.y)) is not None:
             self.choose(number)
 
     def on_focus(self) -> None:
