@@ -100,6 +100,7 @@ class AnswerEntry:
         self._plain: Plain | None = None
         self._painted = 0
         self._plainly_painted = ""
+        self._run, self._run_begins = 0, 0
         self._painter: Painter | None = None
         self._rough.clear()
 
@@ -222,12 +223,14 @@ class AnswerEntry:
     def _pieces(self, painter: Painter, text: str) -> list[Piece]:
         """The new ``text`` by who proposed it; what is not known has no colour."""
         pieces: list[Piece] = []
+        runs = self.said.runs
         start = len(self.said.text) - len(text)
-        position = 0
-        for source, chars in self.said.runs:
-            begin, position = max(position, start), position + chars
+        position = self._run_begins
+        for number in range(self._run, len(runs)):
+            self._run, self._run_begins = number, position  # the last one may grow: it is looked at again
+            begin, position = max(position, start), position + runs[number].chars
             if position > begin:
-                style = painter.look.sources.get(source, Style.null())
+                style = painter.look.sources.get(runs[number].source, Style.null())
                 pieces.append((self.said.text[begin:position], style))
         if (begin := max(position, start)) < len(self.said.text):
             pieces.append((self.said.text[begin:], Style.null()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -97,6 +100,34 @@ def test_raw_text_is_coloured_by_who_proposed_it() -> None:
         ("c", LOOK.base.color),
         (" and", LOOK.base.color),
     ]
+
+
+class Counted(list[Run]):
+    """Runs that know how often one of them was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[Run]:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
+    answer = Answer(status="streaming", runs=Counted())
+    entry = AnswerEntry(answer, raw=True)
+    entry.paint(painter(60))
+    rounds = ("draft", "target"), ("target",), ("target", "memory"), ("memory", "target"), ("draft",)
+    for number in range(300):
+        sources = rounds[number % len(rounds)]
+        answer.grow("abc " * len(sources), [Token(1, source, 4) for source in sources])
+        entry.grow()
+    assert isinstance(answer.runs, Counted) and answer.runs.looks < 10 * len(answer.runs)
+    at_once = painted(answer, raw=True)
+    assert [[*line.simplify()] for line in lines_of(entry)] == [[*x.simplify()] for x in lines_of(at_once)]
 
 
 def test_runs_may_reach_beyond_the_text() -> None:
