@@ -36,13 +36,17 @@ GROWTH = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of Markdown; of code, the ``source`` is what stands between the fences."""
+    """A piece of Markdown; of code, the ``source`` is what stands between the fences.
+
+    ``language`` is the first word behind the opening one, ``label`` what follows that.
+    """
 
     kind: Literal["prose", "code"]
     source: str
     language: str = ""
     joined: bool = False
     """whether it follows the block before without an empty line, as an item of its list"""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,13 @@ class _Fence:
     opening: str
     mark: str
     ends: re.Pattern[str]
-    language: str
+    token: Token
 
     @classmethod
     def of(cls, opening: str, token: Token) -> _Fence:
         mark = re.escape(token.markup[0])
         ends = re.compile(rf"^ {{0,3}}{mark}{{{len(token.markup)},}}[ \t]*\n", re.MULTILINE)
-        return cls(opening, token.markup, ends, language_of(token))
+        return cls(opening, token.markup, ends, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Blocks:
     def open(self) -> Block | None:
         """The block that still grows, as far as it has come."""
         if self._fence is not None:
-            return Block("code", self._tail, self._fence.language)
+            return _of_fence(self._fence.token, self._tail)
         if not self._tail.strip():
             return None
         begins = _units(self._tail.lstrip("\n").partition("\n")[0])
@@ -159,17 +163,17 @@ class Blocks:
     def _block(self, unit: _Unit, source: str) -> Block:
         joined, self._list = self._joins(unit), unit.list
         if unit.token.type == "fence":
-            return Block("code", unit.token.content.removesuffix("\n"), language_of(unit.token))
+            return _of_fence(unit.token, unit.token.content.removesuffix("\n"))
         return Block("prose", source.rstrip(), joined=joined)
 
     def _joins(self, unit: _Unit) -> bool:
         return unit.list != "" and unit.list == self._list
 
 
-def language_of(fence: Token) -> str:
-    """What a fence says its code is, in one word."""
-    words = fence.info.split()
-    return words[0] if words else ""
+def info_of(fence: Token) -> tuple[str, str]:
+    """What a fence says its code is, in one word, and what else it says of it."""
+    language, *more = fence.info.split(maxsplit=1) or [""]
+    return language, "".join(more).rstrip()
 
 
 def _settled(text: str) -> str:
@@ -197,4 +201,9 @@ def _units(text: str) -> list[_Unit]:
 def _code(fence: _Fence, body: str) -> Block:
     """What a fence holds: its indentation is taken off as the parser does."""
     (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.mark}")
-    return Block("code", token.content.removesuffix("\n"), fence.language)
+    return _of_fence(fence.token, token.content.removesuffix("\n"))
+
+
+def _of_fence(token: Token, source: str) -> Block:
+    language, label = info_of(token)
+    return Block("code", source, language, label=label)

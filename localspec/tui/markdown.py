@@ -12,10 +12,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from localspec.tui.blocks import PARSER, language_of
+from localspec.tui.blocks import PARSER, info_of
 from localspec.tui.highlighting import highlighted
 from localspec.tui.look import Look
-from localspec.tui.plain import Plain
+from localspec.tui.plain import code
 
 DEEPEST = 15
 """how deep blocks may stand in others; the parser leaves out what is much deeper"""
@@ -64,7 +64,7 @@ class _Code(rich.CodeBlock):
 
     def __init__(self, token: Token, look: Look) -> None:
         super().__init__("", "")
-        self._language = language_of(token)
+        self._language, self._label = info_of(token)
         self._look = look
 
     @classmethod
@@ -74,9 +74,8 @@ class _Code(rich.CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         look = self._look
-        plain = Plain(Segment(""), options.max_width, look.base + look.plain_code, margin=1)
-        code = self.text.plain.removesuffix("\n")
-        plain.append(highlighted(code, self._language, look.code_theme))
+        plain = code(Segment(""), options.max_width, look, self._label)
+        plain.append(highlighted(self.text.plain.removesuffix("\n"), self._language, look.code_theme))
         for line in plain.lines:
             yield from line
             yield Segment.line()

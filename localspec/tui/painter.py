@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from localspec.tui.look import Look
-from localspec.tui.plain import Plain
+from localspec.tui.plain import Plain, code
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import Block
@@ -55,7 +55,7 @@ class Painter:
     def plain(self, block: Block) -> Plain:
         """What ``block`` can be painted with as it grows, without its colours."""
         if block.kind == "code":
-            return Plain(self._gutter, self.width, self.look.base + self.look.plain_code, margin=1)
+            return code(self._gutter, self.width, self.look, block.label)
         return self.raw()
 
     def raw(self) -> Plain:

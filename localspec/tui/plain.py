@@ -10,6 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from localspec.tui.look import Look
 from localspec.tui.wrapping import breaks
 
 TAB = 4
@@ -80,6 +81,13 @@ class Plain:
         if blanks := self._margin - over:
             segments.append(Segment(" " * blanks, self._under))
         return Strip(segments, self._gutter.cell_length + self._width + 2 * self._margin)
+
+
+def code(gutter: Segment, width: int, look: Look, label: str) -> Plain:
+    """What code can be painted with as it grows; its label stands above it."""
+    plain = Plain(gutter, width, look.base + look.plain_code, margin=1)
+    plain.append([(f"{label}\n", look.muted)] if label else [])
+    return plain
 
 
 def cut(pieces: Iterable[Piece], offsets: list[int]) -> Iterator[list[Piece]]:
