@@ -71,8 +71,8 @@ class ChatApp(App[None]):
             themes.keep(theme)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A dialog is answered before anything is searched."""
-        return not (action == "command_palette" and isinstance(self.screen, Dialog))
+        """A dialog is answered before anything is searched; the key is seen to do nothing then."""
+        return None if action == "command_palette" and isinstance(self.screen, Dialog) else True
 
     def get_default_screen(self) -> ChatScreen:
         """The chat's screen is the lowest one."""
