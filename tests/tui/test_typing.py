@@ -1,0 +1,204 @@
+"""What is typed comes where it is meant, and is lost nowhere; Esc leaves one thing at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+from textual.events import Paste
+
+from localspec.client import connect
+from localspec.tui.conversation import Question
+from localspec.tui.dialogs.session_list import SessionList
+from localspec.tui.dialogs.sessions import SessionsScreen
+from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.transcript import Transcript
+from tests.tui.harness import ENDLESS, GREEDY, Player, playing
+from tests.tui.pictures import answered, conversation, growing, showing
+from tests.waiting import run
+
+QUESTION = "What does os.path.join do?"
+
+
+def put(player: Player, text: str) -> None:
+    player.screen.query_one(Composer).text = text
+
+
+def title(player: Player) -> str:
+    return player.screen.query_one(Prompt).title
+
+
+def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            await player.click(Transcript, offset=(5, 1))
+            await player.write("ok really")
+            assert player.typed == "ok really"
+            await player.press("alt+up")
+            assert player.transcript.has_focus
+            await player.press("o")
+            assert player.typed == "ok reallyo" and not player.transcript.has_focus
+            await player.press("alt+up")
+            player.app.post_message(Paste("k\n"))
+            await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
+
+    run(test())
+
+
+def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
+    async def test() -> None:
+        async with showing([*conversation(), Question("And?", 3), growing()]) as player:
+            chat, stopped = player.chat, []
+            chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+            await player.press("ctrl+g", "x", "alt+up", "escape")
+            assert not stopped and title(player) and not player.transcript.has_focus
+            await player.press("escape")
+            assert stopped == [True] and title(player)
+            chat.said[-1] = answered()
+            await player.press("escape")
+            assert stopped == [True] and not title(player) and not player.typed
+            await player.press("up")
+            assert player.typed == "And?x"
+
+    run(test())
+
+
+def test_a_draft_outlives_an_earlier_text_that_is_sent_again(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            put(player, "/stats")
+            await player.press("escape", "enter")
+            put(player, "half a thought")
+            await player.press("up", "enter")
+            await player.settle()
+            assert len(player.toasts) == 2
+            await player.press("up", "escape", "up")
+            assert player.typed == "half a thought"
+
+    run(test())
+
+
+def test_an_edit_that_is_left_for_another_chat_comes_back_by_the_key_up(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            await player.press("ctrl+g", "x")
+            player.screen.show(player.app.new_chat())
+            assert player.typed == ""
+            await player.press("up")
+            assert player.typed == f"{conversation()[0].text}x"
+
+    run(test())
+
+
+def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            put(player, "draft")
+            await player.press("ctrl+g")
+            put(player, "/colours")
+            await player.press("escape", "enter")
+            await player.settle()
+            assert player.transcript.raw and not title(player) and player.typed == "draft"
+
+    run(test())
+
+
+def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
+    async def test() -> None:
+        async with await connect() as other:
+            session = (await other.open_session(options=GREEDY)).session
+            await other.chat(session, QUESTION).result()
+            async with playing(session=session, settled=False) as player:
+                put(player, "And split?")
+                await player.press("enter")
+                await player.until(lambda: len(player.chat.said) == 4, "it is said")
+                await player.settle()
+                assert player.chat.session == session and len(await other.sessions()) == 1
+
+    run(test())
+
+
+def test_what_is_said_before_the_last_turn_is_stored_is_told_and_can_be_stopped(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.say(QUESTION)
+            await player.chat._turn.acquire()
+            for _ in range(2):
+                put(player, "And split?")
+                await player.press("enter")
+                await player.until(lambda: player.chat.answering, "it waits")
+            await player.until(lambda: bool(player.toasts), "the second is refused")
+            assert player.typed == "And split?" and "an answer is being given" in player.toasts[0]
+            put(player, "")
+            await player.press("escape")
+            await player.settle()
+            assert player.typed == "And split?" and not player.chat.answering
+            player.chat._turn.release()
+            await player.press("enter")
+            await player.until(lambda: len(player.chat.said) == 4, "it is said")
+            await player.settle()
+
+    run(test())
+
+
+def test_a_connection_that_is_awaited_is_stopped_with_esc(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            link = player.app.link
+            await link._connecting.acquire()
+            put(player, QUESTION)
+            await player.press("enter")
+            await player.until(lambda: player.chat.answering, "it waits")
+            await player.press("escape")
+            await player.settle()
+            assert player.typed == QUESTION and player.chat.said == []
+            assert player.toasts == ["it was stopped before it began Send it again, or something else."]
+            link._connecting.release()
+
+    run(test())
+
+
+def test_a_chat_that_is_come_back_to_is_as_it_was_left(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player:
+            await player.say(QUESTION)
+            left, answer = player.chat, player.chat.answer
+            await player.press("ctrl+n")
+            await player.until(lambda: player.chat is not left, "another is shown")
+            await player.settle()
+            assert await player.app.stored_chat(left.session or "") is left
+            assert left.answer is answer and answer is not None and answer.result is not None and answer.runs
+
+    run(test())
+
+
+def test_a_key_for_a_chat_that_has_left_the_list_is_none(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.press("ctrl+s")
+            await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
+            screen = player.app.screen
+            for what in ("rename", "delete"):
+                screen.post_message(SessionList.Asked(what, "gone"))
+            await player.pause()
+            assert player.app.screen is screen
+
+    run(test())
+
+
+def test_a_defect_that_ends_the_chat_is_told_with_what_was_typed(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            put(player, "half a thought")
+            player.app.call_later(lambda: 1 / 0)
+            await asyncio.wait_for(player.app._exception_event.wait(), 30)
+            shown = player.app._exit_renderables
+            told = "".join(segment.text for each in shown for segment in each.segments)
+            assert "localspec: ZeroDivisionError" in told and "half a thought" in told
+            assert "Traceback" not in told and isinstance(Text(told), Text)
+
+    with pytest.raises(ZeroDivisionError):
+        run(test())
+    assert "1 / 0" in (still / "state" / "chat.log").read_text()
