@@ -17,7 +17,9 @@ class History:
         """A text was sent, or left; what was changed in others is as it was sent. What was being typed before
         another was gone back to is kept, too."""
         draft = self._texts[-1] if self._here < len(self._sent) else ""
-        self._sent += [each for each in (draft, text) if each.strip() and self._sent[-1:] != [each]]
+        for each in (draft, text):
+            if each and self._sent[-1:] != [each]:
+                self._sent.append(each)
         del self._sent[:-KEPT]
         self._texts = [*self._sent, ""]
         self._here = len(self._sent)
