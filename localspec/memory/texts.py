@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,18 +64,19 @@ def text_files(path: Path) -> Iterator[Path]:
         yield from _below(real, _rules_above(real))
 
 
-def near_files(path: Path) -> Iterator[list[Path]]:
-    """As :func:`text_files` of a directory, one directory at a time, the nearest first."""
+def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+    """As :func:`text_files` of a directory, the nearest first; none any more once it ``is_late``, which is
+    asked at every entry: a directory may have a million."""
     real = path.resolve()
     waiting = deque([(real, _rules_above(real))])
     while waiting:
         folder, above = waiting.popleft()
         ignores = above + _ignores(folder)
-        folders, files = list[Path](), list[Path]()
-        for entry in _entries(folder, ignores):
-            (folders if entry.is_dir() else files).append(entry)
-        waiting += ((below, ignores) for below in folders)
-        yield files
+        for entry in _entries(folder, ignores, is_late):
+            if entry.is_dir():
+                waiting.append((Path(entry.path), ignores))
+            else:
+                yield Path(entry.path)
 
 
 def may_learn(path: Path) -> bool:
@@ -109,24 +112,27 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
     ignores = above + _ignores(folder)
     for entry in _entries(folder, ignores):
         if entry.is_dir():
-            yield from _below(entry, ignores)
+            yield from _below(Path(entry.path), ignores)
         else:
-            yield entry
+            yield Path(entry.path)
 
 
-def _entries(folder: Path, ignores: list[Ignore]) -> Iterator[Path]:
+def _entries(
+    folder: Path, ignores: list[Ignore], is_late: Callable[[], bool] = lambda: False
+) -> Iterator[os.DirEntry[str]]:
     """The files and directories in a directory that are worth a look, by name."""
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as found:
+            entries = sorted(takewhile(lambda _: not is_late(), found), key=lambda entry: entry.name)
     except OSError:
         return
-    for entry in entries:
+    for entry in takewhile(lambda _: not is_late(), entries):
         if entry.is_symlink() or entry.name == ".git":
             continue
         if entry.is_dir():
-            if not _is_ignored(entry, ignores, "/"):
+            if not _is_ignored(Path(entry.path), ignores, "/"):
                 yield entry
-        elif entry.is_file() and not (_is_secret(entry.name) or _is_ignored(entry, ignores, "")):
+        elif entry.is_file() and not (_is_secret(entry.name) or _is_ignored(Path(entry.path), ignores, "")):
             yield entry
 
 

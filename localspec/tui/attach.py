@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,18 @@ FRESH_S = 15.0
 SHOWN = 8
 AFTER = ".,;:!?)]}'`"
 """what may follow a path without being of it"""
-_MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|([^\s"]+))')
+SUFFIXES = re.compile(
+    "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsx|kt|lua|md|mjs|php|pl|py|pyi|rb|rs|"
+    "rst|scala|sh|sql|svg|swift|tex|toml|ts|tsx|txt|vue|xml|yaml|yml|zig",
+    re.IGNORECASE,
+)
+"""that only files have; what is behind the dot in ``@pytest.fixture`` is none"""
+SHORT = 4
+"""letters of any other suffix that a path may have; ``@types/lodash.debounce`` is none"""
+_MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
+_UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
+_FILE = re.compile(r"[\w./~ -]*[\w-]\.([A-Za-z]\w*)")
+_FENCED = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _RUN = re.compile("`+")
 _LANGUAGE = re.compile(r"\.(\w+)")
 
@@ -40,29 +52,34 @@ class Mention(NamedTuple):
 def mentions(text: str) -> Iterator[Mention]:
     """What ``text`` names so; not what has a letter before it, as e-mail addresses have."""
     for found in _MENTION.finditer(text):
-        yield Mention(found[1] or found[2], quoted=found[1] is not None)
+        quoted = found[1] is not None
+        yield Mention(found[1].replace('\\"', '"') if quoted else found[2], quoted)
 
 
 def mention_of(path: str) -> str:
     """How a path is mentioned."""
-    return f'@"{path}"' if any(blank in path for blank in " \t") else f"@{path}"
+    if _UNQUOTED.fullmatch(path):
+        return f"@{path}"
+    escaped = path.replace('"', '\\"')
+    return f'@"{escaped}"'
 
 
 def attached(text: str, directory: Path, before: str = "") -> str:
     """``text`` with the files below it that it mentions; a name that is no file's stays a name.
 
     A file that cannot be had now, but was attached to the text ``before`` this one, is taken from there.
-    Raises :class:`InvalidOptions` for what is there but cannot be attached, and for a path into a directory
-    that has no such file.
+    Raises :class:`InvalidOptions` for what is there but cannot be attached, and for what was meant for a file
+    but is none; never for what stands in a fence, as code has names of its own.
     """
     blocks, kept = dict[str, str](), _parted(before)[1]
+    told = set(mentions(_FENCED.sub("", text)))
     for mention in mentions(text):
         try:
             name = _file_of(mention, directory)
             if name is not None and name not in blocks:
                 blocks[name] = _block(name, _read(name, directory))
         except InvalidOptions:
-            if not any(name in kept for name in _spellings(mention)):
+            if mention in told and not any(name in kept for name in _spellings(mention)):
                 raise
             name = None
         if name is None:
@@ -102,19 +119,40 @@ def _spellings(mention: Mention) -> tuple[str, ...]:
 
 
 def _file_of(mention: Mention, directory: Path) -> str | None:
-    for name in _spellings(mention):
+    """The file that is mentioned; None where none is meant."""
+    names = [name for name in _spellings(mention) if name]
+    for name in names:
         path = _path(name, directory)
-        if name and os.path.isfile(path):
+        if os.path.isfile(path):
             return name
-        if name and os.path.isdir(path) and name.strip("./"):
-            raise InvalidOptions(f"{name} is a directory", "Name the files in it that are to be attached.")
-        if name and os.path.exists(path) and name.strip("./"):
+        if os.path.isdir(path):
+            if mention.quoted:
+                raise InvalidOptions(
+                    f"{name} is a directory", "Name the files in it that are to be attached."
+                )
+            return None
+        if os.path.exists(path):
             raise InvalidOptions(f"{name} is no file of text", "Attach text files only.")
-    name = _spellings(mention)[-1]
-    folder, file = os.path.split(name)
-    if mention.quoted or (folder and file and os.path.isdir(_path(folder, directory))):
-        raise InvalidOptions(f"there is no file {name}", f"Write its path from {directory}, or no @.")
+    if names and (mention.quoted or _is_meant(names[-1], directory)):
+        remedy = f"Write its path from {directory}; what stands between lines of ``` stays as it is."
+        raise InvalidOptions(f"there is no file {names[-1]}", remedy)
     return None
+
+
+def _is_meant(name: str, directory: Path) -> bool:
+    """Whether a name without quotes looks like that of a file, in a directory that is there. Decorators,
+    packages and who is called so by an ``@`` do not."""
+    looks = _FILE.fullmatch(name)
+    folder = os.path.dirname(name)
+    if looks is None or not os.path.isdir(_path(folder, directory)):
+        return False
+    return SUFFIXES.fullmatch(looks[1]) is not None or (folder != "" and len(looks[1]) <= SHORT)
+
+
+def _is_mentionable(path: str) -> bool:
+    """Whether a path, written into a message, names that file, and does not command the terminal."""
+    names = [mention.name for mention in mentions(mention_of(path))]
+    return one_line(path) == path and names == [path] and not path.startswith("~")
 
 
 def _path(name: str, directory: Path) -> str:
@@ -151,29 +189,28 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._known: Sequence[str] = ()
-        self._gathered: float | None = None
+        self._search: asyncio.Future[list[str]] | None = None
+        self._begun = 0.0
 
     async def like(self, typed: str) -> list[str]:
         """Those that ``typed`` may stand for, the likeliest first; the nearest where nothing was typed."""
         now = time.monotonic()
-        if self._gathered is None or now - self._gathered > FRESH_S:
-            self._known = await asyncio.to_thread(gathered, self.directory)
-            self._gathered = time.monotonic()
-        return await asyncio.to_thread(ranked, typed.removeprefix("./"), self._known)
+        if self._search is None or (self._search.done() and now - self._begun > FRESH_S):
+            search = asyncio.to_thread(gathered, self.directory)
+            self._search, self._begun = asyncio.ensure_future(search), now
+        known = await asyncio.shield(self._search)  # who types on waits for the same one
+        return await asyncio.to_thread(ranked, typed.removeprefix("./"), known)
 
 
 def gathered(directory: Path) -> list[str]:
-    """The files below a directory that git would track, as paths from there: near ones, not too many."""
+    """The files below a directory that git would track, as paths from there: near ones, not too many, and
+    those that are found in time, as the program does not end before its threads do."""
     from localspec.memory.texts import near_files
 
-    real, found, deadline = directory.resolve(), list[str](), time.monotonic() + GATHER_S
-    for files in near_files(real):
-        paths = (file.relative_to(real).as_posix() for file in files)
-        found += (path for path in paths if one_line(path) == path)  # others command the terminal
-        if len(found) >= MOST_FILES or time.monotonic() > deadline:
-            break
-    return found[:MOST_FILES]
+    real, deadline = directory.resolve(), time.monotonic() + GATHER_S
+    files = near_files(real, lambda: time.monotonic() > deadline)
+    paths = (file.relative_to(real).as_posix() for file in files)
+    return [*islice(filter(_is_mentionable, paths), MOST_FILES)]
 
 
 def ranked(typed: str, files: Sequence[str]) -> list[str]:

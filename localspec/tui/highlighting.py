@@ -16,11 +16,13 @@ from localspec.tui.plain import Piece
 
 LONGEST = 200_000
 """characters of code that get colours; reading more would take a second"""
+LONGEST_LINE = 500
+"""characters of a line in it: some lexers try a long one again from each of its characters"""
 
 
 def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
     """``code`` in pieces; in one where nobody knows the language."""
-    lexer = _lexer(language) if len(code) <= LONGEST else None
+    lexer = _lexer(language) if _is_quickly_read(code) else None
     if lexer is None:
         yield code, Style.null()
         return
@@ -29,6 +31,10 @@ def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
         if text := text[: len(code) - end]:  # it ends with a line feed in any case
             end += len(text)
             yield text, _style(theme, token)
+
+
+def _is_quickly_read(code: str) -> bool:
+    return len(code) <= LONGEST and max(map(len, code.split("\n"))) <= LONGEST_LINE
 
 
 def _lexer(language: str) -> Lexer | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from localspec.errors import InvalidOptions
+from localspec.memory.texts import near_files
 from localspec.tui import attach
 from localspec.tui.attach import Files, Mention, attached, detached, gathered, mention_of, mentions, ranked
 from tests.tui.harness import playing
-from tests.waiting import run
+from tests.waiting import run, until
 
 
 @pytest.fixture
@@ -27,6 +31,17 @@ def test_what_is_mentioned() -> None:
     text = 'See @a.py, (@b/c) and @"d e" but not me@home.org, @ or _@x'
     assert list(mentions(text)) == [Mention("a.py,", False), Mention("b/c)", False), Mention("d e", True)]
     assert mention_of("a b") == '@"a b"' and mention_of("a/b") == "@a/b"
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "At 9.41\u202fAM.txt", "no\u00a0break", 'say "hi"', 'a"', "what?)", "o'clock", "x@y.py"]
+)
+def test_every_name_that_is_suggested_can_be_attached(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("content\n")
+    assert gathered(tmp_path) == [name]
+    language = Path(name).suffix[1:]
+    for text in (f"See {mention_of(name)} now", f"({mention_of(name)}).", mention_of(name)):
+        assert attached(text, tmp_path) == f"{text}\n\n{name}:\n```{language}\ncontent\n```"
 
 
 def test_files_stand_below_the_text(here: Path) -> None:
@@ -52,6 +67,14 @@ def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.Monke
         "no mention",
         "@" + "x" * 5_000,
         "@src\0/one.py",
+        "@src and @src/ are directories",
+        "@src\nclass One: ...",
+        "npm install @src/node @src/lodash.debounce @src/node@20.1.0",
+        "@pytest.mark.slow\n@app.get(f'/{id}.json')\n@x(path.json)",
+        "import x from '@/src/one.js', '@scope/package/index.js'",
+        "@someone@server.sh",
+        '```python\n@src/two.py\nx = @"verbatim"\n```',
+        "~~~\n@src/two.py",
     ],
 )
 def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
@@ -61,8 +84,11 @@ def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("mention", "told"),
     [
-        ("@src", "src is a directory"),
+        ('@"src"', "src is a directory"),
         ("@src/two.py?", "there is no file src/two.py"),
+        ("@src/one.px", "there is no file src/one.px"),
+        ("@one.py", "there is no file one.py"),
+        ("\n```\ncode\n```\n@one.py", "there is no file one.py"),
         ('@"no such"', "there is no file no such"),
         ("@bytes", "bytes is no text in UTF-8"),
         ("@zero", "zero is no text in UTF-8"),
@@ -137,7 +163,38 @@ def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: py
     monkeypatch.setattr(attach, "MOST_FILES", 3)
     assert gathered(here) == ["empty", "two words.md", "src/one.py"]
     monkeypatch.setattr(attach, "GATHER_S", -1.0)
-    assert gathered(here) == ["empty", "two words.md"]
+    assert gathered(here) == []
+
+
+def test_it_is_asked_at_every_entry_whether_it_is_late(here: Path) -> None:
+    for number in range(100):
+        (here / f"{number:03}").touch()
+    asked = count()
+    assert len([*near_files(here, lambda: next(asked) >= 103 + 50)]) == 50  # 103 are listed, then looked at
+    assert next(asked) == 103 + 51
+    assert not [*near_files(here, lambda: True)]
+
+
+def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    going_on, searches = Event(), list[Path]()
+
+    def search(directory: Path) -> list[str]:
+        searches.append(directory)
+        going_on.wait()
+        return gathered(directory)
+
+    async def test() -> None:
+        files = Files(here)
+        asked = [asyncio.create_task(files.like(typed)) for typed in ("", "o", "on", "one")]
+        await until(lambda: bool(searches), "the search has begun")
+        for each in asked[:-1]:
+            each.cancel()
+        going_on.set()
+        assert await asked[-1] == ["src/one.py"] and await files.like("two") == ["two words.md"]
+        assert searches == [here]
+
+    monkeypatch.setattr(attach, "gathered", search)
+    run(test())
 
 
 def test_what_was_gathered_counts_for_a_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,13 +197,13 @@ def test_suggestions_leave_room_for_the_text(home: Path) -> None:
 def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
-            await player.write("See @tests/tui/nothing")
+            await player.write("See @tests/tui/nothing.py")
             await player.press("escape", "enter")
             await player.until(lambda: bool(player.toasts), "it is told")
-            assert "there is no file tests/tui/nothing" in player.toasts[0]
-            assert player.typed == "See @tests/tui/nothing" and not player.chat.said
+            assert "there is no file tests/tui/nothing.py" in player.toasts[0]
+            assert player.typed == "See @tests/tui/nothing.py" and not player.chat.said
             await player.press("up", "down")
-            assert player.typed == "See @tests/tui/nothing"
+            assert player.typed == "See @tests/tui/nothing.py"
 
     run(test())
 

@@ -69,6 +69,10 @@ def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
             await opened(player)
             await left(player, "ctrl+s")
             assert player.chat.options == GREEDY and not player.toasts
+            await opened(player)
+            await player.press("end", "backspace", "3")
+            await left(player, "ctrl+s")
+            assert player.chat.options == Options(temperature=0.3, max_tokens=GREEDY.max_tokens)
 
     run(test())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from textual.widgets._toast import Toast
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
+from localspec.protocol.results import Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question, Said
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
@@ -18,8 +20,9 @@ from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.sampling import SamplingScreen
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.widgets.welcome import Welcome
-from tests.tui.harness import playing
-from tests.tui.pictures import PAIRING, conversation, growing, picture, showing
+from tests.client.conftest import own_home
+from tests.tui.harness import Player, playing
+from tests.tui.pictures import PAIRING, answered, conversation, growing, picture, show, showing
 from tests.tui.test_models import described
 from tests.waiting import run
 
@@ -100,32 +103,35 @@ def test_a_toast(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     run(test())
 
 
-def test_a_message_is_chosen(drawn: SnapshotAssertion) -> None:
+@SIZES
+def test_a_message_is_chosen(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
-        async with showing(conversation(), size=WIDE) as player:
+        async with showing(conversation(), size=size) as player:
             await player.press("alt+up", "s")
             assert await picture(player) == drawn
 
     run(test())
 
 
-def test_a_prompt_is_read(drawn: SnapshotAssertion) -> None:
+@SIZES
+def test_a_prompt_is_read(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     answer = Answer(status="streaming", waiting="reading the prompt 43%")
     said: list[Said] = [*conversation(), Question("And what of tabs?"), answer]
 
     async def test() -> None:
-        async with showing(said, size=WIDE) as player:
+        async with showing(said, size=size) as player:
             player.screen.post_message(facts.Working("reading the prompt", 0.43))
             assert await picture(player) == drawn
 
     run(test())
 
 
-def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion) -> None:
+@SIZES
+def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     said: list[Said] = [Question("Count."), growing("One, two, three", "draft 5 1")]
 
     async def test() -> None:
-        async with showing(said, size=WIDE, private=True) as player:
+        async with showing(said, size=size, private=True) as player:
             await player.press("slash", "c", "o")
             assert await picture(player) == drawn
 
@@ -160,19 +166,75 @@ def test_sampling(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     run(test())
 
 
-def test_a_deletion(drawn: SnapshotAssertion) -> None:
+async def a_model_is_loaded(player: Player) -> None:
+    player.screen.post_message(facts.Working("loading the target model", 0.62))
+
+
+async def nothing_is_found(player: Player) -> None:
+    await player.app.push_screen(ChooseScreen("Model", [Choice("a", "stdlib-6m", "6.3 M · F16")]))
+    await player.press("z", "z")
+
+
+async def an_answer_has_failed(player: Player) -> None:
+    error = LocalspecError("the model needs 9.1 GB, and 7.4 GB are free", "Choose a smaller one with /model.")
+    answer = growing("One, two,", "draft 3 1")
+    answer.status, answer.error = "failed", error
+    show(player, [Question("Count."), answer])
+
+
+async def a_long_question_is_folded(player: Player) -> None:
+    lines = "\n".join(f"line {number} of what was pasted" for number in range(60))
+    show(player, [Question(f"What is this?\n{lines}"), answered("Lines.", "draft 2 1")])
+
+
+async def a_question_is_edited(player: Player) -> None:
+    await player.press("ctrl+g")
+
+
+async def more_came_below(player: Player) -> None:
+    answer = growing("- and another line\n" * 30)
+    show(player, [*conversation(), Question("And what of tabs?"), answer])
+    await player.press("pageup")
+    answer.grow("- the last\n", [Token(0, "target", 11)])
+    answer.first = answer.last
+    player.screen.post_message(facts.Grown())
+
+
+MOMENTS = (
+    a_model_is_loaded,
+    nothing_is_found,
+    an_answer_has_failed,
+    a_long_question_is_folded,
+    a_question_is_edited,
+    more_came_below,
+)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.__name__)
+def test_a_moment(drawn: SnapshotAssertion, moment: Callable[[Player], Awaitable[None]]) -> None:
     async def test() -> None:
-        async with showing(conversation(), size=NARROW) as player:
+        async with showing(conversation(), size=WIDE) as player:
+            await moment(player)
+            assert await picture(player) == drawn
+
+    run(test())
+
+
+@SIZES
+def test_a_deletion(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
+    async def test() -> None:
+        async with showing(conversation(), size=size) as player:
             await player.app.push_screen(deletion("What does textwrap.dedent do?"))
             assert await picture(player) == drawn
 
     run(test())
 
 
+@SIZES
 @pytest.mark.slow
-def test_the_list_of_chats(snapshot: SnapshotAssertion, home: Path) -> None:
+def test_the_list_of_chats(snapshot: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
-        async with playing(size=NARROW) as player:
+        async with playing(size=size) as player:
             for question in ("What does os.path.join do?", "What does textwrap.dedent do?"):
                 await player.chat.send(question)
                 player.screen.action_run("new")
@@ -181,7 +243,8 @@ def test_the_list_of_chats(snapshot: SnapshotAssertion, home: Path) -> None:
             await player.until(lambda: player.app.screen.query_one(SessionList).option_count == 2, "both")
             assert await picture(player) == snapshot.use_extension(SVGImageSnapshotExtension)
 
-    run(test())
+    with own_home():  # the other picture has chats of its own
+        run(test())
 
 
 def test_a_light_theme(drawn: SnapshotAssertion) -> None:

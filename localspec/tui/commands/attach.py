@@ -21,4 +21,5 @@ async def attach(screen: ChatScreen, argument: str) -> None:
     """Send a file along with the next message; @PATH in its text does the same."""
     if not argument:
         raise InvalidOptions("no file is named", "Write its path after /attach.")
-    screen.attach(mention_of(argument.strip('"')))
+    quoted = len(argument) > 1 and argument[0] == argument[-1] == '"'
+    screen.attach(mention_of(argument[1:-1] if quoted else argument))

@@ -87,11 +87,11 @@ def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
 
 
 def code_blocks(text: str) -> list[str]:
-    """What stands between fences."""
-    from localspec.tui.blocks import Blocks
+    """What is shown as code: between fences, or indented, in lists and quotations as well."""
+    from localspec.tui.blocks import PARSER
 
-    blocks = Blocks()
-    return [b.source for b in (*blocks.append(text), *blocks.finish()) if b.kind == "code"]
+    code = (token for token in PARSER.parse(text) if token.type in ("fence", "code_block"))
+    return [token.content.removesuffix("\n") for token in code]
 
 
 def last_answer(screen: ChatScreen) -> Answer:

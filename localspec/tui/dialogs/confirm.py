@@ -21,6 +21,7 @@ class Confirm(Dialog[bool]):
         Binding("right,down", "app.focus_next", "Next", show=False),
     ]
 
+    AUTO_FOCUS = "#no"  # from the first moment on: a key may be waiting
     DEFAULT_CSS = """
     Confirm { align: center middle; }
     Confirm > Vertical {
@@ -43,9 +44,6 @@ class Confirm(Dialog[bool]):
             with Horizontal():
                 yield Button(f"{self._deed} (y)", variant="error", id="yes", compact=True)
                 yield Button("Cancel (esc)", id="no", compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one("#no").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")
