@@ -23,10 +23,12 @@ AT_ONCE = 8_000
 """characters at the end of a text that are painted in full when all of it has come at once"""
 HEAD = 12
 """lines of a long question that are shown"""
+HEAD_CHARS = 8_000
+"""characters of it that are looked at for them"""
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "broken off; answer anew with ctrl+r",
-    "streaming": "it is still being answered; open the chat again to see more",
+    "streaming": "it is still being answered, by another program",
     "deadline": "cut short: its time was up",
     "context_full": "cut short: the context is full",
     "length": "cut short: it is as long as it was to be",
@@ -43,26 +45,24 @@ class QuestionEntry:
         self.detailed = False
         """whether a long one is shown whole"""
         self._lines: list[Strip] = []
-        self._hidden: list[Strip] = []
-        """what is shown in the place of lines"""
+        self._painter: Painter | None = None
 
     @property
     def height(self) -> int:
-        return HEAD + len(self._hidden) if self._folded else len(self._lines)
-
-    @property
-    def _folded(self) -> bool:
-        return bool(self._hidden) and not self.detailed
+        return len(self._lines)
 
     def line(self, number: int) -> Strip:
-        return self._hidden[number - HEAD] if self._folded and number >= HEAD else self._lines[number]
+        return self._lines[number]
 
     def paint(self, painter: Painter) -> None:
-        """All of it, anew."""
-        self._lines = painter.text(shown(self.said.text), painter.look.question, bar=True)
-        more = len(self._lines) - HEAD
-        told = f"… {more} more lines; s shows them"
-        self._hidden = painter.text(told, painter.look.muted, bar=True) if more > 2 else []
+        """All of it that is shown, anew: what is folded away may be a large file."""
+        self._painter, text = painter, shown(self.said.text)
+        seen = text if self.detailed else text[:HEAD_CHARS]
+        self._lines = painter.text(seen, painter.look.question, bar=True)
+        more = len(self._lines) - HEAD + text.count("\n", len(seen))
+        if not self.detailed and (more > 2 or len(seen) < len(text)):
+            told = f"… {more} more lines; s shows them" if len(self._lines) > HEAD else "…; s shows the rest"
+            self._lines[HEAD:] = painter.text(told, painter.look.muted, bar=True)
 
     def grow(self) -> None:
         """It never does."""
@@ -70,10 +70,12 @@ class QuestionEntry:
     def toggle(self) -> None:
         """Show all of it, or only the beginning."""
         self.detailed = not self.detailed
+        if self._painter is not None:
+            self.paint(self._painter)
 
     def forget(self) -> None:
         """Nobody looks at it."""
-        self._lines, self._hidden = [], []
+        self._lines, self._painter = [], None
 
 
 class AnswerEntry:
