@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
-from localspec.tui.kept import Kept
 from localspec.units import KB, size
 from localspec.wording import one_line
 
@@ -74,7 +73,7 @@ def attached(text: str, directory: Path, before: str = "") -> str:
     """
     blocks, kept = dict[str, str](), _parted(before)[1]
     told = set(mentions(_FENCED.sub("", text)))
-    for mention in mentions(text):
+    for mention in dict.fromkeys(mentions(text)):
         try:
             name = _file_of(mention, directory)
             if name is not None and name not in blocks:
@@ -190,11 +189,16 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._known = Kept[list[str]](FRESH_S)
+        self._search: asyncio.Future[list[str]] | None = None
+        self._begun = 0.0
 
     async def like(self, typed: str) -> list[str]:
         """Those that ``typed`` may stand for, the likeliest first; the nearest where nothing was typed."""
-        known = await self._known.get(lambda: asyncio.to_thread(gathered, self.directory))
+        now = time.monotonic()
+        if self._search is None or (self._search.done() and now - self._begun > FRESH_S):
+            search = asyncio.to_thread(gathered, self.directory)
+            self._search, self._begun = asyncio.ensure_future(search), now
+        known = await asyncio.shield(self._search)  # who types on waits for the same one
         return await asyncio.to_thread(ranked, typed.removeprefix("./"), known)
 
 
