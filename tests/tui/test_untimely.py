@@ -12,6 +12,7 @@ from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
 from localspec.tui.chat import Chat
+from localspec.tui.commands import models as models_commands
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
@@ -243,6 +244,34 @@ def test_models_are_looked_for_once_and_errors_are_not_told(
                 seen = "\n".join(player.lines())
                 assert "stdlib-6m answers" in seen and ("The only model" in seen) is is_known
             assert len(found) == 1 and not player.toasts
+
+    run(test())
+
+
+def test_models_are_asked_for_once_while_a_name_is_typed(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[Chat]()
+
+    async def models(chat: Chat) -> object:
+        asked.append(chat)
+        return [described("one", store="bundled"), described("other", store="bundled")]
+
+    monkeypatch.setattr(Chat, "models", models)
+
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            suggestions = player.screen.query_one(Suggestions)
+            for typed, names in (("/model o", 2), ("ne", 1)):
+                await player.write(typed)
+                await player.until(lambda n=names: suggestions.option_count == n, "they are suggested")  # type: ignore[misc]
+            player.screen.begin("/draft o")
+            await player.until(lambda: suggestions.option_count == 2, "they are suggested")
+            assert len(asked) == 1
+            monkeypatch.setattr(models_commands, "FRESH_S", -1.0)
+            await player.write("n")
+            await player.until(lambda: suggestions.option_count == 1, "it is suggested")
+            assert len(asked) == 2
 
     run(test())
 

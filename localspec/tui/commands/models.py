@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -14,10 +17,12 @@ from localspec.protocol.options import Options, ProposerName, check_value
 from localspec.protocol.sessions import Pairing
 from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
+from localspec.tui.link import Link
 from localspec.units import size
 from localspec.wording import one_line, pairing_told
 
 if TYPE_CHECKING:
+    from localspec.tui.app import ChatApp
     from localspec.tui.screens.chat import ChatScreen
 
 PROPOSERS = {
@@ -33,8 +38,23 @@ DRAFTS = {
 }
 
 
+FRESH_S = 10.0
+"""for which models that were looked for count, where they are only suggested"""
+_FOUND: WeakKeyDictionary[Link, tuple[float, Sequence[ModelDescription]]] = WeakKeyDictionary()
+
+
+async def _lately_found(screen: ChatScreen) -> Sequence[ModelDescription]:
+    """The models, for a suggestion: every key that is typed wants them."""
+    link = cast("ChatApp", screen.app).link
+    when, models = _FOUND.get(link, (-inf, ()))
+    if time.monotonic() - when > FRESH_S:
+        models = await screen.chat.models()
+        _FOUND[link] = time.monotonic(), models
+    return models
+
+
 async def _model_names(screen: ChatScreen, typed: str) -> list[str]:
-    usable = (each for each in await screen.chat.models() if each.problem is None)
+    usable = (each for each in await _lately_found(screen) if each.problem is None)
     return beginning(typed, sorted({name for each in usable for name in each.names}))
 
 
