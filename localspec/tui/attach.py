@@ -73,7 +73,7 @@ def attached(text: str, directory: Path, before: str = "") -> str:
     """
     blocks, kept = dict[str, str](), _parted(before)[1]
     told = set(mentions(_FENCED.sub("", text)))
-    for mention in mentions(text):
+    for mention in dict.fromkeys(mentions(text)):
         try:
             name = _file_of(mention, directory)
             if name is not None and name not in blocks:
