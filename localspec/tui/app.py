@@ -17,7 +17,7 @@ from textual.message import Message
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
-from localspec.tui import defects, facts, themes
+from localspec.tui import clipboard, defects, facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.link import Link
@@ -97,6 +97,11 @@ class ChatApp(App[None]):
                 async with asyncio.timeout(LEAVING_S):
                     await self.chat_screen.chat.discard()
         await self.link.close()
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Put a text into the clipboard, as the terminal does it, and as the system does."""
+        super().copy_to_clipboard(text)
+        self.run_worker(asyncio.to_thread(clipboard.put, text))
 
     def new_chat(self, *, private: bool = False) -> Chat:
         """A chat in which nothing was said yet."""

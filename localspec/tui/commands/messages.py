@@ -70,7 +70,7 @@ def _last_question(said: Sequence[Said]) -> Question:
 
 def copy_text(screen: ChatScreen, said: Said) -> None:
     """Put a message into the clipboard, as Markdown."""
-    screen.copy(said.text)
+    screen.app.copy_to_clipboard(said.text)
     screen.notify("Copied.", timeout=2)
 
 
@@ -82,7 +82,7 @@ def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
     if number and not (number.isdecimal() and 1 <= int(number) <= len(blocks)):
         raise InvalidOptions(f"there are {len(blocks)} code blocks in it, no {number!r}", "Count from 1.")
     chosen = int(number or len(blocks))
-    screen.copy(blocks[chosen - 1])
+    screen.app.copy_to_clipboard(blocks[chosen - 1])
     screen.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
 
 

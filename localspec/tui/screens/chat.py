@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Key, Paste
@@ -18,7 +17,7 @@ from localspec.errors import DiskFull, EngineBusy, LocalspecError
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
-from localspec.tui import clipboard, defects, facts
+from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.commands import messages, sessions
@@ -180,17 +179,6 @@ class ChatScreen(Screen[None]):
             self.tell(error)
         else:
             self.attempt(command.work(self, argument))
-
-    def copy(self, text: str) -> None:
-        """Put a text into the clipboard, as the terminal does it, and as the system does."""
-        self.app.copy_to_clipboard(text)
-        self.run_worker(asyncio.to_thread(clipboard.put, text))
-
-    def action_copy_text(self) -> None:
-        """Copy what is selected with the mouse."""
-        if (selected := self.get_selected_text()) is None:
-            raise SkipAction
-        self.copy(selected)
 
     def action_messages(self) -> None:
         """Go to the messages."""
