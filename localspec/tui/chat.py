@@ -76,6 +76,10 @@ class Chat:
         """Whether an answer is given, or is going to be."""
         return self._waiting or (self.answer is not None and self.answer.growing)
 
+    def has_model_of(self, other: Chat) -> bool:
+        """Whether the same model is loaded for both."""
+        return all(getattr(self.options, each) == getattr(other.options, each) for each in LOADED_BY)
+
     def _tell(self, fact: Message) -> None:
         if not self._discarded:
             self._hears(self, fact)

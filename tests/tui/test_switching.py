@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from msgspec.structs import replace
 
 from localspec.client import connect
 from localspec.tui.dialogs.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Prompt
-from tests.tui.harness import ENDLESS, Player, playing
+from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.waiting import DEADLINE_S, run
 
 QUESTION = "What does os.path.commonpath do?"
@@ -159,3 +160,20 @@ def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 1 and b"\x1b[" not in terminal.before
+
+
+def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player, await connect() as other:
+            small = replace(GREEDY, model="stdlib-1m", draft="none")
+            session = (await other.open_session(options=small)).session
+            await other.chat(session, QUESTION).result()
+            await open_chat(player, "commonpath")
+            await player.settle()
+            assert player.chat.pairing is None and len(player.chat.said) == 2
+            await player.press("x")
+            await player.until(lambda: player.chat.pairing is not None, "it is loaded")
+            assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
+            await player.settle()
+
+    run(test())

@@ -84,14 +84,16 @@ async def may_leave(screen: ChatScreen) -> bool:
 
 
 async def look_at(screen: ChatScreen, chat: Chat) -> None:
-    """Show another chat, and have its model loaded; a private one is left for good if the person says so."""
+    """Show another chat; a private one is left for good if the person says so. Another model than now is not
+    loaded before something is typed."""
     left = screen.chat
     if not await may_leave(screen):
         return
     screen.show(chat)
     if left.private:
         await left.discard()
-    await chat.load()
+    if chat.session is None or chat.has_model_of(left):
+        await chat.load()
 
 
 async def fork_at(screen: ChatScreen, said: Said | None) -> None:

@@ -140,6 +140,10 @@ class ChatScreen(Screen[None]):
         if not self._prompt.has_focus_within:
             self._prompt.paste(event)
 
+    def on_prompt_begun(self, fact: Prompt.Begun) -> None:
+        if self.chat.pairing is None and self.settled.is_set() and self.chat.session is not None:
+            self.attempt(self.chat.load())  # while it is written
+
     def on_composer_refused(self, event: Composer.Refused) -> None:
         self.tell(event.error)
 

@@ -98,6 +98,10 @@ class Prompt(Vertical):
 
         text: str
 
+    @dataclass
+    class Begun(Message):
+        """The person begins to write."""
+
     def __init__(self, values: Values, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._values = values
@@ -106,6 +110,7 @@ class Prompt(Vertical):
         self._declined: int | None = None
         """the start of the token for which nothing is to be suggested"""
         self._belongs_to = ""
+        self._is_blank = True
 
     def compose(self) -> ComposeResult:
         yield Suggestions()
@@ -248,6 +253,9 @@ class Prompt(Vertical):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        if self._is_blank and self.text:
+            self.post_message(self.Begun())
+        self._is_blank = not self.text
         token = self._token()
         if token is None or token.start != self._declined:
             self._declined = None
