@@ -36,7 +36,7 @@ SHORT = 4
 """letters of any other suffix that a path may have; ``@types/lodash.debounce`` is none"""
 _MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
 _UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
-_FILE = re.compile(r"[\w./~ -]*[\w-]\.([A-Za-z]\w*)")
+_FILE = re.compile(r"[\w./~-]*[\w-]\.([A-Za-z]\w*)")
 _FENCED = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _RUN = re.compile("`+")
 _LANGUAGE = re.compile(r"\.(\w+)")
