@@ -149,7 +149,8 @@ class ChatApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """A defect of ours that nobody has met ends the chat: it is told, and what was typed."""
-        told, typed = defects.told(error), self.chat_screen.typed
+        told = defects.told(error)
+        typed = self.chat_screen.typed if self.chat_screen.is_mounted else ""
         lines = [f"localspec: {told.message}. {told.remedy}", *(["You had typed:", typed] if typed else [])]
         setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, told instead of a traceback
         super()._handle_exception(error)
