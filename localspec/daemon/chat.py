@@ -120,6 +120,7 @@ async def answer(stream: Stream, session: Session, turn: Turn, options: Options)
         except TimeoutError:
             return nothing(options, "cancelled")
         begun = await history.begin_turn(session, turn)
+        stream.message = begun.answer
         reply = Answer(stream, history, session, begun.answer)
         async with reply.checkpointed():
             _tell(stream, session, SessionEvent(session.id, "changed"))

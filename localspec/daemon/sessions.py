@@ -36,14 +36,15 @@ async def list_some(exchange: Exchange, params: wire.SessionQuery) -> wire.Sessi
 async def get(exchange: Exchange, params: wire.SessionId) -> wire.SessionContent:
     history = exchange.daemon.history
     session = await history.session(params.session)
+    messages = await history.messages(session)
+    left = exchange.daemon.streams.unfollowed(session.id)
     return wire.SessionContent(
         session=session.id,
         title=session.title,
         options=session.options,
         system=session.system,
         private=session.private,
-        messages=await history.messages(session),
-        stream=exchange.daemon.streams.unfollowed(session.id),
+        messages=tuple(replace(m, stream=left[m.id]) if m.id in left else m for m in messages),
     )
 
 

@@ -41,6 +41,8 @@ class Stream(Asker):
         super().__init__(daemon)
         self.id = secrets.token_hex(16)
         self.session = session
+        self.message: int | None = None
+        """the number of the message that it answers with, once its turn has come"""
         self._patience = patience
         self._deltas = Deltas()
         self._follower: Follower | None = None

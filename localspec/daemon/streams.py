@@ -17,6 +17,7 @@ class Kept(Protocol):
 
     id: str
     session: str | None
+    message: int | None
     followed: bool
     task: asyncio.Task[Result]
 
@@ -46,10 +47,10 @@ class Streams(Generic[S]):
             raise Gone("the stream is unknown, or has ended too long ago", "Read the session instead.")
         return stream
 
-    def unfollowed(self, session: str) -> str | None:
-        """The id of an answer that runs in ``session`` with nobody who follows it."""
-        streams = (each for each in self._known.values() if each in self.running and not each.followed)
-        return next((each.id for each in streams if each.session == session), None)
+    def unfollowed(self, session: str) -> dict[int, str]:
+        """The streams of answers that are given in ``session`` to nobody, by the number of the message."""
+        streams = (each for each in self.running if each.session == session and not each.followed)
+        return {each.message: each.id for each in streams if each.message is not None}
 
     async def end(self, session: str) -> None:
         """Cancel what is answered in ``session``, wait for its end, and forget what was said."""

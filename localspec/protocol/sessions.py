@@ -116,14 +116,16 @@ class SessionList(msgspec.Struct, frozen=True):
     sessions: tuple[SessionSummary, ...]
 
 
-class StoredMessage(msgspec.Struct, frozen=True):
-    """One message; ``id`` names it for good, ``created`` is in seconds since 1970."""
+class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message; ``id`` names it for good, ``created`` is in seconds since 1970. ``stream`` is what
+    ``stream/resume`` calls an answer that is being given to nobody, as its client is gone."""
 
     id: int
     role: Literal["user", "assistant"]
     content: str
     status: Status
     created: float
+    stream: str | None = None
 
 
 class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,5 +135,3 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     private: bool
     messages: tuple[StoredMessage, ...]
-    stream: str | None = None
-    """what ``stream/resume`` calls the answer that is being given to nobody, as its client is gone"""

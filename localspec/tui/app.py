@@ -14,6 +14,7 @@ from rich.text import Text
 from textual.app import App
 from textual.binding import Binding
 from textual.message import Message
+from textual.worker import WorkerFailed
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
@@ -98,6 +99,13 @@ class ChatApp(App[None]):
                     await self.chat_screen.chat.discard()
         await self.link.close()
 
+    def action_help_quit(self) -> None:
+        """Ctrl-C with nothing to copy: stop the answer, as elsewhere, or tell how to leave."""
+        if self.chat_screen.chat.answering:
+            self.chat_screen.chat.stop()
+        else:
+            self.chat_screen.notify("Ctrl+Q leaves the chat.", timeout=3)
+
     def copy_to_clipboard(self, text: str) -> None:
         """Put a text into the clipboard, as the terminal does it, and as the system does."""
         super().copy_to_clipboard(text)
@@ -149,6 +157,8 @@ class ChatApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """A defect of ours that nobody has met ends the chat: it is told, and what was typed."""
+        if isinstance(error, WorkerFailed):
+            error = error.error  # type: ignore[assignment]
         told = defects.told(error)
         typed = self.chat_screen.typed if self.chat_screen.is_mounted else ""
         lines = [f"localspec: {told.message}. {told.remedy}", *(["You had typed:", typed] if typed else [])]

@@ -69,17 +69,16 @@ def attached(text: str, directory: Path, before: str = "") -> str:
 
     A file that cannot be had now, but was attached to the text ``before`` this one, is taken from there.
     Raises :class:`InvalidOptions` for what is there but cannot be attached, and for what was meant for a file
-    but is none; never for what stands in a fence, as code has names of its own.
+    but is none. What stands in a fence names no file, as code has names of its own.
     """
     blocks, kept = dict[str, str](), _parted(before)[1]
-    told = set(mentions(_FENCED.sub("", text)))
-    for mention in dict.fromkeys(mentions(text)):
+    for mention in dict.fromkeys(mentions(_FENCED.sub("", text))):
         try:
             name = _file_of(mention, directory)
             if name is not None and name not in blocks:
                 blocks[name] = _block(name, _read(name, directory))
         except InvalidOptions:
-            if mention in told and not any(name in kept for name in _spellings(mention)):
+            if not any(name in kept for name in _spellings(mention)):
                 raise
             name = None
         if name is None:

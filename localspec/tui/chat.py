@@ -53,7 +53,8 @@ class Chat:
         self._stream: Stream[Any] | None = None
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
-        self._discarded = False
+        self.discarded = False
+        """whether it is no more, for the person"""
         self._is_gone = False
         """whether it was told that the session is no more"""
         self._turn = asyncio.Lock()
@@ -81,7 +82,7 @@ class Chat:
         return all(getattr(self.options, each) == getattr(other.options, each) for each in LOADED_BY)
 
     def _tell(self, fact: Message) -> None:
-        if not self._discarded:
+        if not self.discarded:
             self._hears(self, fact)
 
     # What a person does.
@@ -123,7 +124,7 @@ class Chat:
 
     async def discard(self) -> None:
         """Delete it, with what is being said in it; nothing is told of it any more."""
-        self._discarded = True
+        self.discarded = True
         self.stop()
         await self._delete()
 
@@ -153,14 +154,19 @@ class Chat:
     async def restore(self, session: str) -> None:
         """Become the chat of a session as the daemon has stored it."""
         content = await self._link.ask(lambda client: client.session(session))
-        self.session, self.private = session, content.private
-        self.options, self.system, self._left = content.options, content.system, content.stream
+        if self._turn.locked():
+            return  # a turn has begun meanwhile: what is read then is newer
+        self.session, self.private, self.system = session, content.private, content.system
+        if self._adopt(content.options):
+            self.pairing = None
         self._match(content)
+        self._left = content.messages[-1].stream if content.messages else None
 
     async def pick_up(self) -> None:
         """Follow the answer that a chat which is gone had begun, if there is one, from its first token on."""
         name, self._left = self._left, None
         if name is None or self.answer is None:
+            await self.catch_up()
             return
         async with self._taking_turn():
             answer = Answer(status="streaming", id=self.answer.id, waiting="asking")
@@ -180,9 +186,13 @@ class Chat:
         """Learn what others have done to it; while something is said in it, that is learnt at its end."""
         if self._turn.locked():
             return
+        changed = False
         async with self._turn:
             if (content := await self._stored()) is not None:
-                self._match(content)
+                changed = self._adopt(content.options)
+                self._match(content, elsewhere=True)
+        if changed and self.pairing is not None:
+            await self.load()
 
     # How an answer comes.
 
@@ -247,7 +257,7 @@ class Chat:
         finally:
             self._stream = None
             self._end(answer)
-        if self._discarded:
+        if self.discarded:
             await self._delete()
         else:
             await self._settle(answer, before)
@@ -291,7 +301,7 @@ class Chat:
             except DaemonUnavailable:
                 if not client.lost or stream.name is None:
                     raise
-                client = await self._connected()
+                client = await self._link.client()  # before that nothing can be stopped
                 stream = client.resume(stream.name, stream.seq)
             except Gone:
                 raise Gone("the daemon ended while it answered", "Answer anew with ctrl+r.") from None
@@ -379,7 +389,12 @@ class Chat:
             self._tell(Failed(error))
         return None
 
-    def _match(self, content: SessionContent) -> bool:
+    def _adopt(self, options: Options) -> bool:
+        """Take the options that are stored; whether another model is loaded by them."""
+        before, self.options = self.options, options
+        return any(getattr(before, each) != getattr(options, each) for each in LOADED_BY)
+
+    def _match(self, content: SessionContent, *, elsewhere: bool = False) -> bool:
         """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
         self.title = content.title
         pairs = zip(self.said, content.messages, strict=False)
@@ -389,7 +404,7 @@ class Chat:
         if len(self.said) == len(content.messages) == len(same):
             return True
         self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
-        self._tell(Changed())
+        self._tell(Changed(elsewhere))
         return False
 
     async def _known(self, question: Question | None) -> Question:
@@ -436,6 +451,8 @@ def _is(said: Said, stored: StoredMessage) -> bool:
     more, or less."""
     if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):
         return False
-    if isinstance(said, Answer):
-        return not said.elsewhere or (said.text, said.status) == (shown(stored.content), stored.status)
-    return said.text in (stored.content, shown(stored.content))
+    same = said.text == stored.content or said.text == shown(stored.content)
+    if isinstance(said, Question):
+        return same
+    went_on = said.elsewhere or (said.status == "failed" and stored.status != "failed")
+    return not went_on or (same and said.status == stored.status)

@@ -55,6 +55,8 @@ class Answer:
     first: float | None = None
     last: float | None = None
     """when the first and the last tokens came, in seconds of an own clock"""
+    _at_once: int = 0
+    """tokens that came with the first one: many, of an answer that is picked up"""
     waiting: str = ""
     """what is done before the first token comes, for a person to read"""
     elsewhere: bool = False
@@ -76,7 +78,7 @@ class Answer:
                 self.runs.append(Run(token.source, token.chars))
         self.last = time.monotonic()
         if self.first is None:
-            self.first = self.last
+            self.first, self._at_once = self.last, self.tokens
 
     @property
     def tokens(self) -> int:
@@ -98,7 +100,7 @@ class Answer:
         """Tokens per second since the first one came."""
         if self.first is None or self.last is None or self.last - self.first < 0.2:
             return None
-        return self.tokens / (self.last - self.first)
+        return (self.tokens - self._at_once) / (self.last - self.first)
 
     @property
     def growing(self) -> bool:

@@ -59,9 +59,9 @@ class QuestionEntry:
         self._painter, text = painter, shown(self.said.text)
         seen = text if self.detailed else text[:HEAD_CHARS]
         self._lines = painter.text(seen, painter.look.question, bar=True)
-        more = len(self._lines) - HEAD + text.count("\n", len(seen))
-        if not self.detailed and (more > 2 or len(seen) < len(text)):
-            told = f"… {more} more lines; s shows them" if len(self._lines) > HEAD else "…; s shows the rest"
+        more, cut = len(self._lines) - HEAD, len(seen) < len(text)
+        if cut or (more > 2 and not self.detailed):
+            told = "… s shows the rest" if cut else f"… {more} more lines; s shows them"
             self._lines[HEAD:] = painter.text(told, painter.look.muted, bar=True)
 
     def grow(self) -> None:

@@ -48,7 +48,9 @@ class Working(Message):
 
 @dataclass
 class Changed(Message):
-    """The messages are others than before: more, fewer, or those of another session."""
+    """The messages are others than before: more, fewer, or changed, be it by another program."""
+
+    elsewhere: bool = False
 
 
 @dataclass

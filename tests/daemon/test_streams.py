@@ -356,7 +356,10 @@ def test_a_session_names_the_stream_that_nobody_follows(daemon: DaemonProcess) -
             session = await open_session(client)
 
             async def unfollowed() -> object:
-                return (await client.call("get", "session/get", session=session))["result"]["stream"]
+                content = await client.call("get", "session/get", session=session)
+                question, answer = content["result"]["messages"]
+                assert "stream" not in question
+                return answer.get("stream")
 
             async with raw(daemon) as lost:
                 stream = await begin(lost, session, "stall")

@@ -118,7 +118,7 @@ def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -
             assert player.chat.answer is answer and answer.id is not None
             async with await connect() as other:
                 stored = await other.session(session or "")
-            assert stored.messages[-1].content == answer.text and stored.stream is None
+            assert stored.messages[-1].content == answer.text and stored.messages[-1].stream is None
 
     run(test())
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 
 from localspec.client import connect
 from localspec.tui.conversation import Question
@@ -46,6 +46,33 @@ def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(stil
     run(test())
 
 
+def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> None:
+    async def test() -> None:
+        async with showing() as player:
+            for key in ("a", "b", "c", "backspace", "d", "left", "e", "end", "f", "home", "delete", "slash"):
+                character = "/" if key == "slash" else key if len(key) == 1 else None
+                player.app.post_message(Key(key, character))
+            await player.until(lambda: len(player.typed) == 5, "it is typed")
+            assert player.typed == "/bedf"
+
+    run(test())
+
+
+def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation()) as player:
+            stopped: list[bool] = []
+            for _ in range(2):
+                await player.press("ctrl+c")
+            assert player.toasts == ["Ctrl+Q leaves the chat."]
+            player.chat.said = [Question("And?", 3), growing()]
+            player.chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+            await player.press("ctrl+c")
+            assert stopped == [True] and len(player.toasts) == 1
+
+    run(test())
+
+
 def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
     async def test() -> None:
         async with showing([*conversation(), Question("And?", 3), growing()]) as player:
@@ -72,7 +99,7 @@ def test_a_draft_outlives_an_earlier_text_that_is_sent_again(still: Path) -> Non
             put(player, "half a thought")
             await player.press("up", "enter")
             await player.settle()
-            assert len(player.toasts) == 2
+            assert len(player.toasts) == 1  # of two that are alike
             await player.press("up", "escape", "up")
             assert player.typed == "half a thought"
 
@@ -173,6 +200,63 @@ def test_a_chat_that_is_come_back_to_is_as_it_was_left(home: Path) -> None:
     run(test())
 
 
+def test_what_was_said_in_private_is_not_given_back_to_another_chat(home: Path) -> None:
+    async def test() -> None:
+        async with playing(private=True) as player:
+            await player.say(QUESTION)
+            link, private = player.app.link, player.chat
+            await link._connecting.acquire()
+            put(player, "my secret")
+            await player.press("enter")
+            await player.until(lambda: private.answering, "it waits")
+            player.screen.show(player.app.new_chat())
+            private.stop()
+            link._connecting.release()
+            await player.app.discard(private)
+            await player.settle()
+            assert player.typed == "" and player.chat not in player.app._recent
+
+    run(test())
+
+
+def test_a_turn_that_begins_while_its_chat_is_opened_again_is_seen(home: Path) -> None:
+    async def test() -> None:
+        async with playing(ENDLESS) as player:
+            await player.ask_on(QUESTION)
+            await player.press("escape")
+            await player.settle()
+            chat, session = player.chat, player.chat.session
+            opening = asyncio.ensure_future(chat.restore(session or ""))
+            put(player, "And split?")
+            await player.press("enter")
+            await opening
+            await player.until(lambda: bool(chat.answer and chat.answer.growing), "it is answered")
+            assert len(chat.said) == 4
+            await player.press("escape")
+            await player.settle()
+            assert len(chat.said) == 4
+
+    run(test())
+
+
+def test_another_programs_turn_leaves_what_is_looked_at(home: Path) -> None:
+    async def test() -> None:
+        async with playing(size=(60, 16)) as player, await connect() as other:
+            for _ in range(4):
+                await player.say("Hi")
+            await player.press("alt+up", "up", "up", "up")
+            transcript, chosen = player.transcript, player.transcript.chosen
+            assert chosen is not None and transcript._following is False
+            y = transcript.scroll_offset.y
+            await other.chat(player.chat.session or "", QUESTION).result()
+            await player.until(lambda: len(player.chat.said) == 10, "it is seen")
+            await player.settle()
+            assert transcript.chosen is chosen and transcript.scroll_offset.y == y
+            assert any("more below" in line for line in player.lines())
+
+    run(test())
+
+
 def test_a_key_for_a_chat_that_has_left_the_list_is_none(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -187,16 +271,23 @@ def test_a_key_for_a_chat_that_has_left_the_list_is_none(home: Path) -> None:
     run(test())
 
 
-def test_a_defect_that_ends_the_chat_is_told_with_what_was_typed(still: Path) -> None:
+@pytest.mark.parametrize("where", ["in a message", "in a worker"])
+def test_a_defect_that_ends_the_chat_is_told_with_what_was_typed(still: Path, where: str) -> None:
+    async def defect() -> None:
+        1 / 0  # noqa: B018, it is the defect
+
     async def test() -> None:
         async with showing() as player:
             put(player, "half a thought")
-            player.app.call_later(lambda: 1 / 0)
+            if where == "in a worker":
+                player.screen.run_worker(defect())
+            else:
+                player.app.call_later(defect)
             await asyncio.wait_for(player.app._exception_event.wait(), 30)
             shown = player.app._exit_renderables
             told = "".join(segment.text for each in shown for segment in each.segments)
             assert "localspec: ZeroDivisionError" in told and "half a thought" in told
-            assert "Traceback" not in told
+            assert "Traceback" not in told and "WorkerFailed" not in told
 
     with pytest.raises(ZeroDivisionError):
         run(test())

@@ -91,7 +91,7 @@ async def look_at(screen: ChatScreen, chat: Chat) -> None:
         return
     screen.show(chat)
     if left.private:
-        await left.discard()
+        await _app(screen).discard(left)
     if chat.session is None or chat.has_model_of(left):
         await chat.load()
 
@@ -105,6 +105,7 @@ async def fork_at(screen: ChatScreen, said: Said | None) -> None:
     if copy is None:
         raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
     await look_at(screen, await _app(screen).stored_chat(copy))
+    screen.notify("This is the copy; the chat itself stays as it is.", timeout=5)
 
 
 async def _record(screen: ChatScreen) -> Record:

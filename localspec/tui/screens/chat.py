@@ -72,6 +72,8 @@ class ChatScreen(Screen[None]):
         self._draft = ""
         """what was being written when an edit began"""
         self._asking = False
+        self._warmed: Chat | None = None
+        """whose model was loaded when something was typed"""
         self._models: Sequence[ModelDescription] = ()
 
     def compose(self) -> ComposeResult:
@@ -113,11 +115,11 @@ class ChatScreen(Screen[None]):
         self._prompt.take_focus()
         self.attempt(chat.pick_up())
 
-    def _show_said(self) -> None:
-        """Show what was said, or how to begin."""
+    def _show_said(self, *, keeping: bool = False) -> None:
+        """Show what was said, or how to begin; ``keeping`` what is looked at."""
         self._transcript.display = bool(self.chat.said)
         self.query_one(Welcome).display = not self.chat.said
-        self._transcript.show(self.chat.said)
+        self._transcript.show(self.chat.said, keeping=keeping)
 
     # What a person wants.
 
@@ -141,8 +143,10 @@ class ChatScreen(Screen[None]):
             self._prompt.paste(event)
 
     def on_prompt_begun(self, fact: Prompt.Begun) -> None:
-        if self.chat.pairing is None and self.settled.is_set() and self.chat.session is not None:
-            self.attempt(self.chat.load())  # while it is written
+        chat = self.chat
+        if chat.pairing is None and chat.session is not None and chat is not self._warmed:
+            self._warmed = chat
+            self.attempt(chat.load())  # while it is written
 
     def on_composer_refused(self, event: Composer.Refused) -> None:
         self.tell(event.error)
@@ -165,6 +169,7 @@ class ChatScreen(Screen[None]):
     def on_transcript_asked(self, wish: Transcript.Asked) -> None:
         match wish.what:
             case "regenerate":
+                self._prompt.take_focus()
                 self.attempt(self.answer(self.chat, self.chat.regenerate(wish.said)))
             case "edit":
                 self.attempt(messages.edit_of(self, wish.said))
@@ -261,7 +266,9 @@ class ChatScreen(Screen[None]):
     # How it is done.
 
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None:
-        """Do it beside all else; what it fails with is told, and the text ``otherwise`` given back."""
+        """Do it beside all else; what it fails with is told, and the text ``otherwise`` given back, unless
+        its chat was left: what was said in private comes into no other."""
+        chat = self.chat
 
         async def attempted() -> None:
             try:
@@ -269,10 +276,11 @@ class ChatScreen(Screen[None]):
                 self._tell_title()
                 return
             except LocalspecError as error:
-                self.tell(error)
+                if not chat.discarded:
+                    self.tell(error)
             except Exception as error:  # a defect of ours must not end the chat, and lose what was typed
                 self.tell(defects.told(error))
-            if otherwise and not self._prompt.text:
+            if otherwise and not self._prompt.text and chat is self.chat:
                 self._prompt.text = otherwise
 
         self.run_worker(attempted())
@@ -309,6 +317,7 @@ class ChatScreen(Screen[None]):
                 dialog.close()
             return None
         self._asking = True
+        self.app.clear_notifications()  # they would hide some of it
         try:
             ready = await dialog if isinstance(dialog, Coroutine) else dialog
             is_free = not isinstance(self.app.screen, Dialog)  # another may have been opened meanwhile
@@ -333,16 +342,18 @@ class ChatScreen(Screen[None]):
         markup: bool = False,
     ) -> None:
         """Tell something in passing, whatever is in it: it commands neither the toolkit nor the terminal."""
-        super().notify(
-            printable(message), title=one_line(title), severity=severity, timeout=timeout, markup=markup
-        )
+        message, title = printable(message), one_line(title)
+        for each in list(self.app._notifications):
+            if (each.title, each.message) == (title, message):
+                self.app._unnotify(each)  # once is enough
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     # What happened.
 
     def on_changed(self, fact: facts.Changed) -> None:
         if self._editing not in self.chat.said:
             self._leave_edit(keeping=True)  # what was typed is to be sent still, as something new
-        self._show_said()
+        self._show_said(keeping=fact.elsewhere)
         self._tell_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
@@ -389,7 +400,7 @@ class ChatScreen(Screen[None]):
         self._status.notice = ""
         self._tell_status()
         if fact.again:
-            self.notify("The daemon answers again.", timeout=3)
+            self.attempt(self._catch_up())
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
         self._status.notice = "the daemon is gone; it is started when something is asked"

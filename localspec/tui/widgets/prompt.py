@@ -62,11 +62,17 @@ class Composer(TextArea):
         event.text = CONTROLS.sub("", lines)
 
     async def _on_key(self, event: Key) -> None:
-        if self._take(event.key):
+        if self._take(event.key) or await self._act(event.key):
             event.stop()
             event.prevent_default()
         else:
             await super()._on_key(event)
+
+    async def _act(self, key: str) -> bool:
+        """Do what a key is bound to here; whether that was something. The toolkit would do it after what is
+        typed meanwhile, in another order than it was typed."""
+        bound = self._bindings.key_to_bindings.get(key, [])
+        return any([await self.app.run_action(each.action, self) for each in bound[:1]])
 
 
 class Prompt(Vertical):
@@ -100,7 +106,7 @@ class Prompt(Vertical):
 
     @dataclass
     class Begun(Message):
-        """The person begins to write."""
+        """The person begins to write what is to be said."""
 
     def __init__(self, values: Values, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -253,7 +259,7 @@ class Prompt(Vertical):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._is_blank and self.text:
+        if self._is_blank and self.text and not self.text.startswith("/"):
             self.post_message(self.Begun())
         self._is_blank = not self.text
         token = self._token()

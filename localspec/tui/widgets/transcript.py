@@ -89,8 +89,10 @@ class Transcript(ScrollView, can_focus=True):
 
     # What it shows.
 
-    def show(self, said: Iterable[Said]) -> None:
-        """These messages, from their end. What is painted of those that were shown before stays."""
+    def show(self, said: Iterable[Said], *, keeping: bool = False) -> None:
+        """These messages, from their end, or ``keeping`` what is looked at. What is painted of those that
+        were shown before stays."""
+        chosen = self.chosen if keeping else None
         known = {entry.said: entry for entry in self._entries}
         self._entries = [known.get(each) or entry_of(each, raw=self.raw) for each in said]
         here = set(self._entries)
@@ -99,8 +101,10 @@ class Transcript(ScrollView, can_focus=True):
             entry.grow()
             self._refine(entry)
         self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
-        self._chosen = None
-        self._following, self._news = True, False
+        numbers = (number for number, entry in enumerate(self._entries) if entry.said is chosen)
+        self._chosen = next(numbers, None)
+        self._following = self._following or not keeping
+        self._news = not self._following
         self._arrange()
 
     def grown(self) -> None:
