@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,11 @@ def begin(
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOptions("a chat needs a terminal", "For one answer, use `localspec run`.")
+    gc.disable()  # what is imported stays: to look through it for garbage takes a twentieth of the start
     from localspec.tui.app import ChatApp
 
+    gc.freeze()
+    gc.enable()
     if go_on or session is not None:
         from localspec.cli import answer
 
