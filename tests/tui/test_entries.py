@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from textual.strip import Strip
 
 from localspec.errors import ModelNotFound
@@ -15,6 +16,7 @@ from localspec.protocol.results import Token
 from localspec.tui.conversation import Answer, Question, Run
 from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts
+from tests.tui.pictures import answered
 from tests.tui.test_blocks import markdown
 
 
@@ -148,6 +150,15 @@ def test_runs_may_reach_beyond_the_text() -> None:
 )
 def test_how_it_ended_is_told(answer: Answer, told: list[str]) -> None:
     assert shown(painted(answer)) == told
+
+
+def test_what_the_model_has_not_read_is_told() -> None:
+    answer = answered("x")
+    assert answer.result is not None
+    stats = replace(answer.result.stats, truncated_messages=2)
+    answer.result = replace(answer.result, stats=stats)
+    told = "the context is full: the model read without 2 old messages"
+    assert shown(painted(answer)) == ["x", told]
 
 
 def test_statistics_are_shown_and_hidden() -> None:
