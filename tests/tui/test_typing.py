@@ -284,8 +284,10 @@ def test_a_defect_that_ends_the_chat_is_told_with_what_was_typed(still: Path, wh
             else:
                 player.app.call_later(defect)
             await asyncio.wait_for(player.app._exception_event.wait(), 30)
-            shown = player.app._exit_renderables
-            told = "".join(segment.text for each in shown for segment in each.segments)
+            console = player.app.console
+            with console.capture() as capture:
+                console.print(*player.app._exit_renderables)
+            told = capture.get()
             assert "localspec: ZeroDivisionError" in told and "half a thought" in told
             assert "Traceback" not in told and "WorkerFailed" not in told
 
