@@ -42,6 +42,14 @@ def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(stil
             await player.press("alt+up")
             player.app.post_message(Paste("k\n"))
             await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
+            put(player, "")
+            await player.press("alt+up")
+            for letter in "here":  # in one burst, before the focus has moved
+                player.app.post_message(Key(letter, letter))
+            await player.until(lambda: len(player.typed) == 4, "it is typed")
+            assert player.typed == "here" and not player.toasts
+            await player.press("alt+up", "c")
+            await player.until(lambda: player.toasts == ["Copied."], "it is a command again")
 
     run(test())
 

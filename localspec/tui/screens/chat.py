@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.events import Key, Paste
+from textual.events import DescendantFocus, Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -72,6 +72,8 @@ class ChatScreen(Screen[None]):
         self._draft = ""
         """what was being written when an edit began"""
         self._asking = False
+        self._typing = False
+        """whether letters are text, whoever has the focus"""
         self._warmed: Chat | None = None
         """whose model was loaded when something was typed"""
         self._models: Sequence[ModelDescription] = ()
@@ -132,11 +134,16 @@ class ChatScreen(Screen[None]):
             self.attempt(self._say(wish.text), otherwise=wish.text)
 
     def on_key(self, event: Key) -> None:
-        """What is typed where nobody takes it is meant for the prompt."""
-        is_text = event.is_printable and event.character and event.key not in self.active_bindings
-        if is_text and not self._prompt.has_focus_within:
+        """What is typed where nobody takes it is meant for the prompt, until others have the focus again."""
+        is_bound = event.key in self.active_bindings and not self._typing
+        if event.is_printable and event.character and not is_bound:
             event.stop()
-            self._prompt.type(event.character or "")
+            self._typing = True
+            self._prompt.type(event.character)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        if event.widget is self._transcript:
+            self._typing = False
 
     def on_paste(self, event: Paste) -> None:
         if not self._prompt.has_focus_within:
