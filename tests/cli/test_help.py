@@ -111,10 +111,17 @@ RUN = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("line", dict.fromkeys(RUN))
-def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
-    done = subprocess.run(
+AFTER = {
+    "localspec run -c": "localspec run hi",
+    "localspec daemon status": "localspec daemon start",
+    "localspec config set n_ctx --unset": "localspec config set n_ctx 4096",
+    "localspec memory import": "localspec memory prime src && localspec memory export memory.jsonl",
+}
+"""what examples that begin so come after; in which order all are run nobody knows"""
+
+
+def in_bash(cli: Cli, project: Path, line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ("bash", "-c", f"set -o pipefail; {line}"),
         cwd=project,
         env=cli.environment,
@@ -123,6 +130,14 @@ def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
         text=True,
         timeout=8 * DEADLINE_S,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", dict.fromkeys(RUN))
+def test_an_example_runs(cli: Cli, project: Path, line: str) -> None:
+    for before in (before for begins, before in AFTER.items() if line.startswith(begins)):
+        assert in_bash(cli, project, before).returncode == ExitCode.OK
+    done = in_bash(cli, project, line)
     assert done.returncode == (ExitCode.USAGE if line == QUESTION else ExitCode.OK), done.stderr
 
 
