@@ -79,7 +79,7 @@ class Chat:
 
     def has_model_of(self, other: Chat) -> bool:
         """Whether the same model is loaded for both."""
-        return all(getattr(self.options, each) == getattr(other.options, each) for each in LOADED_BY)
+        return _same_model(self.options, other.options)
 
     def _tell(self, fact: Message) -> None:
         if not self.discarded:
@@ -214,9 +214,6 @@ class Chat:
         finally:
             self._turn.release()
 
-    async def _connected(self) -> Client:
-        return await self._unless_stopped(self._link.client())
-
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` comes to; raises :class:`Gone` once the answer is to be no more."""
         task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
@@ -224,8 +221,7 @@ class Chat:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            if not task.done():
-                task.cancel()
+            task.cancel()  # nothing happens to one that is done
         if task.done():
             return task.result()
         raise _stopped()
@@ -239,7 +235,7 @@ class Chat:
         self.said = [*said, answer]
         self._tell(Changed())
         try:
-            client = await self._connected()
+            client = await self._unless_stopped(self._link.client())
         except BaseException:
             self._end(answer)
             self.said = before
@@ -392,7 +388,7 @@ class Chat:
     def _adopt(self, options: Options) -> bool:
         """Take the options that are stored; whether another model is loaded by them."""
         before, self.options = self.options, options
-        return any(getattr(before, each) != getattr(options, each) for each in LOADED_BY)
+        return not _same_model(before, options)
 
     def _match(self, content: SessionContent, *, elsewhere: bool = False) -> bool:
         """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
@@ -427,6 +423,11 @@ class Chat:
         remedy = "Keep what you see with /export; /new begins another."
         who = "the daemon has ended, and this private chat with it" if self.private else ""
         return SessionNotFound(who or "another program has deleted this chat", remedy)
+
+
+def _same_model(one: Options, other: Options) -> bool:
+    """Whether the same model is loaded by both."""
+    return all(getattr(one, each) == getattr(other, each) for each in LOADED_BY)
 
 
 def _stopped() -> Gone:

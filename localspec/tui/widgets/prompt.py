@@ -71,8 +71,8 @@ class Composer(TextArea):
     async def _act(self, key: str) -> bool:
         """Do what a key is bound to here; whether that was something. The toolkit would do it after what is
         typed meanwhile, in another order than it was typed."""
-        bound = self._bindings.key_to_bindings.get(key, [])
-        return any([await self.app.run_action(each.action, self) for each in bound[:1]])
+        bound = self._bindings.key_to_bindings.get(key)
+        return bound is not None and await self.app.run_action(bound[0].action, self)
 
 
 class Prompt(Vertical):
