@@ -38,6 +38,16 @@ app.command(
     help_epilogue=epilogue("complete"),
 )
 
+app.command(
+    "localspec.cli.lsp:lsp",
+    name="lsp",
+    help="Complete in an editor, as its language server.",
+    help_epilogue=f"""An editor starts it, and speaks LSP 3.18 with it over stdin and stdout. How that is \
+set up in Neovim, Emacs and others is told in plugins/lsp/README.md of localspec's source.
+
+{epilogue("lsp")}""",
+)
+
 daemon = App(
     name="daemon",
     help="The background daemon; clients start it by themselves.",

@@ -1,0 +1,1 @@
+"""The language server: completions of the daemon for every editor that speaks LSP."""

@@ -1,0 +1,146 @@
+"""What a person may have done besides completing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.uris import to_fs_path
+
+from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
+from localspec.lsp.completions import ACCEPTED
+from localspec.protocol.messages import ModelDescription, StreamProgress
+from localspec.wording import counted
+
+if TYPE_CHECKING:
+    from localspec.lsp.server import Server
+
+Command = Callable[["Server", list[Any]], Awaitable[Any]]
+INFO = types.MessageType.Info
+
+
+async def accepted(server: Server, arguments: list[Any]) -> None:
+    """An item was taken whole: the editor says so after it has inserted it."""
+    for id in arguments[:1]:
+        server.suggestions.accept(str(id))
+
+
+async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int] | None:
+    """Learn the texts of the workspace; it may be cancelled, and keeps what was learned."""
+    roots = _roots(server, arguments)
+    client = await server.link.client(at_once=True)
+    stream = client.prime(*roots)
+    work = server.work(f"Learning {', '.join(roots)}", stream.stop)
+    try:
+        async for event in stream.events():
+            if isinstance(event, StreamProgress):
+                work.report(event.stage, event.fraction)
+        primed = await stream.result()
+    finally:
+        stream.stop()
+        work.end()
+    server.say(INFO, f"Learned {counted(primed.tokens, 'token')} of {counted(primed.files, 'file')}.")
+    return {"files": primed.files, "skipped": primed.skipped, "tokens": primed.tokens}
+
+
+async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
+    """Forget what was learned there, once the person has said so."""
+    roots = _roots(server, arguments)
+    question = f"Forget all that localspec has learned in {', '.join(roots)}?"
+    if await _asked(server, question, "Forget", "Keep") != "Forget":
+        return None
+    client = await server.link.client(at_once=True)
+    forgotten = [await client.forget(workspace=root) for root in roots]
+    tables = sum(each.forgotten for each in forgotten)
+    server.say(INFO, f"Forgot {counted(tables, 'table')}.")
+    return tables
+
+
+async def restart_daemon(server: Server, arguments: list[Any]) -> None:
+    """Stop the daemon, and start one with the settings of now."""
+    from localspec.config import load_config
+
+    load_config()  # while it is broken, the daemon that runs is the only one to be had
+    if (running := server.link.connected) is not None:
+        with contextlib.suppress(DaemonUnavailable):  # it is gone already
+            await running.shutdown()
+    client = await server.link.client(at_once=True)
+    server.renew()
+    server.say(INFO, f"The daemon has started again, localspec {client.welcome.server.version}.")
+
+
+async def choose_model(server: Server, arguments: list[Any]) -> str | None:
+    """Have the model of this name answer; without one the person is asked, and "" is what is configured."""
+    client = await server.link.client(at_once=True)
+    usable = [model for model in await client.models() if model.fim and model.problem is None]
+    name = (
+        str(arguments[0])
+        if arguments
+        else await _asked(server, "Which model is to complete?", *(_name(model) for model in usable))
+    )
+    if name is None:
+        return None
+    if name and not any(name in (model.id, model.path, *model.names) for model in usable):
+        raise ModelNotFound(
+            f"no model here that fills in the middle is called {name}",
+            f"Choose one of these: {', '.join(map(_name, usable))}." if usable else None,
+        )
+    server.choose(name or None)
+    server.say(INFO, f"{name or 'What is configured'} completes from now on.")
+    return name
+
+
+async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
+    """Tell how it goes; the times are in milliseconds: here, and of those in the daemon."""
+    told = [counted(server.status.completions, "completion"), *server.status.facts()]
+    server.say(INFO, f"localspec: {' · '.join(told)}")
+    return {"message": " · ".join(told), "timings": [list(each) for each in server.timings]}
+
+
+COMMANDS: dict[str, Command] = {
+    ACCEPTED: accepted,
+    "localspec.primeWorkspace": prime_workspace,
+    "localspec.forgetWorkspace": forget_workspace,
+    "localspec.restartDaemon": restart_daemon,
+    "localspec.chooseModel": choose_model,
+    "localspec.showStats": show_stats,
+}
+
+
+async def run(server: Server, name: str, arguments: list[Any]) -> Any:
+    """Do it; what a person asked for tells them each time why it failed."""
+    try:
+        return await COMMANDS[name](server, arguments)
+    except LocalspecError as error:
+        server.complain(error)
+        return None
+
+
+def _roots(server: Server, arguments: list[Any]) -> list[str]:
+    """The directories that were named, or those of the workspace."""
+    workspace = server.workspace
+    uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
+    roots = [str(each) for each in arguments] or [path for uri in uris if (path := to_fs_path(uri))]
+    if not roots:
+        raise InvalidOptions("the editor has opened no directory", "Open one, or name one as argument.")
+    return roots
+
+
+def _name(model: ModelDescription) -> str:
+    return model.names[0] if model.names else model.id
+
+
+async def _asked(server: Server, question: str, *answers: str) -> str | None:
+    """The person's answer, if there is one."""
+    params = types.ShowMessageRequestParams(
+        INFO, question, [types.MessageActionItem(answer) for answer in answers]
+    )
+    try:
+        chosen = await asyncio.wrap_future(server.window_show_message_request(params))
+    except JsonRpcException:
+        return None  # this editor cannot ask
+    return None if chosen is None else chosen.title

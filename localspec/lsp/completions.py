@@ -1,0 +1,147 @@
+"""One inline completion: what is asked of the daemon, and what the editor is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from lsprotocol import types
+
+from localspec.errors import DaemonUnavailable, LocalspecError
+from localspec.lsp.documents import Document, Place
+from localspec.lsp.suggestions import Suggestion
+from localspec.protocol.messages import Completions, ModelProgress, Trigger
+from localspec.protocol.options import Options
+
+if TYPE_CHECKING:
+    from localspec.client import Stream
+    from localspec.lsp.server import Server
+
+ACCEPTED = "localspec.accepted"
+"""the command that an editor runs when an item was accepted; its argument is the item's id"""
+VARIANTS = 3
+"""answers to choose from, where a person has asked for one"""
+GRACE_S = 2.0
+"""a daemon that has not answered so long after the deadline hangs"""
+
+
+class Question(NamedTuple):
+    """Where something is to be filled in: ``lead``, which the editor's menu offers, and an answer take the
+    place of what stands from ``start`` to ``end``."""
+
+    document: Document
+    revision: int
+    start: Place
+    end: Place
+    lead: str
+    trigger: Trigger
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the text has changed since."""
+        return self.document.revision != self.revision
+
+
+NOTHING = types.InlineCompletionList(items=[])
+"""an editor takes away what it still shows; at null it may leave it"""
+
+
+async def inline_completion(
+    server: Server, params: types.InlineCompletionParams
+) -> types.InlineCompletionList | None:
+    """The items; null if another request, or another text, has taken this one's place."""
+    question = question_of(server, params)
+    if question is None:
+        return NOTHING
+    server.suggestions.move(question.document, question.start)
+    server.newest[question.document.uri] = question
+    server.status.begin()
+    try:
+        return await _answered(server, question)
+    except DaemonUnavailable as error:
+        # One that was lost meanwhile is replaced at the next request: nothing to complain of.
+        if server.link.failure is not None:
+            server.fail(error)
+    except TimeoutError:
+        pass  # it is still starting, or hangs
+    except LocalspecError as error:
+        server.fail(error)
+    finally:
+        server.status.end()
+    return NOTHING
+
+
+def question_of(server: Server, params: types.InlineCompletionParams) -> Question | None:
+    """What is asked; None where nothing is to be sent."""
+    document = server.documents.get(params.text_document.uri)
+    settings = server.settings
+    is_invoked = params.context.trigger_kind == types.InlineCompletionTriggerKind.Invoked
+    if document is None or not server.may_send(document) or not (is_invoked or settings.automatic):
+        return None
+    place = document.place(params.position, server.documents.encoding)
+    trigger: Trigger = "invoked" if is_invoked else "automatic"
+    plain = Question(document, document.revision, place, place, "", trigger)
+    selected = params.context.selected_completion_info
+    if selected is None:
+        return plain
+    start = document.place(selected.range.start, server.documents.encoding)
+    end = document.place(selected.range.end, server.documents.encoding)
+    is_here = start <= place <= end and start.line == end.line
+    return plain._replace(start=start, end=end, lead=selected.text) if is_here else plain
+
+
+async def _answered(server: Server, question: Question) -> types.InlineCompletionList | None:
+    clock, settings = asyncio.get_running_loop(), server.settings
+    began = clock.time()
+    async with asyncio.timeout(settings.max_ms / 1000):
+        client = await server.link.client(at_once=question.trigger == "invoked")
+    if question.is_stale or server.newest.get(question.document.uri) is not question:
+        return None
+    document = question.document
+    stream = client.complete(
+        document.before(question.start) + question.lead,
+        document.after(question.end),
+        language=document.language,
+        path=document.path,
+        extra=server.ring.blocks(server.documents, document.uri, server.may_send),
+        n=VARIANTS if question.trigger == "invoked" else 1,
+        max_ms=settings.max_ms,
+        multiline=settings.multiline,
+        trigger=question.trigger,
+        options=Options(model=settings.model),
+    )
+    answer = await _ended(server, stream)
+    server.timings.append(((clock.time() - began) * 1000, getattr(answer, "elapsed_ms", None)))
+    server.status.count(answer)
+    if question.is_stale or answer.result.finish_reason == "cancelled":
+        return None
+    return _items(server, question, answer)
+
+
+async def _ended(server: Server, stream: Stream[Completions]) -> Completions:
+    """The daemon's answer; it stops when nobody waits for that any more."""
+    try:
+        async with asyncio.timeout(server.settings.max_ms / 1000 + GRACE_S):
+            async for event in stream.events():
+                if isinstance(event, ModelProgress):
+                    server.loading.see(event)
+            return await stream.result()
+    finally:
+        stream.stop()  # does nothing once it has ended
+        server.loading.end()
+
+
+def _items(server: Server, question: Question, answer: Completions) -> types.InlineCompletionList:
+    document, encoding = question.document, server.documents.encoding
+    place = types.Range(
+        document.position(question.start, encoding), document.position(question.end, encoding)
+    )
+    items = []
+    for item in answer.items:
+        suggestion = Suggestion(item.id, item.text, question.lead, document.uri, question.start)
+        server.suggestions.offer(suggestion)
+        command = types.Command(title="Accepted", command=ACCEPTED, arguments=[item.id])
+        items.append(
+            types.InlineCompletionItem(insert_text=suggestion.insert_text, range=place, command=command)
+        )
+    return types.InlineCompletionList(items=items)

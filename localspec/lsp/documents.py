@@ -1,0 +1,138 @@
+"""The texts that are open in the editor, kept as it changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from lsprotocol import types
+from pygls.uris import to_fs_path, uri_scheme
+
+from localspec.lsp.text import Encoding, column, lines_of, units
+
+BLOCK = 64
+"""lines; what is sent of a file begins at a multiple, so that it does not shift at every newline"""
+LINES_BEFORE = 256
+LINES_AFTER = 64
+CHARS_BEFORE = 1 << 17
+CHARS_AFTER = 1 << 15
+CHARS_STEP = 1 << 12
+SCHEMES = ("file", "untitled", "vscode-notebook-cell")
+"""what a person writes in; all else shows what is elsewhere, such as one side of a comparison"""
+
+
+class Place(NamedTuple):
+    """A line, and code points before it there; both from 0."""
+
+    line: int
+    column: int
+
+
+class Document:
+    """One text. ``revision`` counts its changes: an answer to an older one is stale."""
+
+    def __init__(self, uri: str, language: str, text: str) -> None:
+        self.uri = uri
+        self.language = language
+        self.lines = lines_of(text)
+        self.revision = 0
+        self.edited = 0
+        """the line of the last change"""
+
+    @property
+    def path(self) -> str:
+        """What the daemon calls it."""
+        path = to_fs_path(self.uri)
+        return path if path else f"untitled:{self.uri.partition(':')[2].lstrip('/')}"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it holds what is nobody's business, or no text of the person's."""
+        return uri_scheme(self.uri) not in SCHEMES or PurePath(self.path).name.startswith(".env")
+
+    def change(self, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> None:
+        """Replace a part, or all."""
+        self.revision += 1
+        if isinstance(change, types.TextDocumentContentChangePartial):
+            start = self.place(change.range.start, encoding)
+            end = self.place(change.range.end, encoding)
+            self._replace(min(start, end), max(start, end), change.text)
+        else:
+            self.lines = lines_of(change.text)
+            self.edited = min(self.edited, len(self.lines) - 1)
+
+    def _replace(self, start: Place, end: Place, text: str) -> None:
+        # With a line on either side: CR and LF may come together there, or apart.
+        first, last = max(0, start.line - 1), min(len(self.lines), end.line + 2)
+        before = "".join(self.lines[first : start.line]) + self.lines[start.line][: start.column]
+        after = self.lines[end.line][end.column :] + "".join(self.lines[end.line + 1 : last])
+        lines = lines_of(before + text + after)
+        if last < len(self.lines):
+            lines.pop()  # the next line begins there
+        self.lines[first:last] = lines
+        self.edited = min(start.line + text.count("\n"), len(self.lines) - 1)
+
+    def place(self, position: types.Position, encoding: Encoding) -> Place:
+        """Where a position of the editor is; one outside is at the nearest end."""
+        if position.line >= len(self.lines):
+            return Place(len(self.lines) - 1, len(self.lines[-1]))
+        line = self.lines[position.line]
+        return Place(position.line, column(line, position.character, encoding))
+
+    def position(self, place: Place, encoding: Encoding) -> types.Position:
+        """What the editor calls a place."""
+        return types.Position(place.line, units(self.lines[place.line][: place.column], encoding))
+
+    def between(self, start: Place, end: Place) -> str:
+        """The text from one place to another."""
+        if start.line == end.line:
+            return self.lines[start.line][start.column : end.column]
+        whole = "".join(self.lines[start.line + 1 : end.line])
+        return self.lines[start.line][start.column :] + whole + self.lines[end.line][: end.column]
+
+    def before(self, place: Place) -> str:
+        """As much of the text up to ``place`` as a completion is told."""
+        first = max(0, place.line - LINES_BEFORE) // BLOCK * BLOCK
+        text = self.between(Place(first, 0), place)
+        over = max(0, len(text) - CHARS_BEFORE)
+        return text[-(-over // CHARS_STEP) * CHARS_STEP :]
+
+    def after(self, place: Place) -> str:
+        """As much of the text from ``place`` on as a completion is told."""
+        rest = self.lines[place.line + 1 : place.line + LINES_AFTER + 1]
+        return (self.lines[place.line][place.column :] + "".join(rest))[:CHARS_AFTER]
+
+    def block(self, number: int) -> str:
+        """The lines of one block."""
+        return "".join(self.lines[number * BLOCK : (number + 1) * BLOCK])
+
+
+class Documents:
+    """All that are open, by their address."""
+
+    def __init__(self) -> None:
+        self.encoding: Encoding = "utf-16"
+        self._open: dict[str, Document] = {}
+
+    def open(self, item: types.TextDocumentItem) -> Document:
+        """Begin to keep a text."""
+        document = Document(item.uri, str(getattr(item.language_id, "value", item.language_id)), item.text)
+        self._open[item.uri] = document
+        return document
+
+    def change(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> Document | None:
+        """Change a text; None if it was never opened."""
+        document = self._open.get(uri)
+        if document is not None:
+            for change in changes:
+                document.change(change, self.encoding)
+        return document
+
+    def close(self, uri: str) -> None:
+        """Keep a text no longer."""
+        self._open.pop(uri, None)
+
+    def get(self, uri: str) -> Document | None:
+        """An open text."""
+        return self._open.get(uri)

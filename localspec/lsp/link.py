@@ -1,0 +1,70 @@
+"""The way to the daemon: one connection, made again when it was lost and something is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from localspec.errors import LocalspecError
+
+if TYPE_CHECKING:
+    from localspec.client import Client
+
+PAUSES_S = (0, 1, 2, 5, 10, 30)
+"""after each failure in a row; then always the last"""
+
+
+class Link:
+    """Gives a client that is connected."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+        self._connecting: asyncio.Task[Client] | None = None
+        self._failures = 0
+        self.failure: LocalspecError | None = None
+        """why there is no connection, if making one has failed"""
+        self._again_at = 0.0
+
+    @property
+    def connected(self) -> Client | None:
+        """The client, if a daemon answers now."""
+        return None if self._client is None or self._client.lost else self._client
+
+    async def client(self, *, at_once: bool = False) -> Client:
+        """A client; one that was lost is replaced, starting the daemon if need be.
+
+        Soon after it has failed it is not tried again, but ``at_once``. Raises what connecting fails with.
+        """
+        if self.connected is not None:
+            return self.connected
+        if self._connecting is None:
+            now = asyncio.get_running_loop().time()
+            if self.failure is not None and now < self._again_at and not at_once:
+                raise self.failure
+            self._connecting = asyncio.create_task(self._connect())
+        # Whoever waits may give up: others wait, too, and the next one finds it connected.
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> Client:
+        # The editor need not wait for these imports before it is answered.
+        from localspec.client import connect
+
+        try:
+            self._client = await connect(name="localspec lsp")
+        except LocalspecError as error:
+            pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
+            self._again_at = asyncio.get_running_loop().time() + pause
+            self._failures += 1
+            self.failure = error
+            raise
+        finally:
+            self._connecting = None
+        self._failures, self.failure = 0, None
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._client is not None:
+            await self._client.close()

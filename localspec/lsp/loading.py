@@ -1,0 +1,33 @@
+"""A model that is being loaded while a completion waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from localspec.lsp.progress import Work
+from localspec.lsp.status import Status
+from localspec.protocol.messages import ModelProgress
+
+
+class Loading:
+    """Shows it as one piece of work, however many wait."""
+
+    def __init__(self, status: Status, work: Callable[[str], Work]) -> None:
+        self._status = status
+        self._make = work
+        self._work: Work | None = None
+
+    def see(self, event: ModelProgress) -> None:
+        """So far it is."""
+        if self._work is None:
+            self._work = self._make(f"Loading {event.model}")
+        self._work.report(event.stage, event.fraction)
+        self._status.loading = f"loading {event.model} {event.fraction:.0%}"
+        self._status.publish()
+
+    def end(self) -> None:
+        """It is there, or nobody waits for it any more."""
+        if self._work is not None:
+            self._work.end()
+            self._work = None
+            self._status.loading = None

@@ -1,0 +1,63 @@
+"""The protocol's own part: as pygls has it, but for what follows here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.protocol import JsonRPCNotification, LanguageServerProtocol, default_converter, lsp_method
+
+if TYPE_CHECKING:
+    from localspec.lsp.server import Server
+
+
+class Protocol(LanguageServerProtocol):
+    """Refuses what is no request, where pygls would let the editor wait; keeps texts by the protocol's lines,
+    not by Python's; and leaves the end to the server."""
+
+    _server: Server
+
+    def receive(self, body: bytes) -> None:
+        """A message has come."""
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            return self._refuse(None, types.ErrorCodes.ParseError, f"no JSON: {error}")
+        if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
+            return self._refuse(None, types.ErrorCodes.InvalidRequest, "no JSON-RPC message")
+        try:
+            message = self.structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._refuse(data["id"], types.ErrorCodes.InvalidParams, str(error))
+            return None
+        self.handle_message(message)
+        return None
+
+    def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
+        self._send_response(id, error=types.ResponseError(code, message))  # type: ignore[arg-type]
+
+    @lsp_method(types.EXIT)
+    def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
+        self._server.stop(0 if self._shutdown else 1)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
+        self._server.opened(params.text_document)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        self._server.changed(params.text_document.uri, params.content_changes)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
+        self._server.closed(params.text_document.uri)
+
+
+def converter() -> Any:
+    """pygls makes named tuples of notifications that it has no type for; here they stay as they came."""
+    made = default_converter()  # type: ignore[no-untyped-call]
+    made.register_structure_hook(JsonRPCNotification, lambda found, kind: kind(**{"params": None, **found}))
+    return made

@@ -1,0 +1,44 @@
+"""Pieces of other files: where the person was last, for the model to know what else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from localspec.lsp.documents import BLOCK, Document, Documents
+from localspec.protocol.requests import File
+
+BLOCKS = 16
+PER_FILE = 2
+CHARS = 1 << 14
+"""of a block: lines may be long"""
+
+
+class Ring:
+    """The blocks of lines that were visited or edited, the newest first."""
+
+    def __init__(self) -> None:
+        self._visited: list[tuple[str, int]] = []
+
+    def touch(self, uri: str, line: int) -> None:
+        """The person is there."""
+        here = uri, line // BLOCK
+        others = [place for place in self._visited if place != here]
+        own = [place for place in others if place[0] == uri]
+        for place in own[PER_FILE - 1 :]:
+            others.remove(place)
+        self._visited = [here, *others][: 4 * BLOCKS]
+
+    def forget(self, uri: str) -> None:
+        """A file is closed."""
+        self._visited = [place for place in self._visited if place[0] != uri]
+
+    def blocks(self, documents: Documents, but: str, allowed: Callable[[Document], bool]) -> tuple[File, ...]:
+        """The texts there, without those of the file ``but`` and of those that are not ``allowed``."""
+        found: list[File] = []
+        for uri, number in self._visited:
+            document = documents.get(uri)
+            if uri == but or document is None or not allowed(document):
+                continue
+            if (text := document.block(number)[:CHARS]).strip():
+                found.append(File(document.path, text))
+        return tuple(found[:BLOCKS])

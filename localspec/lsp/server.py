@@ -1,0 +1,162 @@
+"""The server: one editor's texts, settings and completions, and its way to the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from localspec._version import __version__
+from localspec.errors import LocalspecError
+from localspec.lsp import status
+from localspec.lsp.completions import Question
+from localspec.lsp.documents import Document, Documents
+from localspec.lsp.link import Link
+from localspec.lsp.loading import Loading
+from localspec.lsp.progress import Work
+from localspec.lsp.protocol import Protocol, converter
+from localspec.lsp.ring import Ring
+from localspec.lsp.settings import Settings, read_settings, section
+from localspec.lsp.suggestions import Suggestions
+from localspec.protocol.messages import SuggestionEvent
+
+TIMED = 1000
+"""completions whose times are kept"""
+
+
+class Server(LanguageServer):
+    """What the features of :mod:`localspec.lsp.features` work with."""
+
+    protocol: Protocol
+
+    def __init__(self) -> None:
+        super().__init__("localspec", __version__, protocol_cls=Protocol, converter_factory=converter)
+        self.documents = Documents()
+        self.ring = Ring()
+        self.link = Link()
+        self.settings = self._initial = Settings()
+        self.newest: dict[str, Question] = {}
+        """the last question of each text"""
+        self.status = status.Status(self._tell_status)
+        self.loading = Loading(self.status, self.work)
+        self.suggestions = Suggestions(self._tell_feedback)
+        self.timings: deque[tuple[float, float | None]] = deque(maxlen=TIMED)
+        """milliseconds of the latest completions, here and of those in the daemon"""
+        self._told: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    # The end.
+
+    async def ended(self) -> int:
+        """Wait until the editor wants no more; returns the exit code."""
+        return await self._end
+
+    def stop(self, code: int) -> None:
+        """The editor wants no more."""
+        if not self._end.done():
+            self._end.set_result(code)
+
+    # The texts.
+
+    def opened(self, item: types.TextDocumentItem) -> None:
+        """A text is open."""
+        self.ring.touch(self.documents.open(item).uri, 0)
+
+    def changed(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> None:
+        """A text has changed."""
+        document = self.documents.change(uri, changes)
+        if document is not None:
+            self.ring.touch(uri, document.edited)
+
+    def closed(self, uri: str) -> None:
+        """A text is closed."""
+        self.suggestions.close(uri)
+        self.documents.close(uri)
+        self.ring.forget(uri)
+        self.newest.pop(uri, None)
+
+    # What the person has said.
+
+    def begin(self, params: types.InitializeParams) -> None:
+        """An editor is there."""
+        self.documents.encoding = self.workspace.position_encoding  # type: ignore[assignment]
+        self.configure(params.initialization_options)
+        self._initial = self.settings
+
+    def configure(self, values: Any) -> None:
+        """Take settings; those that are wrong are named, and stay as they were at the beginning."""
+        self.settings, wrong = read_settings(section(values), self._initial)
+        self.status.enabled = self.settings.enabled
+        self.renew()
+        for sentence in wrong:
+            self.say(types.MessageType.Error, f"localspec's settings: {sentence}.")
+
+    def choose(self, model: str | None) -> None:
+        """Have this model answer from now on."""
+        self.settings = msgspec.structs.replace(self.settings, model=model)
+        self._initial = msgspec.structs.replace(self._initial, model=model)
+        self.renew()
+
+    def may_send(self, document: Document) -> bool:
+        """Whether the daemon may see any of it."""
+        excluded = document.language in self.settings.excluded_languages
+        return self.settings.enabled and not document.is_private and not excluded
+
+    # What the person is told.
+
+    def say(self, kind: types.MessageType, sentence: str) -> None:
+        """Show a sentence."""
+        self.window_show_message(types.ShowMessageParams(kind, sentence))
+
+    def fail(self, error: LocalspecError) -> None:
+        """Show an error once; from then on the status tells it."""
+        self.status.error = error
+        if error.code not in self._told:
+            self._told.add(error.code)
+            self.complain(error)
+
+    def complain(self, error: LocalspecError) -> None:
+        """Show an error, and what to do."""
+        self.say(types.MessageType.Error, f"localspec: {error.message}. {error.remedy}")
+
+    def renew(self) -> None:
+        """Something was done about errors: they may be told anew."""
+        self._told.clear()
+        self.status.error = None
+        self.status.publish()
+
+    def work(self, title: str, cancel: Callable[[], None] | None = None) -> Work:
+        """Something begins that takes a while."""
+        window = self.client_capabilities.window
+        can_show = window is not None and window.work_done_progress
+        return Work(self.work_done_progress if can_show else None, title, cancel)
+
+    def _tell_status(self, params: status.StatusParams) -> None:
+        self.protocol.notify(status.METHOD, msgspec.to_builtins(params))
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """A defect: it is in the log, and no person is to read of it at every key."""
+
+    # What goes on beside.
+
+    def _tell_feedback(self, item: str, event: SuggestionEvent, chars: int | None) -> None:
+        if (client := self.link.connected) is not None:
+            self.spawn(client.feedback(item, event, chars=chars))
+
+    def spawn(self, what: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for, and whose failure is nobody's concern."""
+        task = asyncio.create_task(_quietly(what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _quietly(what: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(LocalspecError):
+        await what
