@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
+from localspec.errors import InvalidOptions
+
+REMEDY = "Have an editor start it: see plugins/lsp/README.md of localspec's source."
+
 
 def lsp() -> int:
     """Serve completions to an editor over stdin and stdout, as a language server."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        raise InvalidOptions("a language server speaks with an editor, not with a terminal", REMEDY)
     from localspec.lsp.serve import serve
 
     return serve()

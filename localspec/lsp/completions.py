@@ -68,6 +68,8 @@ async def inline_completion(
         server.fail(error)
     finally:
         server.status.end()
+        if not server.status.asking:
+            server.loading.end()
     return NOTHING
 
 
@@ -128,7 +130,6 @@ async def _ended(server: Server, stream: Stream[Completions]) -> Completions:
             return await stream.result()
     finally:
         stream.stop()  # does nothing once it has ended
-        server.loading.end()
 
 
 def _items(server: Server, question: Question, answer: Completions) -> types.InlineCompletionList:

@@ -50,6 +50,8 @@ class Link:
         from localspec.client import connect
 
         try:
+            if self._client is not None:
+                await self._client.close()  # lost, but not put away
             self._client = await connect(name="localspec lsp")
         except LocalspecError as error:
             pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]

@@ -31,3 +31,4 @@ class Loading:
             self._work.end()
             self._work = None
             self._status.loading = None
+            self._status.publish()

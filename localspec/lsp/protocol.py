@@ -37,7 +37,9 @@ class Protocol(LanguageServerProtocol):
         return None
 
     def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
-        self._send_response(id, error=types.ResponseError(code, message))  # type: ignore[arg-type]
+        # As it is: pygls would leave out an id that nobody knows.
+        error = {"code": code, "message": message}
+        self._send_data({"jsonrpc": self.VERSION, "id": id, "error": error})
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 
@@ -16,6 +17,8 @@ STDIN, STDOUT = 0, 1
 
 def serve() -> int:
     """Serve the editor until it wants no more; returns the exit code."""
+    # Editors tell what comes on stderr as errors; that a request was cancelled too late is none.
+    logging.getLogger("pygls").setLevel(logging.ERROR)
     return asyncio.run(_serve())
 
 
@@ -39,4 +42,4 @@ async def _serve() -> int:
 async def _read(server: Server) -> None:
     async for body in messages(open_input(STDIN)):
         server.protocol.receive(body)
-    server.stop(1)  # it has gone without a word
+    server.stop(0)  # the editor has gone, and nothing is wrong here

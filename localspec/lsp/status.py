@@ -29,7 +29,8 @@ class Status:
     def __init__(self, tell: Callable[[StatusParams], None]) -> None:
         self._tell = tell
         self._told: StatusParams | None = None
-        self._asking = 0
+        self.asking = 0
+        """completions that somebody waits for"""
         self.enabled = True
         self.loading: str | None = None
         """what is being loaded, and how far that is"""
@@ -43,12 +44,12 @@ class Status:
 
     def begin(self) -> None:
         """A completion is asked for."""
-        self._asking += 1
+        self.asking += 1
         self.publish()
 
     def end(self) -> None:
         """It has ended, or nobody waits for it."""
-        self._asking -= 1
+        self.asking -= 1
         self.publish()
 
     def count(self, answer: Completions) -> None:
@@ -67,7 +68,7 @@ class Status:
 
     def publish(self) -> None:
         """Tell it, if it is another than before."""
-        now = StatusParams(self._asking > 0 or self.loading is not None, self.message, self.kind)
+        now = StatusParams(self.asking > 0 or self.loading is not None, self.message, self.kind)
         if now != self._told:
             self._told = now
             self._tell(now)

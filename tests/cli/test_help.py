@@ -27,6 +27,7 @@ NOT_RUN = {
     "models pull": "asks the hub",
     "models rm": "removes what was pulled",
     "config edit": "opens an editor",
+    "lsp": "speaks with an editor",
     "bench": "takes minutes",
     "localspec doctor --json": "takes seconds once more",
 }

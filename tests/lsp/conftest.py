@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.conftest import own_home
+from tests.daemon.harness import DaemonProcess
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +21,12 @@ def fresh() -> Iterator[Path]:
     """A home in which no daemon runs yet."""
     with own_home() as path:
         yield path
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[DaemonProcess]:
+    """A real daemon whose models are echoes: what they answer, and for how long, is said in the text."""
+    with own_home() as path:
+        daemon = DaemonProcess(path)
+        yield daemon
+        assert daemon.stop() == 0, daemon.log()

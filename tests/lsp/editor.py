@@ -6,21 +6,22 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.waiting import soon, until
+from tests.waiting import DEADLINE_S, soon, until
 
 COMMAND = (sys.executable, "-m", "localspec", "lsp")
 INVOKED = types.InlineCompletionTriggerKind.Invoked
 AUTOMATIC = types.InlineCompletionTriggerKind.Automatic
 
 Item = types.InlineCompletionItem
+T = TypeVar("T")
 
 
 class Editor:
@@ -151,7 +152,30 @@ async def editing(
         yield editor
     finally:
         code, log = await editor.end()
-    assert (code, log) == (0, "")
+    assert (code, log) == (0, ""), log
+
+
+class Writer:
+    """An editor for several tests, one after the other: a server takes a while to start."""
+
+    def __init__(self, **more: Any) -> None:
+        self._runner = asyncio.Runner()
+        self._editing = editing(**more)
+        self.editor = self.run(self._editing.__aenter__())
+
+    def run(self, test: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(asyncio.wait_for(test, 4 * DEADLINE_S))
+
+    def configure(self, **settings: Any) -> None:
+        """Change settings; those that are not named are as at first."""
+        change = types.DidChangeConfigurationParams({"localspec": settings})
+        self.editor.client.workspace_did_change_configuration(change)
+        self.editor.said.clear()
+        self.editor.states.clear()
+
+    def end(self) -> None:
+        with self._runner:
+            self.run(self._editing.__aexit__(None, None, None))
 
 
 def texts(items: Sequence[Item]) -> list[str]:

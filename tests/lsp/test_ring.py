@@ -1,0 +1,65 @@
+"""Which pieces of other files are told."""
+
+from __future__ import annotations
+
+from lsprotocol import types
+
+from localspec.lsp.documents import Document, Documents
+from localspec.lsp.ring import BLOCKS, CHARS, Ring
+from localspec.protocol.requests import File
+
+
+def opened(*names: str) -> Documents:
+    documents = Documents()
+    for name in names:
+        text = "".join(f"{name} {line}\n" for line in range(200))
+        documents.open(types.TextDocumentItem(f"file:///{name}", "python", 0, text))
+    return documents
+
+
+def told(ring: Ring, documents: Documents, but: str = "") -> list[str]:
+    """The first line of each piece."""
+    return [file.text.partition("\n")[0] for file in ring.blocks(documents, but, lambda _: True)]
+
+
+def test_the_newest_come_first_and_two_of_a_file() -> None:
+    ring, documents = Ring(), opened("a", "b")
+    for name, line in (("a", 0), ("b", 70), ("a", 130), ("a", 65), ("a", 127)):
+        ring.touch(f"file:///{name}", line)
+    assert told(ring, documents) == ["a 64", "a 128", "b 64"]
+    assert told(ring, documents, "file:///a") == ["b 64"]
+    ring.forget("file:///b")
+    assert told(ring, documents) == ["a 64", "a 128"]
+
+
+def test_a_piece_has_64_lines_and_its_files_path() -> None:
+    ring, documents = Ring(), opened("a")
+    ring.touch("file:///a", 100)
+    (file,) = ring.blocks(documents, "", lambda _: True)
+    assert file == File("/a", "".join(f"a {line}\n" for line in range(64, 128)))
+
+
+def test_no_more_than_sixteen() -> None:
+    names = [f"{number}" for number in range(20)]
+    ring, documents = Ring(), opened(*names)
+    for name in names:
+        ring.touch(f"file:///{name}", 0)
+    assert told(ring, documents) == [f"{name} 0" for name in reversed(names)][:BLOCKS]
+
+
+def test_what_may_not_be_sent_or_is_no_more_is_left_out() -> None:
+    ring, documents = Ring(), opened("a", "b")
+    documents.open(types.TextDocumentItem("file:///long", "text", 0, "x" * 2 * CHARS))
+    documents.open(types.TextDocumentItem("file:///blank", "text", 0, "\n \n"))
+    for name in ("a", "b", "c", "long", "blank"):
+        ring.touch(f"file:///{name}", 0)
+    ring.touch("file:///a", 199)
+
+    def allowed(document: Document) -> bool:
+        return document.path != "/b"
+
+    assert [(file.path, len(file.text)) for file in ring.blocks(documents, "", allowed)] == [
+        ("/a", len("a 192\n") * 8),
+        ("/long", CHARS),
+        ("/a", len("a 0\n") * 10 + len("a 10\n") * 54),
+    ]

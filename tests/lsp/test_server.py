@@ -1,0 +1,346 @@
+"""What an editor asks of the server, and what it does; the models behind the daemon are echoes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from pygls.exceptions import JsonRpcRequestCancelled
+
+from localspec.client import Client, connect
+from tests.daemon.harness import DaemonProcess
+from tests.lsp.editor import AUTOMATIC, Editor, Writer, editing, texts
+from tests.waiting import run, soon, until
+
+URI = "file:///project/a.py"
+
+
+@pytest.fixture(scope="module")
+def writer(echo: DaemonProcess) -> Iterator[Writer]:
+    writer = Writer()
+    yield writer
+    writer.end()
+
+
+async def running(client: Client) -> int:
+    """Requests at work in the daemon."""
+    return sum(model.running for model in (await client.status()).models)
+
+
+async def stalls(editor: Editor, client: Client, **more: Any) -> Any:
+    """Ask for a completion that does not come, and wait until the daemon is at it."""
+    editor.open(URI, "stall")
+    asked = editor.ask(URI, (0, 5), trigger=AUTOMATIC, **more)
+    while not await running(client):
+        pass
+    return asked
+
+
+async def suggestions(client: Client, event: str) -> float:
+    """How many the daemon has counted."""
+    found = re.search(
+        rf'localspec_suggestions_total{{event="{event}"}} (\S+)', (await client.metrics()).prometheus
+    )
+    return float(found[1]) if found else 0.0
+
+
+async def chars(client: Client) -> float:
+    found = re.search(r"\nlocalspec_accepted_chars_total (\S+)", (await client.metrics()).prometheus)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [(None, "utf-16"), (["utf-7"], "utf-16")],
+)
+def test_what_it_can_do(fresh: Path, wanted: list[str] | None, chosen: str) -> None:
+    async def test() -> None:
+        editor = Editor()
+        general = types.GeneralClientCapabilities(position_encodings=wanted)
+        began = await editor.begin(None, {"general": general}, {"enabled": False})
+        found = began.capabilities
+        assert found.position_encoding == chosen
+        assert found.inline_completion_provider == types.InlineCompletionOptions()
+        sync = found.text_document_sync
+        assert isinstance(sync, types.TextDocumentSyncOptions)
+        assert sync.change is types.TextDocumentSyncKind.Incremental and sync.open_close
+        assert found.execute_command_provider is not None
+        assert "localspec.primeWorkspace" in found.execute_command_provider.commands
+        assert await editor.end() == (0, "")
+
+    run(test())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_edits_come_through_in_every_encoding(echo: DaemonProcess, encoding: str) -> None:
+    width = {"utf-8": 4, "utf-16": 2, "utf-32": 1}[encoding]
+    accent = {"utf-8": 2, "utf-16": 1, "utf-32": 1}[encoding]
+
+    async def test() -> None:
+        general = types.GeneralClientCapabilities(position_encodings=[encoding])
+        async with editing(general=general) as editor:
+            editor.open(URI, "# 😋\r\n😋e\N{COMBINING ACUTE ACCENT} wor\r\nend\r\n")
+            at = width + 1 + accent
+            editor.change(URI, (1, at), (1, at + 1), "漢 ")
+            cjk = 3 if encoding == "utf-8" else 1
+            editor.change(URI, (1, at + cjk + 1 + 3), (1, at + cjk + 1 + 3), "d")
+            items = await editor.complete(URI, (1, at + cjk + 1 + 4))
+            assert texts(items) == ["😋e\N{COMBINING ACUTE ACCENT}漢 word"]
+            place = types.Position(1, at + cjk + 5)
+            assert items[0].range == types.Range(place, place)
+
+    run(test())
+
+
+def test_a_request_that_is_cancelled_ends_in_the_daemon(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        async with await connect() as client:
+            asked = await stalls(editor, client, id="it")
+            before = (await client.metrics()).totals
+            editor.client.cancel_request(types.CancelParams("it"))
+            with pytest.raises(JsonRpcRequestCancelled):
+                await soon(asked)
+            while await running(client):
+                pass
+            after = (await client.metrics()).totals
+            key = 'localspec_requests_total{ending="cancelled",method="completion/inline"}'
+            assert after.get(key, 0) == before.get(key, 0) + 1, after
+
+    writer.run(test())
+
+
+def test_a_newer_request_takes_the_place_of_the_older(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        async with await connect() as client:
+            asked = await stalls(editor, client)
+            editor.change(URI, (0, 0), (0, 5), "newer")
+            assert texts(await editor.complete(URI, (0, 5), trigger=AUTOMATIC)) == ["newer"]
+            assert await soon(asked) is None
+
+    writer.run(test())
+
+
+def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    editor = writer.editor
+
+    async def test() -> None:
+        os.mkfifo(gate)
+        async with await connect() as client:
+            editor.open(URI, f"await {gate}")
+            asked = editor.ask(URI, (0, len(f"await {gate}")), trigger=AUTOMATIC)
+            while not await running(client):
+                pass
+            editor.change(URI, (0, 0), (0, 0), "x")
+            gate.write_text("go")
+            assert await soon(asked) is None
+
+    writer.run(test())
+
+
+def test_what_becomes_of_items_is_counted(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        async with await connect() as client:
+            shown, accepted, partial, dismissed = [
+                await suggestions(client, event) for event in ("shown", "accepted", "partial", "dismissed")
+            ]
+            taken = await chars(client)
+            editor.open(URI, "é😋xy\n")
+            (item,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
+            assert item.insert_text == "é😋xy" and item.command is not None
+            notify = editor.client.protocol.notify
+            notify("textDocument/didShowCompletion", {"item": item})
+            part = {"item": item, "acceptedLength": 3}  # of UTF-16
+            notify("textDocument/didPartiallyAcceptCompletion", part)
+
+            async def counted(event: str, number: float) -> None:
+                while await suggestions(client, event) != number:
+                    pass
+
+            await counted("shown", shown + 1)
+            await counted("partial", partial + 1)
+            assert await chars(client) == taken + 2
+            await editor.do(item.command.command, *(item.command.arguments or ()))
+            await counted("accepted", accepted + 1)
+            assert await chars(client) == taken + 4
+            (other,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
+            notify("textDocument/didShowCompletion", {"item": other})
+            editor.change(URI, (0, 5), (0, 5), "else")
+            await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
+            await counted("dismissed", dismissed + 1)
+            for odd in (None, {}, {"item": 1}, {"item": item, "acceptedLength": "x"}):
+                notify("textDocument/didPartiallyAcceptCompletion", odd)
+            await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
+            assert await suggestions(client, "partial") == partial + 1
+
+    writer.run(test())
+
+
+async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
+    """What the model is told for a completion there, where the text ends with the word."""
+    document = "prompt"
+    editor.open(uri, document)
+    (item,) = await editor.complete(uri, (0, len(document)), trigger=AUTOMATIC)
+    told: dict[str, Any] = json.loads(str(item.insert_text))
+    return told
+
+
+def test_other_files_are_told_newest_first(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        writer.configure(excludedLanguages=["text"])
+        for name in ("b.py", "c.py", ".env"):
+            editor.open(f"file:///project/{name}", "".join(f"{name} {line}\n" for line in range(100)))
+        editor.open("file:///project/no.txt", "no", "text")
+        editor.change("file:///project/b.py", (99, 0), (99, 1), "e")
+        told = await prompt(editor)
+        assert [(file["path"], file["text"].partition("\n")[0]) for file in told["extra"]] == [
+            ("/project/b.py", "b.py 64"),
+            ("/project/c.py", "c.py 0"),
+            ("/project/b.py", "b.py 0"),
+        ]
+        assert told["path"] == "/project/a.py" and told["language"] == "python"
+        focus = {"textDocument": {"uri": "file:///project/c.py"}}
+        editor.client.protocol.notify("textDocument/didFocus", focus)
+        told = await prompt(editor, "file:///project/d.py")
+        assert told["extra"][0]["path"] == "/project/c.py"
+
+    writer.run(test())
+
+
+def test_what_the_menu_offers_is_the_beginning(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        editor.open(URI, "x\npri = 1")
+        place = types.Range(types.Position(1, 0), types.Position(1, 3))
+        selected = types.SelectedCompletionInfo(place, "print")
+        items = await editor.complete(URI, (1, 3), selected=selected)
+        assert texts(items) == ["printprint"] and items[0].range == place
+        above = types.Range(types.Position(0, 0), types.Position(0, 1))
+        elsewhere = types.SelectedCompletionInfo(above, "print")
+        assert texts(await editor.complete(URI, (1, 3), selected=elsewhere)) == ["pri"]
+
+    writer.run(test())
+
+
+def test_nothing_is_sent_of_what_is_excluded(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        writer.configure(excludedLanguages=["text"], automatic=False)
+        for uri, language in (("file:///.env", "sh"), ("file:///a.txt", "text"), ("git:/a.py", "python")):
+            editor.open(uri, "word", language)
+            assert await editor.complete(uri, (0, 4)) == []
+        editor.open(URI, "word")
+        assert await editor.complete(URI, (0, 4), trigger=AUTOMATIC) == []
+        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+        writer.configure(enabled=False)
+        assert await editor.complete(URI, (0, 4)) == []
+        assert editor.states[-1] == {"busy": False, "message": "off", "kind": "Inactive"}
+
+    writer.run(test())
+
+
+def test_odd_places_and_texts(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        writer.configure()
+        assert await editor.complete("file:///never.py", (0, 0)) == []
+        editor.change("file:///never.py", (0, 0), (0, 0), "x")
+        editor.open(URI, "one\nword\n")
+        assert texts(await editor.complete(URI, (1, 2**31 - 1))) == ["word"]
+        editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x = 1\n" * 200_000 + "huge")])
+        assert texts(await editor.complete(URI, (10**9, 0))) == ["huge"]
+        editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x" * 5_000_000 + " huge")])
+        assert len(texts(await editor.complete(URI, (0, 10**9)))) == 1
+        assert editor.said == []
+
+    writer.run(test())
+
+
+def test_wrong_settings_are_named(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        writer.configure(maxms=1, enabled=7)
+        await editor.hears("maxms", "did you mean 'maxMs'?")
+        await editor.hears("enabled", "bool")
+        editor.open(URI, "word")
+        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+
+    writer.run(test())
+
+
+def test_an_error_is_told_once_with_its_remedy(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        writer.configure(model="broken")
+        editor.open(URI, "word")
+        for _ in range(2):
+            assert await editor.complete(URI, (0, 4)) == []
+        (said,) = editor.said
+        assert said.startswith("localspec: this model is broken. ")
+        assert editor.states[-1]["kind"] == "Error"
+        writer.configure()
+        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+        assert editor.states[-1]["kind"] == "Normal" and editor.said == []
+
+    writer.run(test())
+
+
+def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    async def test() -> None:
+        os.mkfifo(gate)
+        window = types.WindowClientCapabilities(work_done_progress=True)
+        async with editing(options={"model": f"gate:{gate}"}, window=window) as editor:
+            editor.open(URI, "word")
+            asked = editor.ask(URI, (0, 4))
+            await until(lambda: len(editor.progress) >= 2, "progress is shown")
+            begin, report = editor.progress[:2]
+            assert begin["kind"] == "begin" and begin["title"] == f"Loading gate:{gate}"
+            assert (report["percentage"], report["message"]) == (50, "weights")
+            assert editor.states[-1]["message"] == f"loading gate:{gate} 50%" and editor.states[-1]["busy"]
+            gate.write_text("go")
+            assert texts((await soon(asked)).items) == ["word"]
+            await until(lambda: editor.progress[-1]["kind"] == "end", "it ends")
+
+    run(test())
+
+
+def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> None:
+    async def test() -> None:
+        async with editing() as editor:
+            editor.open(URI, "statuses")
+            await editor.complete(URI, (0, 8), trigger=AUTOMATIC)
+            told = await editor.do("localspec.showStats")
+            assert told["message"] == "1 completion · bundled · 75% of drafts accepted"
+            assert await editor.hears("localspec: 1 completion")
+            ((ours, _),) = told["timings"]
+            assert ours > 0
+            assert editor.states[-1] == {
+                "busy": False,
+                "message": "bundled · 75% of drafts accepted",
+                "kind": "Normal",
+            }
+
+    run(test())

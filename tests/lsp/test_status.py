@@ -1,0 +1,74 @@
+"""What is told of how things are."""
+
+from __future__ import annotations
+
+from localspec.errors import FimUnsupported
+from localspec.lsp.status import Status, StatusParams
+from localspec.protocol.messages import Completions
+from localspec.protocol.results import Result, Stats
+
+
+def answer(stats: Stats, source: str = "model") -> Completions:
+    result = Result(
+        text="x",
+        finish_reason="stop",
+        model="big",
+        draft=None,
+        backend="toy",
+        prompt_tokens=1,
+        cached_tokens=0,
+        completion_tokens=1,
+        stats=stats,
+    )
+    return Completions((), stats, result, source)  # type: ignore[arg-type]
+
+
+def status() -> tuple[Status, list[StatusParams]]:
+    told: list[StatusParams] = []
+    return Status(told.append), told
+
+
+def test_it_is_busy_while_something_is_asked() -> None:
+    now, told = status()
+    now.publish()
+    now.begin()
+    now.begin()
+    now.end()
+    now.end()
+    assert [each.busy for each in told] == [False, True, False]
+    assert {each.message for each in told} == {"ready"}
+
+
+def test_the_model_its_drafts_and_the_time_that_was_saved() -> None:
+    now, _ = status()
+    now.count(answer(Stats(drafted=4, accepted=3)))
+    assert now.message == "big · 75% of drafts accepted"
+    now.count(answer(Stats(drafted=4, accepted=3, time_saved_s=0.5)))
+    now.count(answer(Stats(drafted=2, accepted=2, time_saved_s=1.0, speculation_off_reason="no draft")))
+    now.count(answer(Stats(drafted=9, accepted=9), "cache"))
+    assert now.message == "big · 80% of drafts accepted · 1.5 s saved · no draft"
+    now.count(answer(Stats(time_saved_s=-2.0)))
+    assert now.message == "big · 80% of drafts accepted · 500 ms lost"
+
+
+def test_errors_and_off() -> None:
+    now, told = status()
+    now.error = FimUnsupported("it cannot")
+    now.publish()
+    now.publish()
+    now.enabled = False
+    now.publish()
+    assert [(each.kind, each.message) for each in told] == [
+        ("Error", f"it cannot. {FimUnsupported.default_remedy}"),
+        ("Inactive", "off"),
+    ]
+    now.enabled = True
+    now.count(answer(Stats()))
+    assert now.kind == "Normal"
+
+
+def test_loading() -> None:
+    now, told = status()
+    now.loading = "loading big 50%"
+    now.publish()
+    assert told == [StatusParams(True, "loading big 50%", "Normal")]

@@ -1,0 +1,105 @@
+"""What became of an item, from what an editor tells and from where the person goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.lsp.documents import Document, Place
+from localspec.lsp.suggestions import KEPT, Suggestion, Suggestions
+
+URI = "file:///a.py"
+
+
+class Log:
+    """Suggestions, and what was told of them."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, int | None]] = []
+        self.suggestions = Suggestions(lambda *told: self.told.append(told))
+
+    def offer(self, text: str, *, id: str = "1", lead: str = "", place: tuple[int, int] = (0, 0)) -> None:
+        self.suggestions.offer(Suggestion(id, text, lead, URI, Place(*place)))
+
+
+def test_shown_and_accepted() -> None:
+    log = Log()
+    log.offer("x")
+    log.suggestions.show("1")
+    log.suggestions.accept("1")
+    log.suggestions.move(Document(URI, "", "else"), Place(0, 2))
+    assert log.told == [("1", "shown", None), ("1", "accepted", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lead", "units", "chars"),
+    [
+        ("abc", "", 2, 2),
+        ("abc", "", 99, 3),
+        ("😋b", "", 1, 0),
+        ("😋b", "", 2, 1),
+        ("e\N{COMBINING ACUTE ACCENT}x", "", 2, 2),
+        ("a\nb", "", 3, 3),
+        # The editor inserts LF, the file and so the daemon's text has CRLF.
+        ("a\r\nb\r\nc", "", 4, 6),
+        ("a\r\nb\r\nc", "", 2, 3),
+        ("tail", "😋he", 4, 0),
+        ("tail", "😋he", 6, 2),
+        ("tail", "😋he", 1, 0),
+    ],
+)
+def test_a_part_is_counted_in_code_points_of_the_daemons_text(
+    text: str, lead: str, units: int, chars: int
+) -> None:
+    log = Log()
+    log.offer(text, lead=lead)
+    log.suggestions.accept_part("1", units, "utf-16")
+    assert log.told == [("1", "partial", chars)]
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\rb"])
+def test_lines_end_as_editors_want_them(text: str) -> None:
+    assert Suggestion("1", text, "-", URI, Place(0, 0)).insert_text == "-a\nb"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "gone"),
+    [
+        ("x = ab", (0, 4), False),  # asked again where it was
+        ("x = ab", (0, 6), False),  # typed along
+        ("x = ax", (0, 6), True),  # typed otherwise
+        ("x = ab", (0, 3), True),  # went back
+        ("x = ab\n", (1, 0), True),  # ended the line otherwise
+        ("", (0, 0), True),  # all was taken away
+    ],
+)
+def test_what_is_not_typed_along_was_not_wanted(text: str, place: tuple[int, int], gone: bool) -> None:
+    log = Log()
+    log.offer("abc\nd", place=(0, 4))
+    log.suggestions.show("1")
+    log.suggestions.move(Document(URI, "", text), Place(*place))
+    assert log.told[1:] == [("1", "dismissed", None)] * gone
+
+
+def test_what_was_not_shown_is_not_dismissed() -> None:
+    log = Log()
+    log.offer("abc")
+    log.suggestions.move(Document(URI, "", "x"), Place(0, 1))
+    log.suggestions.close(URI)
+    assert log.told == []
+
+
+def test_a_file_that_is_closed_shows_nothing() -> None:
+    log = Log()
+    log.offer("abc")
+    log.suggestions.show("1")
+    log.suggestions.close(URI)
+    assert log.told[1:] == [("1", "dismissed", None)]
+
+
+def test_what_is_long_gone_or_was_never_offered_is_not_told() -> None:
+    log = Log()
+    for number in range(KEPT + 1):
+        log.offer("x", id=str(number))
+    log.suggestions.show("0")
+    log.suggestions.accept_part("no", 1, "utf-16")
+    assert log.told == []
