@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
-from pygls.protocol import JsonRPCNotification, LanguageServerProtocol, default_converter, lsp_method
+from pygls.protocol import (
+    JsonRPCNotification,
+    JsonRPCRequestMessage,
+    LanguageServerProtocol,
+    default_converter,
+    lsp_method,
+)
 
 if TYPE_CHECKING:
     from localspec.lsp.server import Server
@@ -59,7 +65,8 @@ class Protocol(LanguageServerProtocol):
 
 
 def converter() -> Any:
-    """pygls makes named tuples of notifications that it has no type for; here they stay as they came."""
+    """pygls makes named tuples of what it has no type for, and wants parameters; here it stays as it came."""
     made = default_converter()  # type: ignore[no-untyped-call]
-    made.register_structure_hook(JsonRPCNotification, lambda found, kind: kind(**{"params": None, **found}))
+    for unknown in (JsonRPCNotification, JsonRPCRequestMessage):
+        made.register_structure_hook(unknown, lambda found, kind: kind(**{"params": None, **found}))
     return made
