@@ -3,6 +3,7 @@
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input
+# make editors         VS Code and three Neovims into .editors, for tests; as root also what Debian has of them
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
 export PROMPT
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install mlx test lint types check slow test-slow soak clean
+.PHONY: run install mlx test lint types test-slow editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -50,6 +51,9 @@ test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+editors: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.editors.install
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
