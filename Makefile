@@ -2,7 +2,8 @@
 # make install          the virtual environment alone (.venv)
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
 # make test             lint, types, all tests
-# make test-slow        what takes minutes: more prompts, random cancels and kills, random input
+# make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
+#                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
 # make editors         VS Code and three Neovims into .editors, for tests; as root also what Debian has of them
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
@@ -10,6 +11,7 @@ export PROMPT
 PYTHON ?= python3
 REQUESTS ?= 20000
 SEED ?= 1
+SHARE ?= 0.25
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -48,7 +50,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
+	LOCALSPEC_SHARE=$(SHARE) $(BIN)/python -m pytest -q -m slow -n auto --dist worksteal -rs
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
 
