@@ -2,18 +2,21 @@
 # make install          the virtual environment alone (.venv)
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
 # make test             lint, types, all tests
-# make test-slow        what takes minutes: more prompts, random cancels and kills, random input
+# make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
+#                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
+# make editors         VS Code and three Neovims into .editors, for tests; as root also what Debian has of them
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
 export PROMPT
 PYTHON ?= python3
 REQUESTS ?= 20000
 SEED ?= 1
+SHARE ?= 0.25
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install mlx test lint types check slow test-slow soak clean
+.PHONY: run install mlx test lint types test-slow editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -47,9 +50,12 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m slow -n auto --dist worksteal
+	LOCALSPEC_SHARE=$(SHARE) $(BIN)/python -m pytest -q -m slow -n auto --dist worksteal -rs
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+editors: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.editors.install
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from msgspec.structs import replace
@@ -19,22 +20,28 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Priority, Request
 
 UNFINISHED = ("deadline", "cancelled")
+VARIED = 0.7
+"""the temperature of other answers to who wants none"""
 
 log = logging.getLogger(__name__)
 
 
 async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
+    began = asyncio.get_running_loop().time()
+    if params.trigger == "automatic":
+        exchange.pace.asked(began)
     with exchange.newest.hold(params.path, exchange):
-        deadline = None
-        if params.max_ms is not None:
-            deadline = asyncio.get_running_loop().time() + params.max_ms / 1000
+        deadline = None if params.max_ms is None else began + params.max_ms / 1000
         asked = await _asked(exchange, params)
         found = await _known(exchange, asked, deadline)
         if found is None:
+            if not asked.invoked:
+                await _paused(exchange, deadline)
             answer = await _ask(exchange, asked, params, deadline)
         else:
             answer = _answer_known(exchange, asked, found, params.n)
+    answer = replace(answer, elapsed_ms=1000 * (asyncio.get_running_loop().time() - began))
     exchange.daemon.metrics.answered.labels(answer.source).inc()
     if answer.items and answer.result.finish_reason not in UNFINISHED and not exchange.cancelled:
         _look_ahead(exchange, asked.after(answer.items[0].text), params.extra)
@@ -73,8 +80,7 @@ async def _asked(exchange: Exchange, params: messages.CompletionInline) -> Asked
         params.language,
         params.multiline,
         options,
-        # Without temperature all items would be the same one.
-        params.n if options.temperature else 1,
+        params.n,
         params.trigger == "invoked",
     )
 
@@ -100,13 +106,22 @@ async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Fo
     return found
 
 
+async def _paused(exchange: Exchange, deadline: float | None) -> None:
+    """Wait until the person has probably stopped typing; a newer question ends it."""
+    with contextlib.suppress(TimeoutError):  # nothing is left to do then, which is soon found
+        async with exchange.waiting(deadline):
+            await asyncio.sleep(exchange.pace.wait)
+
+
 async def _ask(
     exchange: Exchange, asked: Asked, params: messages.CompletionInline, deadline: float | None
 ) -> messages.Completions:
     """The model's answer."""
+    now = asyncio.get_running_loop().time
+    began = now()
     left = None
     if deadline is not None:
-        left = max(1, round((deadline - asyncio.get_running_loop().time()) * 1000))
+        left = max(1, round((deadline - began) * 1000))
     request = replace(_request(asked, params.extra, "completion"), max_ms=left)
     requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
     try:
@@ -114,9 +129,11 @@ async def _ask(
     except LocalspecError:
         exchange.cancel()  # the others, for which nobody waits any more
         raise
+    whole = not any(result.finish_reason in UNFINISHED for result in raw)
+    exchange.pace.answered(now() - began, whole=whole)
     results = [finished(result, asked.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
-    if not any(result.finish_reason in UNFINISHED for result in results):
+    if whole:
         exchange.daemon.suggestions.keep(asked, texts)
     result = results[0]
     items = exchange.daemon.suggestions.show(asked, texts)
@@ -170,10 +187,14 @@ def _request(asked: Asked, extra: tuple[File, ...], priority: Priority) -> Reque
 
 
 def _varied(options: Options, number: int) -> Options:
-    """The options of one of several answers: a seed that was given differs for each."""
-    if options.seed is None or number == 0:
+    """The options of one of several answers: a seed that was given differs for each. Without a temperature
+    all would be the same: of those only the first is as certain as was asked for."""
+    if number == 0:
         return options
-    return replace(options, seed=(options.seed + number) % 2**63)
+    seed = options.seed if options.temperature else options.seed or 0
+    if seed is not None:
+        seed = (seed + number) % 2**63
+    return replace(options, seed=seed, temperature=options.temperature or VARIED)
 
 
 def _teach(exchange: Exchange, shown: Shown) -> None:

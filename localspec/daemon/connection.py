@@ -17,6 +17,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.events import Subscription
 from localspec.daemon.exchange import Exchange, Newest, Shared
 from localspec.daemon.outbox import Outbox
+from localspec.daemon.pace import Pace
 from localspec.daemon.transport import CLOSE_S
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
 from localspec.protocol import jsonrpc, messages
@@ -41,7 +42,7 @@ class Connection:
         self._initialized = False
         self._live: dict[Id, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shared = Shared(daemon, self.outbox, Subscription(self.outbox), Newest())
+        self._shared = Shared(daemon, self.outbox, Subscription(self.outbox), Newest(), Pace())
         self._dropped = False
 
     # The life of a connection.

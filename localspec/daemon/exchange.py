@@ -11,6 +11,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.deltas import Deltas
 from localspec.daemon.events import Subscription
 from localspec.daemon.outbox import Outbox
+from localspec.daemon.pace import Pace
 from localspec.daemon.worker import StreamEvent
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
@@ -55,6 +56,7 @@ class Shared(NamedTuple):
     outbox: Outbox
     subscription: Subscription
     newest: Newest
+    pace: Pace
 
 
 class Exchange(Asker):
@@ -63,7 +65,7 @@ class Exchange(Asker):
     def __init__(self, id: Id, shared: Shared) -> None:
         super().__init__(shared.daemon)
         self.id = id
-        _, self._outbox, self.subscription, self.newest = shared
+        _, self._outbox, self.subscription, self.newest, self.pace = shared
         self._deltas = Deltas(id)
         self._on_lost: Callable[[], None] = self.cancel
 

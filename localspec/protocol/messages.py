@@ -260,13 +260,15 @@ class CompletionItem(msgspec.Struct, frozen=True):
 
 class Completions(msgspec.Struct, frozen=True):
     """``source`` says who answered: the model; the cache, with what was asked or looked ahead before; or the
-    rest of an item along which the person types. ``reprefilled_tokens`` of the prompt were not cached."""
+    rest of an item along which the person types. ``reprefilled_tokens`` of the prompt were not cached.
+    ``elapsed_ms``: from the question to this answer, in the daemon."""
 
     items: tuple[CompletionItem, ...]
     stats: Stats
     result: Result
     source: CompletionSource = "model"
     reprefilled_tokens: int = 0
+    elapsed_ms: float = 0.0
 
 
 class Warmed(msgspec.Struct, frozen=True):

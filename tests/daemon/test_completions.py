@@ -298,6 +298,22 @@ def test_who_wants_several_gets_several_though_one_is_known(daemon: DaemonProces
     run(test())
 
 
+def test_without_a_temperature_only_the_first_of_several_is_as_certain_as_was_asked_for(
+    real: DaemonProcess,
+) -> None:
+    async def test() -> None:
+        async with raw(real) as client:
+            editor = Editor(client, None, trigger="invoked", options={"max_tokens": 16, "remember": False})
+            prefix = "import os\n\n\ndef read(path):\n    "
+            (one,) = (await editor.complete(prefix))["items"]
+            several = await editor.complete(prefix, n=4)
+            texts = [item["text"] for item in several["items"]]
+            assert texts[0] == one["text"] and len(set(texts)) == len(texts) > 1
+            assert [item["text"] for item in (await editor.complete(prefix, n=4))["items"]] == texts
+
+    run(test())
+
+
 def test_of_several_one_that_fails_ends_the_others(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

@@ -19,6 +19,7 @@ from localspec.config import EngineConfig
 from localspec.engine.prompt import PromptEncoder
 from localspec.models.catalogue import bundled_model
 from tests.parity.prompts import prompts
+from tests.slow.share import share
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
@@ -130,4 +131,4 @@ def test_greedy_text_is_the_same_on_both(both: Both) -> None:
 
 @pytest.mark.slow
 def test_greedy_text_is_the_same_on_both_at_length(both: Both) -> None:
-    check(both, 104)
+    check(both, share(104))

@@ -15,12 +15,13 @@ from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel
 from tests.parity.chains import LIMIT, chi_square, draws
 from tests.parity.loaded import LONG, MODELS, loaded, texts_of
 from tests.parity.play import Tally, Toys, play
+from tests.slow.share import share
 
 pytestmark = pytest.mark.slow
 
 Record = Callable[[str, object], None]
 
-TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = 200, 125, 20, 15, 100_000
+TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = share(200), share(125), 20, 15, 100_000
 MLX_MODELS = (*FAMILIES, "qwen3, 8-bit cells", "qwen3, 4-bit cells")
 AT_LENGTH = settings(
     deadline=None,

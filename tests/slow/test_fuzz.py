@@ -12,12 +12,13 @@ from tests.daemon.attack import Script, Tally, play
 from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.siege import besiege
 from tests.protocol.fuzzing import fuzz_frames, fuzz_messages
+from tests.slow.share import share
 
 __all__ = ["home", "start"]
 
 pytestmark = pytest.mark.slow
 
-MESSAGES, FRAMES, CONNECTIONS = 200_000, 50_000, 6000
+MESSAGES, FRAMES, CONNECTIONS = share(200_000), share(50_000), share(6000)
 
 
 @pytest.fixture

