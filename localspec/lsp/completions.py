@@ -113,7 +113,7 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
         options=Options(model=settings.model),
     )
     answer = await _ended(server, stream)
-    server.timings.append(((clock.time() - began) * 1000, getattr(answer, "elapsed_ms", None)))
+    server.timings.append(((clock.time() - began) * 1000, answer.elapsed_ms))
     server.status.count(answer)
     if question.is_stale or answer.result.finish_reason == "cancelled":
         return None

@@ -46,7 +46,7 @@ class Server(LanguageServer):
         self.status = status.Status(self._tell_status)
         self.loading = Loading(self.status, self.work)
         self.suggestions = Suggestions(self._tell_feedback)
-        self.timings: deque[tuple[float, float | None]] = deque(maxlen=TIMED)
+        self.timings: deque[tuple[float, float]] = deque(maxlen=TIMED)
         """milliseconds of the latest completions, here and of those in the daemon"""
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
