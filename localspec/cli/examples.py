@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec complete --prefix-file before.py --suffix-file after.py",
         "head -n 20 app.py | localspec complete --language python --json",
     ),
+    "bridge": ("localspec bridge",),
     "daemon": ("localspec daemon status", "localspec daemon logs --follow"),
     "daemon run": ("localspec daemon run",),
     "daemon start": ("localspec daemon start", "localspec daemon start --json"),
