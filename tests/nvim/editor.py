@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tests.nvim.found import Neovim
+from tests.editors.found import neovim
 from tests.nvim.msgpack import Unpacker
 from tests.nvim.screen import Screen
 from tests.waiting import DEADLINE_S
@@ -148,7 +148,7 @@ def settings_of(**settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def editing(
-    neovim: Neovim,
+    version: str,
     home: Path,
     *files: Path,
     init: str = "",
@@ -156,14 +156,15 @@ def editing(
     **settings: Any,
 ) -> Iterator[Editor]:
     """A Neovim with the plugin and nothing else, on the daemon of ``home``; ``init``: Lua before setup."""
+    program = neovim(version)
     variables = {
         **os.environ,
-        **neovim.variables,
+        **program.environment,
         "LOCALSPEC_HOME": str(home),
         "PYTHONPATH": str(ROOT),
         **{f"XDG_{name}_HOME": str(home / "xdg") for name in ("CONFIG", "DATA", "STATE", "CACHE")},
     }
-    command = (*neovim.command, "--embed", "--clean", "-i", "NONE", "-n", *map(str, files))
+    command = (*program.command, "--embed", "--clean", "-i", "NONE", "-n", *map(str, files))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
     try:
         editor = Editor(process, size)

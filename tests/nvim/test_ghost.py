@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.editors.found import NEOVIMS
 from tests.nvim.asked import MULTI, SINGLE, completion
 from tests.nvim.editor import editing
-from tests.nvim.found import Neovim, each
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("neovim", each())]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", NEOVIMS)]
 
 
 def shown(text: str) -> list[str]:
@@ -20,11 +20,11 @@ def shown(text: str) -> list[str]:
 
 @pytest.mark.parametrize("prefix", [SINGLE, MULTI], ids=["single", "multi"])
 def test_what_the_daemon_says_is_drawn_accepted_and_undone(
-    neovim: Neovim, home: Path, tmp_path: Path, prefix: str
+    version: str, home: Path, tmp_path: Path, prefix: str
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text(prefix[:-1] + "\n")
-    with editing(neovim, home, file) as editor:
+    with editing(version, home, file) as editor:
         editor.keys("GA")
         editor.type(prefix[-1])
         expected = completion(prefix)

@@ -10,14 +10,16 @@ end, {
   complete = function(lead, line)
     return require("localspec.commands").complete(lead, line)
   end,
-  desc = "localspec: " .. "toggle, enable, disable, status, trigger, restart, model, prime, forget",
+  desc = "localspec: toggle, enable, disable, status, trigger, restart, model, prime, forget",
 })
 
 -- Whoever calls setup has done so by now, or does so when a plugin manager loads this; else defaults hold.
 vim.api.nvim_create_autocmd("InsertEnter", {
   once = true,
   callback = function()
-    require("localspec").settings()
-    require("localspec.completion").enter()
+    if not require("localspec").is_set_up() then
+      require("localspec").setup()
+      require("localspec.completion").enter()
+    end
   end,
 })

@@ -20,8 +20,6 @@ local job, rpc, ready = nil, nil, false
 local failures, next_attempt = 0, 0
 ---@type table<string, fun()> what was asked while there was no daemon yet, by method: the newest of each
 local held = {}
----@type fun(params: table) told how far a long request is
-M.on_progress = function(_) end
 
 local function now()
   return vim.loop.hrtime() / 1e9
@@ -49,8 +47,8 @@ end
 
 local function welcomed(error, result)
   if error then
-    local data = error.data or failure("internal", error.message).data
-    return failed({ data = data })
+    failed({ data = error.data or failure("internal", error.message).data })
+    return M.stop()
   end
   ready, failures, next_attempt = true, 0, 0
   status.set_server(result.server)
@@ -73,7 +71,7 @@ local function ended(code, said)
   local was_ready, old = ready, rpc
   job, rpc, ready = nil, nil, false
   status.set_server(nil)
-  if not was_ready and not (old and old.refused) then
+  if not was_ready then
     failed(failure("lost", last_words(said, code)))
   end
   drop_held()
@@ -91,9 +89,7 @@ local function start()
   local command = vim.list_extend(vim.deepcopy(settings.command), { "bridge" })
   local own = Rpc.new(function(line)
     pcall(vim.fn.chansend, job, line .. "\n") -- one that has just ended tells so itself
-  end, { ["model/progress"] = status.set_progress, ["stream/progress"] = function(params)
-    M.on_progress(params)
-  end })
+  end, { ["model/progress"] = status.set_progress })
   local started = vim.fn.jobstart(command, {
     on_stdout = function(_, pieces)
       own:feed(pieces)
@@ -113,7 +109,6 @@ local function start()
   job, rpc = started, own
   local client = { name = "localspec.nvim", version = tostring(vim.version().major) .. "." .. vim.version().minor }
   rpc:request("initialize", { protocol = PROTOCOL, client = client }, function(error, result)
-    own.refused = error ~= nil
     if rpc == own then
       welcomed(error, result)
     end

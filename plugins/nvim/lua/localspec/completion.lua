@@ -68,6 +68,7 @@ local function drop(is_dismissed)
   shown = nil
 end
 
+--- For what the daemon would not end by itself, as it does when something newer is asked for the same file.
 local function stop_asking()
   if asked and asked.request then
     bridge.cancel(asked.request)
@@ -126,7 +127,6 @@ local function ask(trigger, count, answered, is_again)
     end
     return
   end
-  stop_asking()
   local own = {}
   asked, seen = own, { buf = around.buf, tick = around.tick }
   last_asked = { buf = around.buf, row = around.row }
@@ -195,8 +195,15 @@ function M.enter()
   M.update()
 end
 
+--- The text was changed, or the cursor leaves: what is there may matter elsewhere.
+function M.visit()
+  local buf, row = here()
+  ring.visit(buf, row)
+end
+
 --- Insert mode, or the buffer, is left.
 function M.leave()
+  M.visit()
   stop_asking()
   drop(true)
 end

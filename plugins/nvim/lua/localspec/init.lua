@@ -19,6 +19,7 @@ local function define_autocommands()
   on("CompleteDone", vim.schedule_wrap(completion.update))
   on("InsertEnter", completion.enter)
   on({ "InsertLeave", "BufLeave" }, completion.leave)
+  on("TextChanged", completion.visit)
   on("CursorHold", completion.rest)
   on("ColorScheme", require("localspec.ghost").define_highlights)
   on("VimLeavePre", require("localspec.bridge").stop)
@@ -27,7 +28,7 @@ end
 local function apply()
   require("localspec.bridge").configure(settings)
   require("localspec.completion").configure(settings)
-  require("localspec.status").set_enabled(settings.enabled)
+  require("localspec.status").configure(settings)
 end
 
 --- Begin; once more, with other settings. See `:help localspec-settings`.
@@ -43,6 +44,11 @@ function M.setup(given)
   keys.map_all(settings.keys)
   apply()
   define_autocommands()
+end
+
+--- Whether `setup` was called.
+function M.is_set_up()
+  return settings ~= nil
 end
 
 --- The settings that hold; with defaults where nobody has called `setup`.

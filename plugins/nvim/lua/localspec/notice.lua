@@ -4,15 +4,16 @@ local M = {}
 
 local told = {}
 
-local function shows_all()
-  local source = debug.getinfo(vim.notify, "S").source
-  return not source:find("vim/_", 1, true)
+--- Whether `vim.notify` is Neovim's own, which has what does not fit wait for a key.
+local function may_wait()
+  return debug.getinfo(vim.notify, "S").source:find("vim/_", 1, true) ~= nil
 end
 
---- Neovim's own way to show what does not fit would stop whoever is typing.
+--- Whoever is typing is not stopped.
 local function fitting(text)
   local room = vim.o.columns * math.max(1, vim.o.cmdheight) - 30
-  if shows_all() or vim.fn.strdisplaywidth(text) <= room then
+  local is_typing = vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
+  if not is_typing or not may_wait() or vim.fn.strdisplaywidth(text) <= room then
     return text
   end
   local more = "… (:Localspec status)"

@@ -2,8 +2,10 @@
 
 local M = {}
 
+local context = require("localspec.context")
+
+local settings = { enabled = true, exclude = {} }
 local state = {
-  enabled = true,
   thinking = false,
   server = nil,
   error = nil,
@@ -33,12 +35,16 @@ local function setter(name)
   end
 end
 
-M.set_enabled = setter("enabled")
 M.set_thinking = setter("thinking")
 M.set_server = setter("server")
 M.set_error = setter("error")
 --- A model is being loaded.
 M.set_progress = setter("progress")
+
+function M.configure(new_settings)
+  settings = new_settings
+  changed()
+end
 
 --- A completion was answered.
 function M.count(result)
@@ -57,7 +63,7 @@ end
 
 --- `off`, `error`, `loading`, `thinking` or `idle`.
 function M.state()
-  if not state.enabled or vim.b.localspec_enabled == false then
+  if not settings.enabled or not context.allowed(vim.api.nvim_get_current_buf(), settings.exclude) then
     return "off"
   elseif state.error then
     return "error"
@@ -96,7 +102,7 @@ function M.line()
 end
 
 --- All there is to say, line by line.
-function M.lines(settings)
+function M.lines()
   local daemon = state.server and "daemon: localspec " .. state.server.version or "daemon: not connected"
   local lines = { "localspec: " .. M.state(), daemon }
   if state.error then
