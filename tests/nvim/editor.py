@@ -25,6 +25,20 @@ PLUGIN = ROOT / "plugins" / "nvim"
 GHOST = frozenset({"LocalspecSuggestion", "Comment"})
 """a group that is linked goes by the other's name"""
 REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
+LISTEN = """
+local Rpc = require("localspec.rpc")
+local request = Rpc.request
+SPOKEN = {}
+function Rpc:request(method, params, callback)
+  local said = { method = method, params = params }
+  SPOKEN[#SPOKEN + 1] = said
+  return request(self, method, params, function(error, result)
+    said.error, said.result = error, result
+    callback(error, result)
+  end)
+end
+"""
+"""keeps what the plugin says to the daemon, and the answers"""
 
 
 class Editor:
@@ -106,7 +120,7 @@ class Editor:
     def picture(self) -> str:
         """What is seen, for a message."""
         said = self.screen.lines()
-        return "\n".join(["┌" + "─" * 78, *("│" + line for line in said if line), "└" + "─" * 78])
+        return "\n".join(["┌" + "─" * 78, *("│" + line for line in said if line.strip("~ ")), "└" + "─" * 78])
 
     @property
     def ghost(self) -> list[str]:
@@ -134,16 +148,34 @@ class Editor:
         """Wait until Neovim has taken all keys, and drawn what they do."""
         self.until(lambda: not self.expr("getchar(1)"), "all keys are taken")
 
-    def edit(self, path: Path) -> None:
-        self.lua("vim.cmd('edit ' .. vim.fn.fnameescape(...))", str(path))
+    def setup(self, **settings: Any) -> None:
+        """Set the plugin up, for this very localspec."""
+        command = [sys.executable, "-m", "localspec"]
+        self.lua("require('localspec').setup(...)", {"command": command, **settings})
+
+    def open(self, path: Path, text: str) -> None:
+        """Edit a new file with this text, the cursor at its very end, inserting."""
+        path.write_text(text, newline="")
+        self.keys("<Esc>")
+        self.settled()
+        self.lua("vim.cmd('edit! ' .. vim.fn.fnameescape(...))", str(path))
+        # Other files are told, too, and would make another question of it.
+        self.lua("require('localspec.ring').clear(); SPOKEN = {}")
+        self.keys("GA")
+        self.until(lambda: self.expr("mode()") == "i", "text is inserted")
+
+    def spoken(self, method: str) -> list[Any]:
+        """What was asked of the daemon so far, and answered."""
+        said: list[Any] = self.lua("return SPOKEN")
+        return [each for each in said if each["method"] == method]
+
+    def feedback(self) -> list[tuple[Any, ...]]:
+        """What the daemon was told of items: event and code points."""
+        told = [each["params"] for each in self.spoken("completion/feedback")]
+        return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in told]
 
     def messages(self) -> str:
         return str(self.lua("return vim.api.nvim_exec('messages', true)"))
-
-
-def settings_of(**settings: Any) -> dict[str, Any]:
-    """Settings of the plugin, for this very localspec."""
-    return {"command": [sys.executable, "-m", "localspec"], **settings}
 
 
 @contextmanager
@@ -169,8 +201,8 @@ def editing(
     try:
         editor = Editor(process, size)
         editor.lua("vim.opt.runtimepath:prepend(...); vim.cmd('runtime plugin/localspec.lua')", str(PLUGIN))
-        editor.lua(init)
-        editor.lua("require('localspec').setup(...)", settings_of(**settings))
+        editor.lua(LISTEN + init)
+        editor.setup(**settings)
         yield editor
     finally:
         process.kill()

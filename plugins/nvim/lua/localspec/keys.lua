@@ -15,7 +15,7 @@ local ACTIONS = {
   trigger = { call = "trigger()", always = true },
 }
 
----@type table<string, string> what was mapped, by key
+---@type table<string, table> what was mapped before, by key
 local mapped = {}
 
 local function plug(name)
@@ -33,36 +33,45 @@ function M.define_plugs()
   end
 end
 
---- Keep what a key did under another name, and return that.
-local function kept(key)
-  local name = "<Plug>(localspec-was-" .. key:gsub("[<>]", "") .. ")"
-  local before = vim.fn.maparg(key, "i", false, true)
-  if vim.tbl_isempty(before) or before.buffer == 1 then
-    vim.keymap.set("i", name, key, { desc = "localspec: " .. key .. " itself" })
-  else
-    before.lhs, before.lhsraw, before.lhsrawalt = name, vim.api.nvim_replace_termcodes(name, true, true, true), nil
-    vim.fn.mapset("i", false, before)
+--- The mapping that a key has for everybody; empty: none.
+local function mapping_of(key)
+  local found = vim.fn.maparg(key, "i", false, true)
+  return found.buffer == 1 and {} or found
+end
+
+local function is_own(mapping)
+  return vim.startswith(mapping.desc or "", "localspec: ")
+end
+
+--- Have another name do what a key did.
+local function keep(mapping, key, name)
+  if vim.tbl_isempty(mapping) then
+    return vim.keymap.set("i", name, key, { desc = "localspec: " .. key .. " itself" })
   end
-  return name
+  local raw = vim.api.nvim_replace_termcodes(name, true, true, true)
+  local copy = vim.tbl_extend("force", mapping, { lhs = name, lhsraw = raw })
+  copy.lhsrawalt = nil
+  vim.fn.mapset("i", false, copy)
 end
 
 --- Map a key: with a suggestion it acts, without one it is what it was.
 local function map(key, name)
-  local was, action = kept(key), ACTIONS[name]
+  local was, action = "<Plug>(localspec-was-" .. key:gsub("[<>]", "") .. ")", ACTIONS[name]
+  mapped[key] = mapping_of(key)
+  keep(mapped[key], key, was)
   vim.keymap.set("i", key, function()
     return (action.always or completion.is_visible()) and plug(name) or was
   end, { expr = true, remap = true, silent = true, replace_keycodes = true, desc = "localspec: " .. name:gsub("_", " ") })
-  mapped[key] = was
 end
 
---- Give every key back to what it was.
+--- Give every key back to what it was, but for those that somebody has mapped since.
 local function unmap_all()
-  for key, was in pairs(mapped) do
-    local mapping = vim.fn.maparg(was, "i", false, true)
-    pcall(vim.keymap.del, "i", key)
-    if not vim.startswith(mapping.desc or "", "localspec: ") then
-      mapping.lhs, mapping.lhsraw = key, vim.api.nvim_replace_termcodes(key, true, true, true)
-      vim.fn.mapset("i", false, mapping)
+  for key, before in pairs(mapped) do
+    if is_own(mapping_of(key)) then
+      vim.keymap.del("i", key)
+      if not vim.tbl_isempty(before) then
+        vim.fn.mapset("i", false, before)
+      end
     end
   end
   mapped = {}
