@@ -37,6 +37,15 @@ app.command(
     help="Fill in the middle: print what stands between a prefix and a suffix.",
     help_epilogue=epilogue("complete"),
 )
+app.command(
+    "localspec.bridge:bridge",
+    name="bridge",
+    help="The daemon's wire on stdin and stdout, one JSON-RPC message a line; for editors.",
+    help_epilogue=f"""Starts the daemon if need be. Ends with stdin, or with 69 when the daemon is lost; the \
+next one finds another daemon. Say `initialize` first.
+
+{epilogue("bridge")}""",
+)
 
 app.command(
     "localspec.cli.lsp:lsp",

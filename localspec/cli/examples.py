@@ -30,6 +30,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "head -n 20 app.py | localspec complete --language python --json",
     ),
     "lsp": ("localspec lsp",),
+    "bridge": ("localspec bridge",),
     "daemon": ("localspec daemon status", "localspec daemon logs --follow"),
     "daemon run": ("localspec daemon run",),
     "daemon start": ("localspec daemon start", "localspec daemon start --json"),

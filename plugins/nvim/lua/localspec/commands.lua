@@ -1,0 +1,226 @@
+--- `:Localspec …`
+
+local bridge = require("localspec.bridge")
+local completion = require("localspec.completion")
+local localspec = require("localspec")
+local notice = require("localspec.notice")
+local status = require("localspec.status")
+
+local M = {}
+
+local AUTO = "auto" -- as configured for localspec
+local PATIENCE_MS = 1000
+
+---@type localspec.Request? files being learnt
+local priming
+
+--- Ask the daemon on somebody's behalf; `answered(result)` unless it refuses, which is told. `ended` in any case.
+local function ask(method, params, answered, ended)
+  bridge.try_at_once()
+  return bridge.request(method, params, function(error, result)
+    if ended then
+      ended()
+    end
+    local data = error and (error.data or { message = error.message })
+    if result then
+      answered(result)
+    elseif data.code ~= "lost" then
+      notice.tell(vim.trim(data.message .. " " .. (data.remedy or "")), vim.log.levels.WARN)
+    end
+  end)
+end
+
+--- The directory that git, or else Neovim, takes for the project's.
+local function workspace()
+  local here = vim.fn.expand("%:p:h")
+  for _, find in ipairs({ vim.fn.finddir, vim.fn.findfile }) do
+    local found = find(".git", vim.fn.escape(here, " ,;") .. ";")
+    if found ~= "" then
+      return vim.fn.fnamemodify(found, ":p"):gsub("/+$", ""):gsub("/%.git$", "")
+    end
+  end
+  return vim.fn.getcwd()
+end
+
+local function tell_enabled()
+  notice.tell(status.state() == "off" and "off" or "on")
+end
+
+--- For all buffers, for this one, or for its language; `wanted` may be a function of what is.
+local SCOPES = {
+  all = function(wanted)
+    localspec.set("enabled", wanted(localspec.settings().enabled))
+  end,
+  buffer = function(wanted)
+    vim.b.localspec_enabled = wanted(vim.b.localspec_enabled ~= false)
+  end,
+  language = function(wanted)
+    local exclude, filetype = vim.deepcopy(localspec.settings().exclude), vim.bo.filetype
+    local is_excluded = vim.tbl_contains(exclude, filetype)
+    exclude = vim.tbl_filter(function(each)
+      return each ~= filetype
+    end, exclude)
+    if not wanted(not is_excluded) then
+      exclude[#exclude + 1] = filetype
+    end
+    localspec.set("exclude", exclude)
+  end,
+}
+
+local function switch(wanted)
+  return function(scope)
+    local change = SCOPES[scope or "all"]
+    if not change then
+      return notice.tell(("%q is none of: buffer, language"):format(scope), vim.log.levels.WARN)
+    end
+    bridge.try_at_once()
+    change(wanted)
+    completion.dismiss()
+    tell_enabled()
+  end
+end
+
+--- Models that complete, by the name to type; two formats of one have the same.
+local function names_of(models)
+  local names = {}
+  for _, model in ipairs(models) do
+    local name = (model.names or {})[1] or model.id
+    if model.fim and not model.problem and not vim.tbl_contains(names, name) then
+      names[#names + 1] = name
+    end
+  end
+  return names
+end
+
+local function choose(name)
+  localspec.set("model", name ~= AUTO and name or nil)
+  notice.tell("completes with " .. (name == AUTO and "the configured model" or name))
+end
+
+local ACTIONS = {
+  toggle = switch(function(is)
+    return not is
+  end),
+  enable = switch(function()
+    return true
+  end),
+  disable = switch(function()
+    return false
+  end),
+
+  status = function()
+    vim.api.nvim_echo({ { table.concat(status.lines(), "\n") } }, true, {})
+  end,
+
+  trigger = function()
+    completion.trigger()
+  end,
+
+  restart = function()
+    local command = vim.list_extend(vim.deepcopy(localspec.settings().command), { "daemon", "restart" })
+    if vim.fn.executable(command[1]) == 0 then
+      return notice.tell(command[1] .. " is not there", vim.log.levels.WARN)
+    end
+    local said = {}
+    bridge.stop()
+    vim.fn.jobstart(command, {
+      on_stderr = function(_, pieces)
+        vim.list_extend(said, pieces)
+      end,
+      on_exit = function(_, code)
+        bridge.try_at_once()
+        status.set_error(nil)
+        notice.tell(code == 0 and "the daemon was restarted" or vim.trim(table.concat(said, " ")))
+      end,
+    })
+  end,
+
+  model = function(name)
+    if name then
+      return choose(name)
+    end
+    ask("models/list", {}, function(result)
+      local names = vim.list_extend({ AUTO }, names_of(result.models))
+      vim.ui.select(names, { prompt = "Complete with:" }, function(chosen)
+        return chosen and choose(chosen)
+      end)
+    end)
+  end,
+
+  prime = function(path)
+    if priming then
+      bridge.cancel(priming)
+      return notice.tell("what was learnt so far is kept")
+    end
+    path = path and vim.fn.fnamemodify(path, ":p") or workspace()
+    notice.tell(("learning %s; the same command ends that"):format(path))
+    priming = ask("memory/prime", { paths = { path } }, function(result)
+      notice.tell(("learnt %d files, %d tokens"):format(result.files, result.tokens))
+    end, function()
+      priming = nil
+    end)
+  end,
+
+  forget = function()
+    local root = workspace()
+    if vim.fn.confirm(("Forget what was learnt in %s?"):format(root), "&Yes\n&No", 2) == 1 then
+      ask("memory/forget", { workspace = root }, function(result)
+        notice.tell(("forgot %d %s"):format(result.forgotten, result.unit))
+      end)
+    end
+  end,
+}
+
+--- Run one; without a word, say how things are.
+---@param words string[]
+function M.run(words)
+  local name = words[1] or "status"
+  localspec.settings()
+  if not ACTIONS[name] then
+    local names = vim.tbl_keys(ACTIONS)
+    table.sort(names)
+    return notice.tell(("%q is none of: %s"):format(name, table.concat(names, ", ")), vim.log.levels.WARN)
+  end
+  ACTIONS[name](words[2])
+end
+
+--- Names of models, if the daemon tells them soon.
+local function models()
+  localspec.settings()
+  local names = {}
+  local is_answered = false
+  bridge.request("models/list", {}, function(_, result)
+    names, is_answered = result and names_of(result.models) or {}, true
+  end)
+  vim.wait(PATIENCE_MS, function()
+    return is_answered
+  end, 10)
+  return vim.list_extend({ AUTO }, names)
+end
+
+local ARGUMENTS = {
+  toggle = { "buffer", "language" },
+  enable = { "buffer", "language" },
+  disable = { "buffer", "language" },
+  model = models,
+  prime = function(lead)
+    return vim.fn.getcompletion(lead, "file")
+  end,
+}
+
+--- What may come next on the command line.
+function M.complete(lead, line)
+  local words = vim.split(vim.trim(line), "%s+")
+  local is_first = #words < 2 or (#words == 2 and lead ~= "")
+  local offered = is_first and vim.tbl_keys(ACTIONS) or ARGUMENTS[words[2]] or {}
+  if type(offered) == "function" then
+    offered = offered(lead)
+  end
+  local fitting = vim.tbl_filter(function(each)
+    return vim.startswith(each, lead)
+  end, offered)
+  table.sort(fitting)
+  return fitting
+end
+
+return M

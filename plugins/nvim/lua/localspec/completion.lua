@@ -1,0 +1,317 @@
+--- What is asked, shown, accepted and dropped while somebody types.
+
+local Suggestion = require("localspec.suggestion")
+local bridge = require("localspec.bridge")
+local context = require("localspec.context")
+local ghost = require("localspec.ghost")
+local notice = require("localspec.notice")
+local ring = require("localspec.ring")
+local status = require("localspec.status")
+
+local M = {}
+
+local CYCLED = 3
+
+local settings
+---@type {suggestion: localspec.Suggestion, context: localspec.Context, told: table, taken: boolean}?
+local shown
+---@type {request: localspec.Request?}? what is waited for
+local asked
+---@type {buf: integer, tick: integer}? the text that was asked about, or followed, last
+local seen
+---@type {buf: integer, row: integer}? where was asked last: the model has read what is around it
+local last_asked
+--- whether somebody has begun to type since Neovim started
+local has_typed = false
+local warming = false
+
+local function here()
+  local cursor = vim.api.nvim_win_get_cursor(0)
+  return vim.api.nvim_get_current_buf(), cursor[1] - 1, cursor[2]
+end
+
+local function is_inserting()
+  return vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
+end
+
+local function is_allowed(buf)
+  return settings.enabled and context.allowed(buf, settings.exclude) and not vim.wo.diff
+end
+
+local function is_covered()
+  return not settings.popup_menu and vim.fn.pumvisible() == 1
+end
+
+--- Draw what is left of the suggestion, unless the popup menu is in its place.
+local function draw()
+  if is_covered() then
+    return ghost.clear()
+  end
+  local item = shown.suggestion:item()
+  local buf, row, col = here()
+  ghost.draw(buf, row, col, shown.suggestion:rest())
+  if not shown.told[item.id] then
+    shown.told[item.id] = true
+    bridge.feedback(item.id, "shown")
+  end
+end
+
+--- Forget what is shown; unless something of it was taken, that is told.
+local function drop(is_dismissed)
+  ghost.clear()
+  if shown and is_dismissed and not shown.taken then
+    local item = shown.suggestion:item()
+    if shown.told[item.id] then
+      bridge.feedback(item.id, "dismissed")
+    end
+  end
+  shown = nil
+end
+
+--- For what the daemon would not end by itself, as it does when something newer is asked for the same file.
+local function stop_asking()
+  if asked and asked.request then
+    bridge.cancel(asked.request)
+  end
+  asked = nil
+  status.set_thinking(false)
+end
+
+local function params_of(around, trigger, count)
+  return {
+    path = context.path(around.buf),
+    language = vim.bo[around.buf].filetype,
+    prefix = around.prefix,
+    suffix = around.suffix,
+    extra = ring.extra(around.buf, settings.exclude),
+    n = count,
+    max_ms = settings.max_ms,
+    multiline = settings.multiline,
+    trigger = trigger,
+    options = settings.model and { model = settings.model } or vim.empty_dict(),
+  }
+end
+
+local function complain(error)
+  local data = error.data or { code = "internal", message = error.message or "", remedy = "" }
+  if data.code == "lost" then
+    return -- told by the bridge, where it is worth telling
+  end
+  status.set_error(data)
+  notice.once(data.code, vim.trim(data.message .. " " .. (data.remedy or "")))
+end
+
+--- Show items that were asked for at `around`, if what stands there now is what they are for.
+local function show(items, around)
+  local typed = context.typed_since(around, here())
+  if not typed or #items == 0 then
+    return false
+  end
+  local suggestion = Suggestion.new(items)
+  if not suggestion:follow(typed) or suggestion:rest() == "" then
+    return false
+  end
+  drop(false)
+  shown = { suggestion = suggestion, context = around, told = {}, taken = false }
+  draw()
+  return true
+end
+
+--- Ask about the place of the cursor; `answered(items, around)` is called unless something newer is asked.
+---@param is_again boolean? whether the daemon was lost that was asked first
+local function ask(trigger, count, answered, is_again)
+  local around = context.at(here())
+  if not around then
+    if trigger == "invoked" then
+      notice.tell("this file is too large to be completed")
+    end
+    return
+  end
+  local own = {}
+  asked, seen = own, { buf = around.buf, tick = around.tick }
+  last_asked = { buf = around.buf, row = around.row }
+  status.set_thinking(true)
+  own.request = bridge.request("completion/inline", params_of(around, trigger, count), function(error, result)
+    if result then
+      status.count(result)
+    end
+    if asked ~= own then
+      return
+    end
+    asked = nil
+    status.set_thinking(false)
+    if not is_inserting() or not is_allowed(around.buf) then
+      return
+    elseif result then
+      status.set_error(nil)
+      answered(result.items, around)
+    elseif error.data and error.data.code == "lost" and not is_again then
+      ask(trigger, count, answered, true)
+    else
+      complain(error)
+    end
+  end)
+end
+
+local function ask_automatically()
+  ask("automatic", 1, show)
+end
+
+--- After each change of text, cursor or popup menu while inserting.
+function M.update()
+  local buf, row, col = here()
+  if not is_inserting() then
+    return
+  elseif not is_allowed(buf) then
+    stop_asking()
+    return drop(false)
+  end
+  local tick = vim.api.nvim_buf_get_changedtick(buf)
+  if shown then
+    local typed = context.typed_since(shown.context, buf, row, col)
+    if typed and shown.suggestion:follow(typed) then
+      if shown.suggestion:rest() ~= "" then
+        seen = { buf = buf, tick = tick }
+        return draw()
+      end
+      drop(false)
+    else
+      drop(true)
+    end
+  end
+  if seen and seen.buf == buf and seen.tick == tick then
+    return -- the cursor alone has moved
+  end
+  ring.visit(buf, row)
+  if settings.automatic and not is_covered() then
+    ask_automatically()
+  end
+end
+
+--- Insert mode begins.
+function M.enter()
+  has_typed = true
+  seen = nil
+  M.update()
+end
+
+--- The text was changed, or the cursor leaves: what is there may matter elsewhere.
+function M.visit()
+  local buf, row = here()
+  ring.visit(buf, row)
+end
+
+--- Insert mode, or the buffer, is left.
+function M.leave()
+  M.visit()
+  stop_asking()
+  drop(true)
+end
+
+--- The cursor has rested: have the model read what is around it, if it has not yet.
+function M.rest()
+  local buf, row, col = here()
+  if not has_typed or not is_allowed(buf) then
+    return
+  end
+  ring.visit(buf, row)
+  local is_near = last_asked and last_asked.buf == buf and math.abs(last_asked.row - row) <= 64
+  local around = not (is_near or warming or is_inserting()) and context.at(buf, row, col)
+  if not around then
+    return
+  end
+  warming, last_asked = true, { buf = buf, row = row }
+  local params = params_of(around)
+  params.n, params.max_ms, params.multiline = nil, nil, nil
+  bridge.request("completion/warm", params, function()
+    warming = false
+  end)
+end
+
+--- Whether a suggestion can be seen, and so be accepted.
+function M.is_visible()
+  return shown ~= nil and ghost.is_drawn() and context.typed_since(shown.context, here()) == shown.suggestion.typed
+end
+
+--- Put text at the cursor, as it is: no indenting, no wrapping, no abbreviations.
+local function insert(text)
+  local buf, row, col = here()
+  if vim.bo[buf].fileformat == "dos" then
+    text = text:gsub("\r\n", "\n")
+  end
+  local lines = vim.split(text, "\n", { plain = true })
+  vim.api.nvim_buf_set_text(buf, row, col, row, col, lines)
+  local last = lines[#lines]
+  vim.api.nvim_win_set_cursor(0, { row + #lines, #lines == 1 and col + #last or #last })
+end
+
+--- Take all that is shown, its first `word` or its first `line`.
+---@param what "all"|"word"|"line"
+function M.take(what)
+  if not M.is_visible() then
+    return
+  end
+  local suggestion = shown.suggestion
+  local piece = what == "all" and suggestion:rest() or suggestion[what](suggestion)
+  local item, is_all = suggestion:item(), piece == suggestion:rest()
+  insert(piece)
+  shown.taken = true
+  if is_all then
+    bridge.feedback(item.id, "accepted")
+    drop(false)
+    seen = nil
+  else
+    bridge.feedback(item.id, "partial", suggestion:chars_with(piece))
+  end
+  M.update()
+end
+
+--- Show the next (1) or the previous (-1) of several; the first time they are asked for.
+function M.cycle(step)
+  if not M.is_visible() then
+    return M.trigger()
+  end
+  if shown.suggestion.is_whole then
+    if shown.suggestion:cycle(step) then
+      draw()
+    end
+    return
+  end
+  ask("invoked", CYCLED, function(items, around)
+    if not shown or context.typed_since(around, here()) ~= "" then
+      return
+    end
+    shown.suggestion, shown.context = shown.suggestion:joined(items), around
+    shown.suggestion.is_whole = true
+    shown.suggestion:cycle(step)
+    draw()
+  end)
+end
+
+--- Ask for a suggestion here, now, even where the model is unsure.
+function M.trigger()
+  local buf = here()
+  if not is_inserting() then
+    return notice.tell("suggestions come while text is inserted")
+  elseif not is_allowed(buf) then
+    return notice.tell("nothing is completed in this buffer")
+  end
+  bridge.try_at_once()
+  drop(true)
+  ask("invoked", 1, show)
+end
+
+--- Show it no more until the text changes.
+function M.dismiss()
+  stop_asking()
+  drop(true)
+end
+
+---@param new_settings table
+function M.configure(new_settings)
+  settings = new_settings
+  stop_asking()
+  drop(false)
+end
+
+return M

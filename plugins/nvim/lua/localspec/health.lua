@@ -1,0 +1,115 @@
+--- `:checkhealth localspec`
+
+local bridge = require("localspec.bridge")
+local ghost = require("localspec.ghost")
+local localspec = require("localspec")
+local status = require("localspec.status")
+
+local M = {}
+
+local ANSWER_MS = 20000
+
+-- Neovim 0.9 and older have other names.
+local health = vim.health or require("health")
+local start = health.start or health.report_start
+local ok = health.ok or health.report_ok
+local info = health.info or health.report_info
+local warn = health.warn or health.report_warn
+local fail = health.error or health.report_error
+
+local function check_neovim()
+  start("Neovim")
+  local version = vim.version()
+  local name = ("Neovim %d.%d.%d"):format(version.major, version.minor, version.patch)
+  if ghost.HAS_INLINE then
+    ok(name .. ": in the middle of a line, what stands behind the cursor moves aside for a suggestion")
+  else
+    warn(name .. ": in the middle of a line, what stands behind a suggestion loses its colours meanwhile", {
+      "Neovim 0.10 and newer move it aside as it is. All else is the same.",
+    })
+  end
+end
+
+--- Whether the command can be run.
+local function check_command(settings)
+  start("The command")
+  local program = settings.command[1]
+  if vim.fn.executable(program) == 0 then
+    fail(program .. " is not there", { 'Install localspec (README, "Install"), or set `command` to where it is.' })
+    return false
+  end
+  local said = vim.fn.system(vim.list_extend(vim.deepcopy(settings.command), { "--version" }))
+  if vim.v.shell_error ~= 0 then
+    fail(("%s --version failed: %s"):format(table.concat(settings.command, " "), vim.trim(said)))
+    return false
+  end
+  ok(("%s: %s"):format(vim.fn.exepath(program), vim.trim(said)))
+  return true
+end
+
+local function loaded(models)
+  local names = {}
+  for _, model in ipairs(models) do
+    names[#names + 1] = model.model .. (model.draft and " with " .. model.draft or "")
+  end
+  return #names > 0 and table.concat(names, ", ") or "none yet; the first completion loads one"
+end
+
+local function check_daemon(settings)
+  start("The daemon")
+  local answer
+  bridge.try_at_once()
+  bridge.request("daemon/status", {}, function(error, result)
+    answer = { error = error, result = result }
+  end)
+  vim.wait(ANSWER_MS, function()
+    return answer ~= nil
+  end, 10)
+  local result = answer and answer.result
+  if not result then
+    local problem = status.error() or { message = "it does not answer", remedy = "See `localspec daemon logs`." }
+    return fail(problem.message, { problem.remedy })
+  end
+  ok(("localspec %s answers (pid %d)"):format(result.version, result.pid))
+  info("Models in memory: " .. loaded(result.models))
+  info("Completes with: " .. (settings.model or "the configured model"))
+  local problem = status.error()
+  if problem then
+    warn(problem.message, { problem.remedy })
+  end
+end
+
+local function check_keys(settings)
+  start("Keys")
+  local names = vim.tbl_keys(settings.keys)
+  table.sort(names)
+  local mapped = 0
+  for _, name in ipairs(names) do
+    local key = settings.keys[name]
+    if key then
+      mapped = mapped + 1
+      local mapping = vim.fn.maparg(key, "i", false, true)
+      if vim.startswith(mapping.desc or "", "localspec: ") then
+        ok(("%s: %s"):format(key, name:gsub("_", " ")))
+      else
+        warn(("%s was mapped to something else after localspec was set up: %s"):format(key, name:gsub("_", " ")), {
+          "Load localspec later, set another key under `keys`, or map <Plug>(localspec-" .. name:gsub("_", "-") .. ").",
+        })
+      end
+    end
+  end
+  if mapped == 0 then
+    info("none; map the <Plug>(localspec-…) of your choice")
+  end
+end
+
+function M.check()
+  local settings = localspec.settings()
+  check_neovim()
+  if check_command(settings) then
+    check_daemon(settings)
+  end
+  check_keys(settings)
+end
+
+return M

@@ -1,0 +1,85 @@
+--- Completions from models on this machine, as ghost text. See `:help localspec`.
+
+local M = {}
+
+local settings
+
+local function define_autocommands()
+  local group = vim.api.nvim_create_augroup("localspec", { clear = true })
+  local function on(events, act)
+    vim.api.nvim_create_autocmd(events, {
+      group = group,
+      callback = function()
+        act() -- without the event: what a callback returns or takes differs between versions
+      end,
+    })
+  end
+  local completion = require("localspec.completion")
+  on({ "TextChangedI", "TextChangedP", "CursorMovedI", "CompleteChanged" }, completion.update)
+  on("CompleteDone", vim.schedule_wrap(completion.update))
+  on("InsertEnter", completion.enter)
+  on({ "InsertLeave", "BufLeave" }, completion.leave)
+  on("TextChanged", completion.visit)
+  on("CursorHold", completion.rest)
+  on("ColorScheme", require("localspec.ghost").define_highlights)
+  on("VimLeavePre", require("localspec.bridge").stop)
+end
+
+local function apply()
+  require("localspec.bridge").configure(settings)
+  require("localspec.completion").configure(settings)
+  require("localspec.status").configure(settings)
+end
+
+--- Begin; once more, with other settings. See `:help localspec-settings`.
+---@param given table?
+function M.setup(given)
+  if vim.fn.has("nvim-0.7") == 0 then
+    return vim.notify("localspec: Neovim 0.7 or newer is needed", vim.log.levels.ERROR)
+  end
+  settings = require("localspec.settings").checked(given or {})
+  require("localspec.ghost").define_highlights()
+  local keys = require("localspec.keys")
+  keys.define_plugs()
+  keys.map_all(settings.keys)
+  apply()
+  define_autocommands()
+end
+
+--- Whether `setup` was called.
+function M.is_set_up()
+  return settings ~= nil
+end
+
+--- The settings that hold; with defaults where nobody has called `setup`.
+function M.settings()
+  if not settings then
+    M.setup()
+  end
+  return settings
+end
+
+--- Change one setting while Neovim runs.
+function M.set(name, value)
+  M.settings()[name] = value
+  apply()
+end
+
+--- A few words for a status line: state, acceptance, time saved.
+function M.statusline()
+  return require("localspec.status").line()
+end
+
+--- Whether a suggestion is shown that could be accepted.
+function M.is_visible()
+  return require("localspec.completion").is_visible()
+end
+
+for _, name in ipairs({ "accept", "accept_word", "accept_line", "next", "previous", "dismiss", "trigger" }) do
+  --- Do it as its key would; returns whether there was something to do it with.
+  M[name] = function()
+    return require("localspec.keys").act(name)
+  end
+end
+
+return M

@@ -1,0 +1,46 @@
+--- Where a person was in other files lately: what the model is told beside the file at hand.
+
+local context = require("localspec.context")
+
+local M = {}
+
+local BLOCKS, BLOCKS_A_FILE = 16, 2
+
+---@type {buf: integer, block: integer}[] the newest first
+local visited = {}
+
+--- The cursor, or an edit, was at this 0-based row.
+function M.visit(buf, row)
+  local entry = { buf = buf, block = context.block_of(row) }
+  local kept, of_file = { entry }, 1
+  for _, other in ipairs(visited) do
+    local same_file = other.buf == buf
+    if #kept < BLOCKS + BLOCKS_A_FILE and not (same_file and (other.block == entry.block or of_file == BLOCKS_A_FILE)) then
+      kept[#kept + 1] = other
+      of_file = of_file + (same_file and 1 or 0)
+    end
+  end
+  visited = kept
+end
+
+--- Blocks of files other than `buf`'s, the newest first.
+---@param exclude string[]
+---@return {path: string, text: string}[]
+function M.extra(buf, exclude)
+  local found = {}
+  for _, entry in ipairs(visited) do
+    if #found < BLOCKS and entry.buf ~= buf and vim.api.nvim_buf_is_loaded(entry.buf) then
+      local text = context.allowed(entry.buf, exclude) and context.block(entry.buf, entry.block)
+      if text and text:find("%S") then
+        found[#found + 1] = { path = context.path(entry.buf), text = text }
+      end
+    end
+  end
+  return found
+end
+
+function M.clear()
+  visited = {}
+end
+
+return M

@@ -1,0 +1,133 @@
+--- What can be set: `setup` checks it and says what is wrong.
+
+local M = {}
+
+local DEFAULTS = {
+  enabled = true, -- false: nothing is asked, in no buffer, until `:Localspec enable`
+  automatic = true, -- false: only on the key or command
+  command = "localspec", -- or a list: the program and its arguments
+  model = nil, -- nil: as configured for localspec
+  exclude = {}, -- filetypes that are never sent
+  max_ms = 5000, -- how long a completion may take
+  multiline = true, -- false: never more than one line
+  popup_menu = false, -- true: show suggestions beside Neovim's own completion menu, too
+  keys = {
+    accept = "<Tab>",
+    accept_word = "<M-Right>",
+    accept_line = "<M-Down>",
+    next = "<M-]>",
+    previous = "<M-[>",
+    dismiss = "<C-]>",
+    trigger = false, -- `next` asks where nothing is shown
+  },
+}
+
+--- A setting's check: whether it can have this value, and what it takes.
+local CHECKS = {
+  enabled = "boolean",
+  automatic = "boolean",
+  multiline = "boolean",
+  popup_menu = "boolean",
+  model = "string",
+}
+
+local function is_strings(value)
+  if type(value) ~= "table" or #value ~= vim.tbl_count(value) then
+    return false
+  end
+  for _, each in ipairs(value) do
+    if type(each) ~= "string" then
+      return false
+    end
+  end
+  return true
+end
+
+local function distance(one, other)
+  local previous = {}
+  for j = 0, #other do
+    previous[j] = j
+  end
+  for i = 1, #one do
+    local current = { [0] = i }
+    for j = 1, #other do
+      local same = one:sub(i, i) == other:sub(j, j)
+      current[j] = math.min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (same and 0 or 1))
+    end
+    previous = current
+  end
+  return previous[#other]
+end
+
+local function refuse(message)
+  error("localspec: " .. message .. " (:help localspec-settings)", 0)
+end
+
+local function unknown(key, names, place)
+  table.sort(names)
+  local nearest
+  for _, name in ipairs(names) do
+    if not nearest or distance(key, name) < distance(key, nearest) then
+      nearest = name
+    end
+  end
+  refuse(("there is no setting %q%s; did you mean %q?"):format(tostring(key), place, nearest))
+end
+
+local NAMES = { "model" }
+for name in pairs(DEFAULTS) do
+  NAMES[#NAMES + 1] = name
+end
+
+local function checked_keys(keys)
+  if type(keys) == "boolean" then
+    return keys and vim.deepcopy(DEFAULTS.keys) or {}
+  end
+  if type(keys) ~= "table" then
+    refuse("keys must be true, false or a table")
+  end
+  for name, key in pairs(keys) do
+    if DEFAULTS.keys[name] == nil then
+      unknown(tostring(name), vim.tbl_keys(DEFAULTS.keys), " in keys")
+    end
+    if key ~= false and (type(key) ~= "string" or key == "") then
+      refuse(("keys.%s must be a key such as %q, or false"):format(name, "<Tab>"))
+    end
+  end
+  return vim.tbl_extend("force", DEFAULTS.keys, keys)
+end
+
+local function check(name, value)
+  if CHECKS[name] and type(value) ~= CHECKS[name] then
+    refuse(("%s must be a %s, not a %s"):format(name, CHECKS[name], type(value)))
+  elseif name == "command" and not ((type(value) == "string" and value ~= "") or (is_strings(value) and #value > 0)) then
+    refuse("command must be a program, or a list of it and its arguments")
+  elseif name == "exclude" and not is_strings(value) then
+    refuse('exclude must be a list of filetypes, such as { "markdown" }')
+  elseif name == "max_ms" and not (type(value) == "number" and value % 1 == 0 and value >= 1 and value <= 600000) then
+    refuse("max_ms must be a whole number from 1 to 600000")
+  end
+end
+
+--- All settings, with defaults for those that `given` has not. Raises what a person can read.
+function M.checked(given)
+  if type(given) ~= "table" then
+    refuse("setup takes a table")
+  end
+  local settings = vim.deepcopy(DEFAULTS)
+  for name, value in pairs(given) do
+    if not vim.tbl_contains(NAMES, name) then
+      unknown(tostring(name), vim.deepcopy(NAMES), "")
+    end
+    check(name, value)
+    settings[name] = value
+  end
+  settings.keys = checked_keys(settings.keys)
+  if type(settings.command) == "string" then
+    settings.command = { settings.command }
+  end
+  settings.command[1] = vim.fn.expand(settings.command[1])
+  return settings
+end
+
+return M

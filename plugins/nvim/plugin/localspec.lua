@@ -1,0 +1,25 @@
+if vim.g.loaded_localspec then
+  return
+end
+vim.g.loaded_localspec = true
+
+vim.api.nvim_create_user_command("Localspec", function(command)
+  require("localspec.commands").run(command.fargs)
+end, {
+  nargs = "*",
+  complete = function(lead, line)
+    return require("localspec.commands").complete(lead, line)
+  end,
+  desc = "localspec: toggle, enable, disable, status, trigger, restart, model, prime, forget",
+})
+
+-- Whoever calls setup has done so by now, or does so when a plugin manager loads this; else defaults hold.
+vim.api.nvim_create_autocmd("InsertEnter", {
+  once = true,
+  callback = function()
+    if not require("localspec").is_set_up() then
+      require("localspec").setup()
+      require("localspec.completion").enter()
+    end
+  end,
+})

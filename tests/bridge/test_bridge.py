@@ -1,0 +1,224 @@
+"""Lines in, lines out: how a bridge begins and ends, and what it does not take."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localspec.client import discovery
+from localspec.errors import ExitCode
+from tests.bridge.harness import COMMAND, bridged
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, write_config
+from tests.waiting import DEADLINE_S, run
+
+MAX_FRAME = 65536
+
+
+@pytest.fixture
+def daemon(start: StartDaemon) -> DaemonProcess:
+    return start(max_frame=MAX_FRAME)
+
+
+def line_of(method: str, **params: Any) -> bytes:
+    """A request as a line."""
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n"
+
+
+@contextmanager
+def begun(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
+    """A bridge that has said ``initialize``, and that nobody reads from any more."""
+    process = subprocess.Popen(
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LOCALSPEC_HOME": str(daemon.home)},
+        bufsize=0,
+    )
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(line_of("initialize", **INITIALIZE))
+        assert b"result" in process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(home)
+    monkeypatch.setenv("LOCALSPEC_HOME", str(home))
+
+    async def test() -> None:
+        async with bridged(home) as (client, lines):
+            found = discovery.find()
+            assert found is not None
+            try:
+                assert (await client.call(1, "daemon/status"))["result"]["pid"] == found.pid
+                lines.stdin.close()
+                assert await lines.end() == (ExitCode.OK, "")
+                assert psutil.pid_exists(found.pid), "the daemon goes on"
+            finally:
+                psutil.Process(found.pid).terminate()
+
+    run(test())
+
+
+def test_a_daemon_that_cannot_start_is_told_with_the_remedy(home: Path) -> None:
+    write_config(home, options={"modle": "x"})
+    done = subprocess.run(
+        COMMAND,
+        input=b"",
+        capture_output=True,
+        env={**os.environ, "LOCALSPEC_HOME": str(home)},
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == ExitCode.USAGE and not done.stdout
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("localspec: ") and "did you mean 'options.model'" in line
+
+
+def test_a_killed_daemon_ends_it_and_the_next_one_finds_another(start: StartDaemon) -> None:
+    async def test() -> None:
+        daemon = start()
+        async with bridged(daemon.home) as (_, lines):
+            daemon.process.kill()
+            code, said = await lines.end()
+            assert code == ExitCode.UNAVAILABLE
+            assert said.startswith("localspec: the daemon is gone: ") and said.count("\n") == 1
+        start()
+        async with bridged(daemon.home) as (client, _):
+            assert (await client.call(1, "daemon/status"))["result"]["running"] == 0
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_half_a_line_is_not_sent(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (_, lines):
+            lines.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/shutdown", "params": {}}')
+            lines.stdin.close()
+            assert await lines.end() == (ExitCode.OK, "")
+        assert daemon.process.poll() is None
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_a_message_may_come_in_pieces_among_empty_lines(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (client, lines):
+            message = line_of("daemon/status")
+            for piece in (b"\n\r\n" + message[:20], message[20:], b"\n"):
+                lines.stdin.write(piece)
+                await lines.stdin.drain()
+            assert (await client.response(1))["result"]["running"] == 0
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_bytes_that_are_no_text_harm_nobody(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (client, lines):
+            await lines.send(line_of("generate", prompt="a?", raw=True).replace(b"?", b"\xff"))
+            assert "�" in (await client.response(1))["result"]["text"]
+            assert (await client.call(2, "daemon/status"))["result"]["running"] == 0
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_the_largest_message_passes_and_a_larger_one_ends_it(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (client, lines):
+            start, end = b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/status", "x": "', b'"}'
+            await lines.send(start + b"y" * (MAX_FRAME - len(start + end)) + end)
+            assert "error" in await client.response(1)
+            await lines.send(b"y" * (MAX_FRAME + 1))
+            code, said = await lines.end()
+            assert code == ExitCode.USAGE and f"larger than {MAX_FRAME} bytes" in said
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_an_endless_line_ends_it_as_well(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (_, lines):
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                while True:
+                    lines.stdin.write(b"y" * MAX_FRAME)
+                    await lines.stdin.drain()
+            assert (await lines.end())[0] == ExitCode.USAGE
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_while_nobody_reads_nothing_is_hoarded(daemon: DaemonProcess) -> None:
+    with begun(daemon) as process:
+        assert process.stdin is not None
+        before = psutil.Process(process.pid).memory_info().rss
+        for _ in range(5000):  # answers of more than 20 MB
+            if not select.select([], [process.stdin], [], 1)[1]:
+                break  # nor is more taken
+            process.stdin.write(line_of("metrics"))
+        assert psutil.Process(process.pid).memory_info().rss - before < 12 << 20
+        process.terminate()
+        assert process.wait(DEADLINE_S) == -signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_gone_ends_it_quietly(daemon: DaemonProcess) -> None:
+    with begun(daemon) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(line_of("daemon/status"))
+        assert process.wait(DEADLINE_S) == ExitCode.OK and process.stderr.read() == b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, ExitCode.INTERRUPTED)]
+)
+def test_a_signal_ends_it_quietly(daemon: DaemonProcess, number: signal.Signals, code: int) -> None:
+    async def test() -> None:
+        async with bridged(daemon.home) as (_, lines):
+            lines.process.send_signal(number)
+            assert await lines.end() == (code, "")
+
+    run(test())
+    assert daemon.process.poll() is None
+
+
+@pytest.mark.slow
+def test_the_daemon_sees_who_has_left(daemon: DaemonProcess) -> None:
+    async def until_connected(watcher: Raw, count: int) -> None:
+        for id in itertools.count(1000 * count):
+            if (await watcher.call(id, "daemon/status"))["result"]["connections"] == count:
+                return
+
+    async def test() -> None:
+        async with bridged(daemon.home) as (watcher, _):
+            async with bridged(daemon.home) as (client, lines):
+                await client.ask(1, "completion/inline", prefix="stall", suffix="", path="a.py")
+                await until_connected(watcher, 2)
+                lines.stdin.close()
+            await until_connected(watcher, 1)
+
+    run(test())

@@ -1,0 +1,32 @@
+"""The golden conversations, through the bridge (see transcripts/README.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bridge.harness import bridged
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.test_transcripts import TRANSCRIPTS, Replay, lines
+from tests.waiting import run
+
+ALWAYS = "completion"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == ALWAYS else [pytest.mark.slow])
+        for path in TRANSCRIPTS
+    ],
+)
+def test_replays(start: StartDaemon, path: Path) -> None:
+    async def test() -> None:
+        daemon = start()
+        async with bridged(daemon.home, initialize=False) as (client, _):
+            replay = Replay(client)
+            for line in lines(path):
+                await replay.play(line)
+
+    run(test())

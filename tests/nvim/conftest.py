@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.conftest import own_home
+from tests.editors.found import NEOVIMS
+from tests.nvim.editor import Editor, editing
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A home, and so a daemon with the bundled pair, for all tests of a module."""
+    with own_home() as path:
+        yield path
+
+
+@pytest.fixture(scope="module", params=NEOVIMS)
+def running(request: pytest.FixtureRequest, home: Path) -> Iterator[Editor]:
+    """One of each version, for all tests of a module that need no fresh one."""
+    with editing(request.param, home) as editor:
+        yield editor
+
+
+@pytest.fixture
+def editor(running: Editor) -> Editor:
+    """As it was at the beginning, but for what the daemon and the memory know."""
+    running.keys("<Esc>")
+    running.settled()
+    running.lua("vim.cmd('silent! only | silent! mapclear! | messages clear')")
+    running.lua("vim.o.cmdheight, vim.o.paste = 1, false")
+    running.setup()
+    return running

@@ -1,0 +1,213 @@
+"""A real Neovim with a screen attached: keys go in, and what is seen comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.editors.found import neovim
+from tests.nvim.msgpack import Unpacker
+from tests.nvim.screen import Screen
+from tests.waiting import DEADLINE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "plugins" / "nvim"
+GHOST = frozenset({"LocalspecSuggestion", "Comment"})
+"""a group that is linked goes by the other's name"""
+REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
+LISTEN = """
+local Rpc = require("localspec.rpc")
+local request = Rpc.request
+SPOKEN = {}
+function Rpc:request(method, params, callback)
+  local said = { method = method, params = params }
+  SPOKEN[#SPOKEN + 1] = said
+  return request(self, method, params, function(error, result)
+    said.error, said.result = error, result
+    callback(error, result)
+  end)
+end
+"""
+"""keeps what the plugin says to the daemon, and the answers"""
+
+
+class Editor:
+    """Neovim's other end: ``nvim --embed``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], size: tuple[int, int]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process = process
+        self._in, self._out = process.stdin, process.stdout
+        self._unpacker, self._last = Unpacker(), 0
+        self._responses: dict[int, tuple[Any, Any]] = {}
+        self.screen = Screen(*size)
+        self.shown_at = 0.0
+        """when the screen was drawn last"""
+        options = {"ext_linegrid": True, "ext_hlstate": True, "rgb": True}
+        self.call("nvim_ui_attach", *size, options)
+
+    # Talking.
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """A function of Neovim's API."""
+        self._last += 1
+        id = self._last
+        self._in.write(msgspec.msgpack.encode([REQUEST, id, method, arguments]))
+        self._in.flush()
+        deadline = time.monotonic() + DEADLINE_S
+        while id not in self._responses:
+            assert time.monotonic() < deadline, f"{method} does not answer:\n{self.picture()}"
+            self.receive(0.1)
+        error, result = self._responses.pop(id)
+        assert error is None, error
+        return result
+
+    def receive(self, seconds: float) -> None:
+        """Take what has come, waiting for so long if nothing has."""
+        if select.select([self._out], [], [], seconds)[0]:
+            data = os.read(self._out.fileno(), 1 << 16)
+            assert data, "Neovim has ended"
+            for message in self._unpacker.feed(data):
+                self._take(message)
+
+    def _take(self, message: list[Any]) -> None:
+        kind, *rest = message
+        if kind == RESPONSE:
+            id, error, result = rest
+            self._responses[id] = error, result
+        elif kind == NOTIFICATION and rest[0] == "redraw":
+            before = self.screen.flushes
+            self.screen.redraw(rest[1])
+            if self.screen.flushes != before:
+                self.shown_at = time.perf_counter()
+
+    def lua(self, code: str, *arguments: Any) -> Any:
+        """Run Lua, and return what it returns."""
+        return self.call("nvim_exec_lua", code, arguments)
+
+    def expr(self, expression: str) -> Any:
+        return self.call("nvim_eval", expression)
+
+    # Typing and looking.
+
+    def keys(self, keys: str) -> None:
+        """Press keys, as ``:help keycodes`` names them."""
+        self.call("nvim_input", keys)
+
+    def type(self, text: str) -> None:
+        """Type a text, letter by letter."""
+        for letter in text:
+            self.keys({"<": "<lt>", "\n": "<CR>", "\t": "<Tab>"}.get(letter, letter))
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait until ``condition`` holds; returns what it gave."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"waited in vain until {what}:\n{self.picture()}"
+            self.receive(0.02)
+        return found
+
+    def picture(self) -> str:
+        """What is seen, for a message."""
+        said = self.screen.lines()
+        return "\n".join(["┌" + "─" * 78, *("│" + line for line in said if line.strip("~ ")), "└" + "─" * 78])
+
+    @property
+    def ghost(self) -> list[str]:
+        """The suggestion as it is drawn, row by row."""
+        return [row for row in self.screen.drawn_as(GHOST) if row.strip()]
+
+    @property
+    def text(self) -> str:
+        """The buffer."""
+        return "\n".join(self.call("nvim_buf_get_lines", 0, 0, -1, False))
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Line from 1, column in bytes from 0."""
+        row, column = self.call("nvim_win_get_cursor", 0)
+        return row, column
+
+    def until_ghost(self) -> list[str]:
+        return list(self.until(lambda: self.ghost, "a suggestion is drawn"))
+
+    def until_no_ghost(self) -> None:
+        self.until(lambda: not self.ghost, "no suggestion is drawn")
+
+    def settled(self) -> None:
+        """Wait until Neovim has taken all keys, and drawn what they do."""
+        self.until(lambda: not self.expr("getchar(1)"), "all keys are taken")
+
+    def setup(self, **settings: Any) -> None:
+        """Set the plugin up, for this very localspec."""
+        command = [sys.executable, "-m", "localspec"]
+        self.lua("require('localspec').setup(...)", {"command": command, **settings})
+
+    def open(self, path: Path, text: str) -> None:
+        """Edit a new file with this text, the cursor at its very end, inserting."""
+        path.write_text(text, newline="")
+        self.keys("<Esc>")
+        self.settled()
+        self.lua("vim.cmd('edit! ' .. vim.fn.fnameescape(...))", str(path))
+        # Other files are told, too, and would make another question of it.
+        self.lua("require('localspec.ring').clear(); SPOKEN = {}")
+        self.keys("GA")
+        self.until(lambda: self.expr("mode()") == "i", "text is inserted")
+
+    def spoken(self, method: str) -> list[Any]:
+        """What was asked of the daemon so far, and answered."""
+        said: list[Any] = self.lua("return SPOKEN")
+        return [each for each in said if each["method"] == method]
+
+    def feedback(self) -> list[tuple[Any, ...]]:
+        """What the daemon was told of items: event and code points."""
+        told = [each["params"] for each in self.spoken("completion/feedback")]
+        return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in told]
+
+    def messages(self) -> str:
+        return str(self.lua("return vim.api.nvim_exec('messages', true)"))
+
+
+@contextmanager
+def editing(
+    version: str,
+    home: Path,
+    *files: Path,
+    init: str = "",
+    size: tuple[int, int] = (80, 24),
+    **settings: Any,
+) -> Iterator[Editor]:
+    """A Neovim with the plugin and nothing else, on the daemon of ``home``; ``init``: Lua before setup."""
+    program = neovim(version)
+    variables = {
+        **os.environ,
+        **program.environment,
+        "LOCALSPEC_HOME": str(home),
+        "PYTHONPATH": str(ROOT),
+        **{f"XDG_{name}_HOME": str(home / "xdg") for name in ("CONFIG", "DATA", "STATE", "CACHE")},
+    }
+    command = (*program.command, "--embed", "--clean", "-i", "NONE", "-n", *map(str, files))
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
+    try:
+        editor = Editor(process, size)
+        editor.lua("vim.opt.runtimepath:prepend(...); vim.cmd('runtime plugin/localspec.lua')", str(PLUGIN))
+        editor.lua(LISTEN + init)
+        editor.setup(**settings)
+        yield editor
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()

@@ -1,0 +1,107 @@
+local Suggestion = require("localspec.suggestion")
+
+local function suggestion(...)
+  local items = {}
+  for number, text in ipairs({ ... }) do
+    items[number] = { id = tostring(number), text = text }
+  end
+  return Suggestion.new(items)
+end
+
+test("code points are counted, not bytes", function()
+  for text, chars in pairs({ [""] = 0, abc = 3, ["é"] = 1, ["e\204\129"] = 2, ["日本"] = 2, ["👩‍💻"] = 3, ["a\r\nb"] = 4 }) do
+    equal(chars, Suggestion.chars(text), text)
+  end
+end)
+
+test("what is typed along leaves the rest, and typing back brings it back", function()
+  local it = suggestion("日本 = x")
+  equal(true, it:follow("日"))
+  equal("本 = x", it:rest())
+  equal(true, it:follow(""))
+  equal("日本 = x", it:rest())
+  equal(false, it:follow("x"))
+  equal(true, it:follow("日本 = x"))
+  equal("", it:rest())
+end)
+
+test("typing on decides between items", function()
+  local it = suggestion("return a", "return b", "raise")
+  equal(true, it:follow("return b"))
+  equal(2, it.at)
+  equal(true, it:follow("ra"))
+  equal("ise", it:rest())
+end)
+
+test("cycling goes round among those that begin as was typed", function()
+  local it = suggestion("return a", "raise", "return b")
+  it:follow("ret")
+  equal(true, it:cycle(1))
+  equal("urn b", it:rest())
+  equal(true, it:cycle(1))
+  equal("urn a", it:rest())
+  equal(true, it:cycle(-1))
+  equal("urn b", it:rest())
+  equal(false, suggestion("one"):cycle(1))
+  equal(false, suggestion("one", "one"):cycle(1))
+end)
+
+test("more items join behind the current one, whose beginning is not forgotten", function()
+  local it = suggestion("return a")
+  it:follow("re")
+  it = it:joined({ { id = "x", text = "turn a" }, { id = "y", text = "ise" } })
+  equal({ "1", "turn a", "re" }, { it:item().id, it:rest(), it:item().before })
+  equal(2, #it.items)
+  equal(4, it:chars_with("tu"))
+  it:cycle(1)
+  equal({ "y", 3 }, { it:item().id, it:chars_with("ise") })
+end)
+
+test("words", function()
+  local cases = {
+    ["foo.bar"] = "foo",
+    [".bar"] = ".",
+    ["  foo()"] = "  foo",
+    ["):\n    x"] = "):",
+    ["\n    return x"] = "\n    return",
+    ["\r\n\treturn x"] = "\r\n\treturn",
+    ["_a1 b"] = "_a1",
+    ["naïve x"] = "naïve",
+    ["日本 語"] = "日本",
+    ["e\204\129t x"] = "e\204\129t",
+    ["👩‍💻 x"] = "👩‍💻",
+    ["   "] = "   ",
+    ["== 1"] = "==",
+  }
+  for text, word in pairs(cases) do
+    equal(word, suggestion(text):word(), text)
+  end
+end)
+
+test("lines", function()
+  local cases = {
+    ["a b\nc"] = "a b",
+    ["\n  c\nd"] = "\n  c",
+    ["a\r\nb"] = "a",
+    ["\r\nb\r\nc"] = "\r\nb",
+    ["\n\nx"] = "\n",
+    ["last"] = "last",
+  }
+  for text, line in pairs(cases) do
+    equal(line, suggestion(text):line(), text)
+  end
+end)
+
+test("word by word, and line by line, all is taken in the end", function()
+  for _, what in ipairs({ "word", "line" }) do
+    local text = "\n  日本 = f(x)\r\n\n👩‍💻 .."
+    local it, typed = suggestion(text), ""
+    for _ = 1, #text do
+      if it:rest() ~= "" then
+        typed = typed .. it[what](it)
+        equal(true, it:follow(typed))
+      end
+    end
+    equal(text, typed)
+  end
+end)

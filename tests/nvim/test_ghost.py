@@ -1,0 +1,248 @@
+"""Suggestions in a real Neovim: drawn, typed along, accepted, dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nvim.asked import MULTI, NONE, SINGLE, completion, completions
+from tests.nvim.editor import Editor
+
+pytestmark = pytest.mark.slow
+
+
+def rows(text: str) -> list[str]:
+    """How a suggestion is drawn."""
+    return [line for line in text.replace("\r", "").split("\n") if line.strip()]
+
+
+def suggested(editor: Editor, path: Path, prefix: str, **where: Any) -> str:
+    """Type the last letter of ``prefix``; the suggestion that the daemon has, once it is drawn."""
+    editor.open(path, prefix[:-1] + "\n")
+    editor.type(prefix[-1])
+    text = completion(prefix, path=str(path), **where)
+    assert editor.until_ghost() == rows(text)
+    assert editor.text == prefix, "nothing is in the buffer yet"
+    return text
+
+
+def prefixes(editor: Editor) -> list[str]:
+    """What stood before the cursor when a completion was asked for."""
+    return [each["params"]["prefix"] for each in editor.spoken("completion/inline")]
+
+
+def until_text(editor: Editor, text: str) -> None:
+    editor.until(lambda: editor.text == text, f"the text is {text!r}, not {editor.text!r}")
+
+
+@pytest.mark.parametrize("prefix", [SINGLE, MULTI], ids=["single", "multi"])
+def test_it_is_drawn_accepted_and_undone(editor: Editor, tmp_path: Path, prefix: str) -> None:
+    text = suggested(editor, tmp_path / "a.py", prefix)
+    editor.keys("<Tab>")
+    until_text(editor, prefix + text)
+    lines = (prefix + text).split("\n")
+    assert editor.cursor == (len(lines), len(lines[-1]))
+    editor.until(lambda: editor.feedback()[:2] == [("shown",), ("accepted",)], "it is told")
+    editor.type("x")
+    until_text(editor, prefix + text + "x")
+    editor.keys("<Esc>u")
+    until_text(editor, prefix + text)
+    editor.keys("u")
+    until_text(editor, prefix)
+
+
+def test_what_comes_next_is_asked_at_once(editor: Editor, tmp_path: Path) -> None:
+    text = suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.keys("<Tab>")
+    until_text(editor, SINGLE + text)
+    editor.until(lambda: SINGLE + text in prefixes(editor), "it is asked")
+
+
+def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor, tmp_path: Path) -> None:
+    text = suggested(editor, tmp_path / "a.py", MULTI)
+    asked = len(editor.spoken("completion/inline"))
+    first = text.split("\n")[1]
+    editor.lua("vim.bo.indentexpr, vim.bo.autoindent = '', false")
+    editor.type("\n" + first[:6])
+    editor.until(lambda: editor.ghost == rows(text[7:]), "the rest is drawn")
+    editor.keys("<BS><BS>")
+    editor.until(lambda: editor.ghost == rows(text[5:]), "what was taken back is drawn again")
+    editor.keys("<Tab>")
+    until_text(editor, MULTI + text)
+    spoken = editor.spoken("completion/inline")
+    assert len(spoken) <= asked + 1, "what comes after it alone was asked"
+
+
+def test_typing_something_else_drops_it(editor: Editor, tmp_path: Path) -> None:
+    suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.type("q")
+    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
+    asked = editor.spoken("completion/inline")[-1]["params"]
+    assert asked["prefix"] == SINGLE + "q" and asked["trigger"] == "automatic"
+
+
+def test_the_next_word_and_the_next_line(editor: Editor, tmp_path: Path) -> None:
+    text = suggested(editor, tmp_path / "a.py", MULTI)
+    line = text.split("\n")[1]
+    editor.keys("<M-Right>")
+    word = "\n    " + line.split()[0]
+    until_text(editor, MULTI + word)
+    assert editor.until_ghost() == rows(text[len(word) :])
+    editor.keys("<M-Down>")
+    until_text(editor, MULTI + "\n" + line)
+    editor.keys("<M-Down>")
+    until_text(editor, MULTI + "\n".join(text.split("\n")[:3]))
+    editor.keys("<Tab>")
+    until_text(editor, MULTI + text)
+    chars = [len(word), len("\n" + line), len("\n".join(text.split("\n")[:3]))]
+    expected = [("shown",), *(("partial", count) for count in chars), ("accepted",)]
+    editor.until(lambda: editor.feedback()[:5] == expected, "it is told")
+
+
+def test_what_is_dismissed_comes_again_when_the_text_changes(editor: Editor, tmp_path: Path) -> None:
+    suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.keys("<C-]>")
+    editor.until_no_ghost()
+    editor.keys("<Left><Right>")
+    editor.settled()
+    assert not editor.ghost and len(editor.spoken("completion/inline")) <= 2
+    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
+    editor.keys("x<BS>")
+    assert editor.until_ghost()
+
+
+def test_the_cursor_alone_moves_away(editor: Editor, tmp_path: Path) -> None:
+    suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.keys("<Left>")
+    editor.until_no_ghost()
+    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
+
+
+def test_leaving_insert_mode_drops_it(editor: Editor, tmp_path: Path) -> None:
+    suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.keys("<Esc>")
+    editor.until_no_ghost()
+    assert editor.text == SINGLE
+
+
+def test_others_are_shown_in_turn(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    editor.open(path, SINGLE + "\n")
+    editor.lua("require('localspec').trigger()")
+    first = editor.until_ghost()
+    editor.keys("<M-]>")
+    editor.until(lambda: editor.ghost != first, "another one is shown")
+    texts = completions(SINGLE, path=str(path), trigger="invoked", n=3)
+    assert len(texts) > 1 and first == rows(texts[0])
+    editor.until(lambda: editor.ghost == rows(texts[1])[:22], "the second one is shown")
+    editor.keys("<M-[>")
+    editor.until(lambda: editor.ghost == first, "the first one is shown")
+    editor.keys("<M-[>")
+    editor.until(lambda: editor.ghost == rows(texts[-1])[:22], "the last one is shown")
+    editor.keys("<Tab>")
+    until_text(editor, SINGLE + texts[-1])
+    (asked,) = [each for each in editor.spoken("completion/inline") if each["params"]["n"] == 3]
+    assert asked["params"]["trigger"] == "invoked"
+
+
+def test_a_key_asks_even_where_the_model_is_unsure(editor: Editor, tmp_path: Path) -> None:
+    editor.setup(automatic=False)
+    editor.open(tmp_path / "a.py", SINGLE[:-1])
+    editor.type(SINGLE[-1])
+    editor.settled()
+    assert editor.spoken("completion/inline") == []
+    editor.keys("<M-]>")
+    assert editor.until_ghost() == rows(completion(SINGLE, trigger="invoked"))
+
+
+def test_in_the_middle_of_a_line(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    editor.open(path, SINGLE + " 日本\n")
+    editor.keys("<Left><Left><Left>")
+    editor.lua("require('localspec').trigger()")
+    text = completion(SINGLE, " 日本\n", path=str(path), trigger="invoked")
+    assert editor.until_ghost() == rows(text)
+    row = editor.screen.lines()[2]
+    assert row.replace(" ", "") == f"        self.{text} 日本".replace(" ", "")
+    assert editor.screen.cursor == (2, len("        self."))
+    editor.keys("<Tab>")
+    until_text(editor, SINGLE + text + " 日本")
+    assert editor.cursor == (3, len("        self." + text))
+
+
+def test_columns_are_bytes_and_code_points_are_counted(editor: Editor, tmp_path: Path) -> None:
+    prefix = "class Foo:\n    def __init__(self, name):\n        日本👩‍💻e\u0301 = self."
+    editor.open(tmp_path / "a.py", prefix + "\n")
+    editor.lua("require('localspec').trigger()")
+    text = completion(prefix, path=str(tmp_path / "a.py"), trigger="invoked")
+    assert editor.until_ghost() == rows(text)
+    editor.keys("<M-Right>")
+    editor.until(lambda: editor.text != prefix, "a word is accepted")
+    taken = editor.text[len(prefix) :]
+    assert text.startswith(taken)
+    editor.until(lambda: ("partial", len(taken)) in editor.feedback(), "it is told")
+    editor.keys("<Tab>")
+    until_text(editor, prefix + text)
+    assert editor.cursor == (3, len((prefix + text).split("\n")[2].encode()))
+
+
+def test_a_file_with_carriage_returns_keeps_them_single(editor: Editor, tmp_path: Path) -> None:
+    prefix, path = MULTI.replace("\n", "\r\n"), tmp_path / "a.py"
+    editor.open(path, prefix + "\r\n")
+    assert editor.expr("&fileformat") == "dos"
+    editor.keys("<M-]>")
+    first = editor.until_ghost()
+    editor.keys("<M-]>")
+    editor.until(lambda: editor.ghost and editor.ghost != first, "another one is shown")
+    text = completions(prefix, "\r\n", path=str(path), trigger="invoked", n=3)[1]
+    assert "\r\n" in text and editor.ghost == rows(text)
+    editor.keys("<Tab>")
+    until_text(editor, (prefix + text).replace("\r", ""))
+    editor.keys("<Esc>:write<CR>")
+    editor.until(lambda: path.read_bytes().decode() == prefix + text + "\r\n", "it is written")
+
+
+def test_no_option_changes_what_is_accepted(editor: Editor, tmp_path: Path) -> None:
+    editor.open(tmp_path / "a.py", "")
+    editor.lua("vim.o.textwidth, vim.o.autoindent, vim.o.cindent, vim.o.expandtab = 12, true, true, false")
+    editor.keys("<Esc>:iabbrev return WRONG<CR>")
+    text = suggested(editor, tmp_path / "b.py", MULTI)
+    editor.keys("<Tab>")
+    until_text(editor, MULTI + text)
+    editor.lua("vim.o.textwidth, vim.o.autoindent, vim.o.cindent = 0, true, false; vim.cmd('iabclear')")
+
+
+def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
+    suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.type("n")
+    editor.keys("<C-n>")
+    editor.until(lambda: editor.expr("pumvisible()"), "the menu is there")
+    editor.settled()
+    assert not editor.ghost
+    before = editor.text
+    editor.keys("<C-e>")
+    editor.until(lambda: not editor.expr("pumvisible()"), "the menu is closed")
+    assert editor.text in (before, SINGLE + "n")
+
+
+def test_nothing_is_asked_where_nothing_may_be_told(editor: Editor, tmp_path: Path) -> None:
+    editor.open(tmp_path / ".env.local", NONE)
+    editor.type("x")
+    editor.settled()
+    editor.open(tmp_path / "a.py", NONE)
+    editor.lua("vim.b.localspec_enabled = false")
+    editor.type("x")
+    editor.settled()
+    editor.setup(exclude=["python"])
+    editor.open(tmp_path / "b.py", NONE)
+    editor.type("x")
+    editor.settled()
+    editor.setup(enabled=False)
+    editor.open(tmp_path / "c.txt", NONE)
+    editor.type("x")
+    editor.settled()
+    asked = [each["params"]["path"] for each in editor.spoken("completion/inline")]
+    assert set(asked) <= {str(tmp_path / "a.py")}, "only before it was turned off"
+    assert editor.lua("return require('localspec').statusline()") == "localspec off"
