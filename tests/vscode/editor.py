@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tests.vscode.found import PLUGIN, Found
@@ -25,6 +24,7 @@ SETTINGS: dict[str, Any] = {
     "editor.wordBasedSuggestions": "off",
     "editor.minimap.enabled": False,
     "extensions.ignoreRecommendations": True,
+    "files.autoSave": "off",
     "files.hotExit": "off",
     "telemetry.telemetryLevel": "off",
     "window.menuBarVisibility": "hidden",
@@ -36,10 +36,18 @@ CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-COMPLETION = re.compile(
-    r"completion: ([\d.]+) ms in the editor, (?:([\d.]+) ms|an unknown time) in the daemon, "
-    r"source ([\w-]+), (\d+) characters"
-)
+KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
+LAST = re.compile(r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)")
+ITEM = "#localspec\\.localspec\\.localspec\\.status"
+
+
+class Last(NamedTuple):
+    """A completion: how long in all, how long in the daemon (if it tells), from where, and how much."""
+
+    editor_ms: float
+    daemon_ms: float | None
+    source: str
+    characters: int
 
 
 class Editor:
@@ -47,8 +55,9 @@ class Editor:
 
     def __init__(self, root: Path, page: Any, url: str) -> None:
         self.workspace = root / "workspace"
+        self.home = root / "home"
         self.page = page
-        self._root, self._url = root, url
+        self._url = url
 
     def start(self, name: str, text: str = "") -> None:
         """Open the page with a file, once the extension is there."""
@@ -56,7 +65,7 @@ class Editor:
         payload = json.dumps([["openFile", f"vscode-remote://{self._url.split('//')[1]}{path}"]])
         self.page.goto(f"{self._url}/?folder={quote(str(self.workspace))}&payload={quote(payload)}")
         self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]')
-        self.page.wait_for_selector("#localspec\\.localspec\\.localspec\\.status")
+        self.page.wait_for_selector(ITEM)
         self.focus(name)
 
     def write(self, name: str, text: str) -> Path:
@@ -69,7 +78,7 @@ class Editor:
         """Write a file, and have it in the editor with the cursor at its end."""
         self.write(name, text)
         self.page.keyboard.press("Control+P")
-        self.page.keyboard.type(name)
+        self.page.keyboard.type(str(self.workspace / name))
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{name}"]')
         self.page.keyboard.press("Enter")
         self.focus(name)
@@ -103,11 +112,51 @@ class Editor:
         try:
             until_sync(holds, what)
         except AssertionError as error:
-            raise AssertionError(f"{error}; shown is {seen[0]!r}\n{self.log()[-3000:]}") from None
+            raise AssertionError(f"{error}; shown is {seen[0]!r}; {self.facts()}") from None
         return seen[0]
 
+    def type_until_ghost(self, text: str) -> tuple[str, str]:
+        """Type letter by letter, each once the one before was answered, until something is shown: what was
+        typed, and what is shown."""
+        for i, letter in enumerate(text):
+            answered = self.completions()
+            self.type(letter)
+            until_sync(lambda before=answered: self.completions() > before, f"{letter!r} is answered")  # type: ignore[misc]
+            if ghost := self.settled():
+                return text[: i + 1], ghost
+        raise AssertionError(f"nothing was suggested along {text!r}")
+
+    def settled(self) -> str:
+        """The ghost text once what was answered is drawn, or is not."""
+        if self.last().characters == 0:
+            return ""
+        return self.until_ghost()
+
     def status(self) -> str:
-        return str(self.page.locator("#localspec\\.localspec\\.localspec\\.status").inner_text())
+        return str(self.page.locator(ITEM).inner_text()).strip()
+
+    def facts(self) -> str:
+        """What the status item says to who cannot see it: all that is known."""
+        return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
+
+    def completions(self) -> int:
+        """How many were answered."""
+        found = re.search(r"Completions: (\d+)", self.facts())
+        return int(found[1]) if found else 0
+
+    def last(self) -> Last:
+        """How the last completion went."""
+        found = LAST.search(self.facts())
+        assert found is not None, self.facts()
+        in_editor, in_daemon, source, characters = found.groups()
+        return Last(float(in_editor), in_daemon and float(in_daemon), source, int(characters))
+
+    def type(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
 
     def saved(self, name: str) -> str:
         """The file's text, once it is saved."""
@@ -115,18 +164,12 @@ class Editor:
         self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]:not(.dirty)')
         return (self.workspace / name).read_bytes().decode()
 
-    def log(self) -> str:
-        """What the extension has logged."""
-        logs = sorted((self._root / "data").glob("logs/*/exthost*/localspec.localspec/localspec.log"))
-        return "".join(path.read_text() for path in logs)
-
-
 GHOST = r"""() => {
   const lines = [...document.querySelectorAll('.view-line')].map(line =>
     [...line.querySelectorAll('[class*="ghost-text-decoration"]')].map(span => span.textContent).join(''))
   const more = [...document.querySelectorAll('.suggest-preview-text')].map(block =>
     [...block.querySelectorAll('.view-line')].map(line => line.textContent).join('\n'))
-  return [lines.join(''), ...more].filter(Boolean).join('\n').replaceAll('\u00a0', ' ').replaceAll('·', ' ')
+  return [lines.join(''), ...more.filter(Boolean)].join('\n').replaceAll('\u00a0', ' ').replaceAll('·', ' ')
 }"""
 
 
@@ -139,6 +182,7 @@ def editing(root: Path, found: Found, **settings: Any) -> Iterator[Editor]:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "home" / "config" / "config.toml").write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
     (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
+    (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
     put_command(root / "user" / ".local" / "bin")
     install(root, found)
     with serving(root, found) as url, sync_playwright() as playwright:
@@ -242,7 +286,3 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
-
-
-def has_npm() -> bool:
-    return shutil.which("npm") is not None

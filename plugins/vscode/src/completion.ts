@@ -179,23 +179,12 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     if (answer === undefined || answer.result.finish_reason === "cancelled") {
       return false;
     }
-    this.status.tally.add(answer);
-    this.note(answer, performance.now() - begin);
+    this.log.debug(`completion: ${this.status.count(answer, performance.now() - begin)}`);
     if (token.isCancellationRequested || document.version !== version) {
       return false;
     }
     this.offer = new Offer(place, [...known, ...answer.items.map(offered)], params.n !== undefined);
     return true;
-  }
-
-  /** A line of the log about an answer: how long, from where, how much, and never what. */
-  private note({ items, source, elapsed_ms, result }: Completions, elapsed: number): void {
-    const own = elapsed_ms === undefined ? "an unknown time" : `${elapsed_ms.toFixed(1)} ms`;
-    const characters = [...(items[0]?.text ?? "")].length;
-    this.log.debug(
-      `completion: ${elapsed.toFixed(1)} ms in the editor, ${own} in the daemon, source ${source}, ` +
-        `${characters} characters, ${items.length} items, ${result.finish_reason}`,
-    );
   }
 
   /** The items as VS Code draws them, if any is left here. */

@@ -3,12 +3,12 @@
 import * as vscode from "vscode";
 
 import { inDiff, mayBeRead } from "./documents";
-import type { ModelProgress } from "./protocol";
+import type { Completions, ModelProgress } from "./protocol";
 import { Settings } from "./settings";
 import { label, sentence, type State, Tally } from "./tally";
 
 export class Status implements vscode.Disposable {
-  readonly tally = new Tally();
+  private readonly tally = new Tally();
   private readonly item: vscode.StatusBarItem;
   private readonly listeners: vscode.Disposable;
   private state: State = { kind: "waiting" };
@@ -36,6 +36,13 @@ export class Status implements vscode.Disposable {
     this.set(fraction < 1 ? { kind: "loading", fraction } : { kind: "idle" });
   }
 
+  /** Count an answer, which took so many milliseconds; returns how it went. */
+  count(answer: Completions, elapsed: number): string {
+    const last = this.tally.add(answer, elapsed);
+    this.draw();
+    return last;
+  }
+
   /** While the model is asked; whatever comes of it, the last one says how it went. */
   async during<T>(work: Promise<T>): Promise<T> {
     this.running += 1;
@@ -60,7 +67,7 @@ export class Status implements vscode.Disposable {
   private draw(): void {
     const state = this.seen();
     this.item.text = label(state, this.tally);
-    this.item.accessibilityInformation = { label: `localspec: ${this.lines.join(" ")}`, role: "button" };
+    this.item.accessibilityInformation = { label: `localspec: ${this.lines.join("; ")}`, role: "button" };
     this.item.tooltip = new vscode.MarkdownString().appendText(this.lines.join("\n"));
     const color = state.kind === "error" ? "statusBarItem.warningBackground" : undefined;
     this.item.backgroundColor = color === undefined ? undefined : new vscode.ThemeColor(color);

@@ -19,8 +19,19 @@ export class Tally {
   draft: string | null = null;
   private savedS: number | undefined;
   private offReason: string | null = null;
+  private last: string | undefined;
 
-  add({ result, stats, source }: Completions): void {
+  /** One more, which took `elapsed` milliseconds in the editor. Returns how it went, and never what it says. */
+  add(answer: Completions, elapsed: number): string {
+    const { items, source, elapsed_ms } = answer;
+    const own = elapsed_ms === undefined ? "" : `, ${elapsed_ms.toFixed(1)} ms in the daemon`;
+    const characters = [...(items[0]?.text ?? "")].length;
+    this.last = `${elapsed.toFixed(1)} ms in the editor${own}, source ${source}, ${characters} characters`;
+    this.count(answer);
+    return this.last;
+  }
+
+  private count({ result, stats, source }: Completions): void {
     this.completions += 1;
     this.model = result.model;
     if (source !== "model") {
@@ -52,6 +63,9 @@ export class Tally {
     }
     if (this.offReason !== null) {
       lines.push(`Nothing is drafted: ${this.offReason}`);
+    }
+    if (this.last !== undefined) {
+      lines.push(`Last completion: ${this.last}`);
     }
     return lines;
   }
@@ -106,5 +120,8 @@ export function sentence(state: State): string {
 }
 
 function seconds(value: number): string {
+  if (Math.abs(value) < 0.05) {
+    return "0 s";
+  }
   return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
 }
