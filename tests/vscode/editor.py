@@ -37,7 +37,9 @@ CHROMIUM = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
-LAST = re.compile(r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)")
+LAST = re.compile(
+    r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"
+)
 ITEM = "#localspec\\.localspec\\.localspec\\.status"
 
 
@@ -163,6 +165,7 @@ class Editor:
         self.page.keyboard.press("Control+S")
         self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]:not(.dirty)')
         return (self.workspace / name).read_bytes().decode()
+
 
 GHOST = r"""() => {
   const lines = [...document.querySelectorAll('.view-line')].map(line =>

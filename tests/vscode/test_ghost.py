@@ -21,6 +21,7 @@ BEFORE = """def bisect(a, x, lo=0, hi=None):
         hi = len(a)
     if """
 TYPED = "hi < 0:"
+WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif ")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking
     editor.until_ghost(lambda ghost: ghost == first, "the first one is shown")
 
 
-@pytest.mark.parametrize("before", ["s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif "])
+@pytest.mark.parametrize("before", WIDE)
 def test_wide_characters_and_line_ends_stay_as_they_are(editor: Editor, asking: Asking, before: str) -> None:
     name = f"wide{len(before)}.py"
     whole = invoked(editor, asking, name, before)
