@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from tests.vscode.found import PLUGIN, Found
+import pytest
+
+from tests.editors.found import ROOT, CodeServer, code_server
 from tests.waiting import DEADLINE_S, until_sync
 
+PLUGIN = ROOT / "plugins" / "vscode"
 SETTINGS: dict[str, Any] = {
     "chat.disableAIFeatures": True,
     "editor.quickSuggestions": {"other": False, "comments": False, "strings": False},
-    "editor.wordBasedSuggestions": "off",
     "editor.minimap.enabled": False,
     "extensions.ignoreRecommendations": True,
     "files.autoSave": "off",
@@ -44,10 +46,10 @@ ITEM = "#localspec\\.localspec\\.localspec\\.status"
 
 
 class Last(NamedTuple):
-    """A completion: how long in all, how long in the daemon (if it tells), from where, and how much."""
+    """A completion: how long in all, how long in the daemon, from where, and how much."""
 
     editor_ms: float
-    daemon_ms: float | None
+    daemon_ms: float
     source: str
     characters: int
 
@@ -151,7 +153,7 @@ class Editor:
         found = LAST.search(self.facts())
         assert found is not None, self.facts()
         in_editor, in_daemon, source, characters = found.groups()
-        return Last(float(in_editor), in_daemon and float(in_daemon), source, int(characters))
+        return Last(float(in_editor), float(in_daemon or 0), source, int(characters))
 
     def type(self, text: str) -> None:
         self.page.keyboard.type(text)
@@ -177,26 +179,33 @@ GHOST = r"""() => {
 
 
 @contextmanager
-def editing(root: Path, found: Found, **settings: Any) -> Iterator[Editor]:
-    """VS Code on ``root / "workspace"``, to be started with a file; all ends with it."""
-    from playwright.sync_api import sync_playwright
+def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
+    """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
 
+    ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
+    """
+    server = code_server()
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: run `make editors`"
+    )
+    if not (PLUGIN / "node_modules").is_dir():
+        pytest.skip("the extension's tools are not installed: run `make editors`")
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "home" / "config" / "config.toml").write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
     (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
-    put_command(root / "user" / ".local" / "bin")
-    install(root, found)
-    with serving(root, found) as url, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.chromium, args=list(CHROMIUM))
+    command(root / "user" / ".local" / "bin")
+    install(root, server)
+    with serving(root, server) as url, sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
         page = browser.new_page(viewport={"width": 1000, "height": 640})
         page.set_default_timeout(1000 * DEADLINE_S)
         try:
             yield Editor(root, page, url)
         finally:
             browser.close()
-    localspec(root, "daemon", "stop")
+            localspec(root, "daemon", "stop")
 
 
 def put_command(folder: Path) -> None:
@@ -217,7 +226,7 @@ def localspec(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def environment(root: Path) -> dict[str, str]:
-    python_path = [str(PLUGIN.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    python_path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         **{f"XDG_{kind}_HOME": str(root / "xdg" / kind) for kind in ("CACHE", "CONFIG", "DATA", "STATE")},
@@ -238,10 +247,10 @@ def package(root: Path) -> Path:
     return path
 
 
-def install(root: Path, found: Found) -> None:
+def install(root: Path, server: CodeServer) -> None:
     options = server_options(root)
     subprocess.run(
-        (found.node, found.server, *options, "--install-extension", package(root)),
+        (*server.command, *options, "--install-extension", package(root)),
         env=environment(root),
         capture_output=True,
         check=True,
@@ -258,23 +267,23 @@ def server_options(root: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def serving(root: Path, found: Found) -> Iterator[str]:
+def serving(root: Path, server: CodeServer) -> Iterator[str]:
     """code-server's address, once it answers."""
     port = free_port()
     command = (
-        *(str(found.node), str(found.server), *server_options(root), "--auth", "none"),
+        *(*server.command, *server_options(root), "--auth", "none"),
         *("--bind-addr", f"127.0.0.1:{port}", "--disable-telemetry", "--disable-update-check"),
         *("--disable-workspace-trust", "--reconnection-grace-time", "5", "--log", "debug"),
         str(root / "workspace"),
     )
     with open(root / "server.log", "wb") as log:
-        server = subprocess.Popen(command, env=environment(root), stdout=log, stderr=log, cwd=root)
+        process = subprocess.Popen(command, env=environment(root), stdout=log, stderr=log, cwd=root)
     try:
         until_sync(lambda: answers(port), "code-server answers")
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
-        server.wait(DEADLINE_S)
+        process.terminate()
+        process.wait(DEADLINE_S)
 
 
 def answers(port: int) -> bool:

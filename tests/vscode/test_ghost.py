@@ -8,8 +8,7 @@ import psutil
 import pytest
 
 from tests.vscode.asking import Asking
-from tests.vscode.editor import Editor, editing
-from tests.vscode.found import vscode
+from tests.vscode.editor import Editor, editing, put_command
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
@@ -20,16 +19,25 @@ BEFORE = """def bisect(a, x, lo=0, hi=None):
     if hi is None:
         hi = len(a)
     if """
+SHELF = """import unittest
+
+
+class TestShelf(unittest.TestCase):
+    def test_one(self):
+        self.assertEqual(self.shelf.get(1), 1)
+
+    def test_two(self):
+        self.assertEqual(self.shelf.get(2), 2)
+
+    def test_three(self):
+  """
 TYPED = "hi < 0:"
 WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif ")
 
 
 @pytest.fixture(scope="module")
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
-    found = vscode()
-    if isinstance(found, str):
-        pytest.skip(found)
-    with editing(tmp_path_factory.mktemp("vscode"), found) as editor:
+    with editing(tmp_path_factory.mktemp("vscode"), put_command) as editor:
         editor.start("first.py", BEFORE)
         until_sync(lambda: "Ready" in editor.facts(), "the daemon is there")
         yield editor
@@ -76,6 +84,21 @@ def test_typing_along_shows_the_rest_and_asks_nobody(editor: Editor, asking: Ask
     assert editor.saved("along.py") == BEFORE + whole
 
 
+def test_a_bracket_that_the_editor_closes_is_not_doubled(editor: Editor, asking: Asking) -> None:
+    editor.open("closed.py", SHELF[:-1])
+    whole = asking.text(editor.workspace / "closed.py", SHELF)
+    assert whole == "   self.assertEqual(self.shelf.get(2), 2)"
+    editor.type(SHELF[-1])
+    editor.until_ghost(lambda ghost: ghost == whole, "it is suggested")
+    answered = editor.completions()
+    editor.type("   self.assertEqual(")
+    editor.until_ghost(lambda ghost: ghost.startswith("self.shelf"), "the rest is shown")
+    assert editor.completions() == answered
+    editor.press("Tab")
+    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    assert editor.saved("closed.py") == SHELF + whole
+
+
 def test_a_word_is_accepted_and_then_a_line(editor: Editor, asking: Asking) -> None:
     before = BEFORE + TYPED
     whole = invoked(editor, asking, "parts.py", before)
@@ -107,13 +130,17 @@ def test_what_is_dismissed_is_gone_until_something_is_typed(editor: Editor, aski
 def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking: Asking) -> None:
     first = invoked(editor, asking, "cycle.py")
     file = editor.workspace / "cycle.py"
-    editor.press("Alt+BracketRight")
     texts = [item.text for item in asking.completion(file, BEFORE, trigger="invoked", n=3).items]
-    assert texts[0] == first
-    if len(texts) > 1:
-        editor.until_ghost(lambda ghost: ghost == texts[1], "the second one is shown")
-        editor.press("Alt+BracketLeft")
-    editor.until_ghost(lambda ghost: ghost == first, "the first one is shown")
+    assert texts[0] == first and len(texts) > 1
+    for key, shown in (
+        *(("Alt+BracketRight", text) for text in (*texts[1:], first)),
+        ("Alt+BracketLeft", texts[-1]),
+    ):
+        editor.press(key)
+        editor.until_ghost(lambda ghost, text=shown: ghost == text, f"this is shown: {shown!r}")  # type: ignore[misc]
+    editor.press("Tab")
+    editor.until_ghost(lambda ghost: ghost != texts[-1], "it is accepted")
+    assert editor.saved("cycle.py") == BEFORE + texts[-1]
 
 
 @pytest.mark.parametrize("before", WIDE)

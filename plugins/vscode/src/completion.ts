@@ -30,8 +30,8 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   private readonly listeners: vscode.Disposable;
   private offer: Offer | undefined;
   private seen: NodeJS.Timeout | undefined;
-  private isFresh = false;
-  private isFollowUp = false;
+  /** Whose the next question is, if it is one that this extension has VS Code put. */
+  private own: Trigger | undefined;
   /** Where the daemon was asked last. */
   asked: { readonly document: string; readonly line: number } | undefined;
 
@@ -58,7 +58,11 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     context: vscode.InlineCompletionContext,
     token: vscode.CancellationToken,
   ): Promise<vscode.InlineCompletionItem[] | undefined> {
-    const trigger = this.triggerOf(context);
+    const own = this.own;
+    this.own = undefined;
+    // VS Code asks once for all that can be cycled through.
+    const isCycling = own === undefined && context.triggerKind === vscode.InlineCompletionTriggerKind.Invoke;
+    const trigger = own ?? (isCycling ? "invoked" : "automatic");
     const settings = new Settings(document);
     if (!settings.enabled || (trigger === "automatic" && !settings.automatic)) {
       return undefined;
@@ -68,11 +72,10 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     }
     const selected = context.selectedCompletionInfo;
     const followed = this.follow(document, position, selected);
-    const enough = trigger === "automatic" || this.offer?.complete === true;
-    if (followed.length === 0 || !enough) {
-      const count = followed.length > 0 ? CYCLED : 1;
+    if (followed.length === 0 || (isCycling && this.offer?.complete === false)) {
+      const count = isCycling ? CYCLED : 1;
       const question = this.question(document, position, selected, { trigger, count, followed });
-      if (!(await this.answered(question, document, token))) {
+      if (!(await this.answered(question, document, token, own === "invoked"))) {
         return undefined;
       }
     } else {
@@ -84,15 +87,14 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   /** Ask for more than comes by itself, at the cursor. */
   async trigger(): Promise<void> {
     this.drop();
-    this.isFresh = true;
-    await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger");
+    await this.putQuestion("invoked");
   }
 
   /** All of an item was accepted: what comes after it is known to the daemon already. */
   async accepted(item: string): Promise<void> {
     this.feedback.accepted(item);
     this.drop();
-    await this.goOn();
+    await this.putQuestion("automatic");
   }
 
   /** Nothing that is known is shown any more. */
@@ -107,16 +109,11 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     this.listeners.dispose();
   }
 
-  private triggerOf(context: vscode.InlineCompletionContext): Trigger {
-    const isAutomatic = this.isFollowUp || context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
-    this.isFollowUp = false;
-    return isAutomatic ? "automatic" : "invoked";
-  }
-
-  /** Ask anew after something was accepted; older editors know no trigger but a person's. */
-  private async goOn(): Promise<void> {
-    this.isFollowUp = true;
+  /** Have VS Code ask. Older ones take it for a person's wish to go through all there is. */
+  private async putQuestion(trigger: Trigger): Promise<void> {
+    this.own = trigger;
     await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false });
+    this.own = undefined;
   }
 
   /** What goes on of that which is offered; an item of the suggest widget counts as typed. */
@@ -167,15 +164,15 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     { place, params, known }: Question,
     document: vscode.TextDocument,
     token: vscode.CancellationToken,
+    isWaitedFor: boolean,
   ): Promise<boolean> {
     const begin = performance.now();
     const version = document.version;
     const isEager = params.trigger === "invoked";
     const answer = await this.link.tryTo(
       () => this.link.ask<Completions>("completion/inline", params, token, isEager),
-      this.isFresh,
+      isWaitedFor,
     );
-    this.isFresh = false;
     if (answer === undefined || answer.result.finish_reason === "cancelled") {
       return false;
     }
@@ -219,7 +216,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     }
     if (!isTyped && followed.some((each) => !goesOn(each))) {
       this.drop();
-      void this.goOn();
+      void this.putQuestion("automatic");
     }
   }
 
