@@ -1,0 +1,24 @@
+/** When to try again what has failed. */
+
+const WAITS_S = [0, 1, 2, 5, 10, 30];
+
+export class Backoff {
+  private failures = 0;
+  private next = 0;
+
+  /** Whether it may be tried at this time, in milliseconds. */
+  ready(now: number): boolean {
+    return now >= this.next;
+  }
+
+  failed(now: number): void {
+    const wait = WAITS_S[Math.min(this.failures, WAITS_S.length - 1)] ?? 0;
+    this.failures += 1;
+    this.next = now + wait * 1000;
+  }
+
+  reset(): void {
+    this.failures = 0;
+    this.next = 0;
+  }
+}

@@ -1,0 +1,159 @@
+/** What people can have done. */
+
+import * as vscode from "vscode";
+
+import { ACCEPTED, type Completion } from "./completion";
+import type { Link } from "./link";
+import type { ModelDescription } from "./protocol";
+import { Settings } from "./settings";
+import type { Status } from "./status";
+
+const NEVER = new vscode.CancellationTokenSource().token;
+
+export class Commands {
+  constructor(
+    private readonly link: Link,
+    private readonly completion: Completion,
+    private readonly status: Status,
+    private readonly log: vscode.LogOutputChannel,
+  ) {}
+
+  register(): vscode.Disposable {
+    const commands: Record<string, (...words: never[]) => unknown> = {
+      "localspec.toggle": () => this.toggle(),
+      "localspec.toggleLanguage": () => this.toggleLanguage(),
+      "localspec.trigger": () => this.completion.trigger(),
+      "localspec.restart": () => this.restart(),
+      "localspec.showStats": () => this.showStats(),
+      "localspec.chooseModel": () => this.chooseModel(),
+      "localspec.primeWorkspace": () => this.prime(),
+      "localspec.forgetWorkspace": () => this.forget(),
+      [ACCEPTED]: (item: string) => this.completion.accepted(item),
+    };
+    return vscode.Disposable.from(
+      ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
+    );
+  }
+
+  private async toggle(): Promise<void> {
+    const settings = new Settings();
+    await settings.set("enabled", !settings.enabled);
+  }
+
+  private async toggleLanguage(): Promise<void> {
+    const language = vscode.window.activeTextEditor?.document.languageId;
+    if (language === undefined) {
+      return;
+    }
+    const settings = new Settings();
+    const excluded = settings.excludedLanguages;
+    const others = excluded.filter((each) => each !== language);
+    await settings.set("excludedLanguages", others.length < excluded.length ? others : [...excluded, language]);
+  }
+
+  private async restart(): Promise<void> {
+    const title = "localspec: the daemon is being restarted";
+    const location = vscode.ProgressLocation.Window;
+    if (await vscode.window.withProgress({ location, title }, () => this.link.restart())) {
+      void vscode.window.showInformationMessage("localspec: the daemon was restarted.");
+    }
+  }
+
+  private async showStats(): Promise<void> {
+    const actions: (vscode.QuickPickItem & { command?: string })[] = [
+      ...this.status.lines.map((line) => ({ label: line })),
+      { label: "", kind: vscode.QuickPickItemKind.Separator },
+      { label: "$(circle-slash) Toggle Completions", command: "localspec.toggle" },
+      { label: "$(symbol-misc) Toggle Completions for This Language", command: "localspec.toggleLanguage" },
+      { label: "$(server) Choose Model", command: "localspec.chooseModel" },
+      { label: "$(debug-restart) Restart Daemon", command: "localspec.restart" },
+      { label: "$(output) Show Log", command: SHOW_LOG },
+    ];
+    const chosen = await vscode.window.showQuickPick(actions, { title: "localspec" });
+    if (chosen?.command === SHOW_LOG) {
+      this.log.show();
+    } else if (chosen?.command !== undefined) {
+      await vscode.commands.executeCommand(chosen.command);
+    }
+  }
+
+  private async chooseModel(): Promise<void> {
+    const listed = await this.ask<{ models: ModelDescription[] }>("models/list");
+    if (listed === undefined) {
+      return;
+    }
+    const settings = new Settings();
+    const choice = await vscode.window.showQuickPick(choices(listed.models, settings.model), {
+      title: "localspec: the model that completes",
+      placeHolder: "Models that were trained to fill gaps",
+    });
+    if (choice !== undefined) {
+      await settings.set("model", choice.model);
+    }
+  }
+
+  private async prime(): Promise<void> {
+    const root = await folder();
+    if (root === undefined) {
+      return;
+    }
+    const where = { location: vscode.ProgressLocation.Notification, title: `localspec learns ${root}`, cancellable: true };
+    const primed = await vscode.window.withProgress(where, (_, token) =>
+      this.ask<{ files: number; tokens: number }>("memory/prime", { paths: [root] }, token),
+    );
+    if (primed !== undefined) {
+      void vscode.window.showInformationMessage(`localspec: ${primed.tokens} tokens of ${primed.files} files were learned.`);
+    }
+  }
+
+  private async forget(): Promise<void> {
+    const root = await folder();
+    if (root === undefined) {
+      return;
+    }
+    const yes = "Forget";
+    const question = `Forget all that localspec has learned in ${root}?`;
+    if ((await vscode.window.showWarningMessage(question, { modal: true }, yes)) !== yes) {
+      return;
+    }
+    const forgotten = await this.ask<{ forgotten: number; unit: string }>("memory/forget", { workspace: root });
+    if (forgotten !== undefined) {
+      void vscode.window.showInformationMessage(`localspec: forgot ${forgotten.forgotten} ${forgotten.unit} of ${root}.`);
+    }
+  }
+
+  /** Somebody waits for this: it is tried at once, and told if it fails. */
+  private ask<T>(method: string, params?: object, token: vscode.CancellationToken = NEVER): Promise<T | undefined> {
+    return this.link.tryTo(() => this.link.ask<T>(method, params, token, true), true);
+  }
+}
+
+const SHOW_LOG = "log";
+
+interface Choice extends vscode.QuickPickItem {
+  readonly model: string;
+}
+
+function choices(models: readonly ModelDescription[], current: string): Choice[] {
+  const usable = models.filter((each) => each.fim && !each.problem);
+  const configured: Choice = { label: "As configured", description: "the model in localspec's own settings", model: "" };
+  const all = usable.map((each): Choice => {
+    const name = each.names?.[0] ?? each.id;
+    const size = `${(each.size / 1e9).toFixed(1)} GB`;
+    const facts = [each.format, each.quantisation, size, each.loaded ? "loaded" : undefined];
+    return { label: name, description: facts.filter(Boolean).join(", "), model: name };
+  });
+  return [configured, ...all].map((each) => (each.model === current ? { ...each, detail: "chosen" } : each));
+}
+
+/** The directory of a workspace's folder on this computer. */
+async function folder(): Promise<string | undefined> {
+  const folders = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file");
+  if (folders.length <= 1) {
+    if (folders[0] === undefined) {
+      void vscode.window.showInformationMessage("localspec: no folder of this computer is open.");
+    }
+    return folders[0]?.uri.fsPath;
+  }
+  return (await vscode.window.showWorkspaceFolderPick())?.uri.fsPath;
+}

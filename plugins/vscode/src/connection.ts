@@ -1,0 +1,159 @@
+/** The one connection to the daemon: made when it is needed, and made again when it was lost. */
+
+import { Backoff } from "./backoff";
+import { type Address, daemon } from "./daemon";
+import { BEARER, type ModelProgress, PROTOCOL, SUBPROTOCOL } from "./protocol";
+import { Rpc, RpcError } from "./rpc";
+
+const HANDSHAKE_MS = 10_000;
+
+/** Why a request ended that the daemon did not answer. */
+export const DISCONNECTED = "disconnected";
+
+type Action = "start" | "restart";
+
+/** One try to connect; another one may have taken its place since. */
+interface Attempt {
+  isCurrent(): boolean;
+  lost(): void;
+}
+
+export interface Watcher {
+  connecting(): void;
+  connected(): void;
+  disconnected(): void;
+  progress(progress: ModelProgress): void;
+}
+
+export class Connection {
+  private readonly backoff = new Backoff();
+  private socket: WebSocket | undefined;
+  private opening: Promise<Rpc> | undefined;
+  private lastError: RpcError | undefined;
+
+  constructor(
+    private readonly command: () => string,
+    private readonly version: string,
+    private readonly watcher: Watcher,
+  ) {}
+
+  /** A connection that has said `initialize`. After a failure, only one who is `eager` tries at once. */
+  rpc(eager: boolean): Promise<Rpc> {
+    if (this.opening === undefined) {
+      if (!eager && this.lastError !== undefined && !this.backoff.ready(Date.now())) {
+        return Promise.reject(this.lastError);
+      }
+      return this.open("start");
+    }
+    return this.opening;
+  }
+
+  /** The connection that there is, or is being made. */
+  get current(): Promise<Rpc> | undefined {
+    return this.opening;
+  }
+
+  /** Replace the daemon by a new one. */
+  async restart(): Promise<void> {
+    this.close();
+    await this.open("restart");
+  }
+
+  /** What failed before may be tried again at once. */
+  forgive(): void {
+    this.backoff.reset();
+  }
+
+  close(): void {
+    this.socket?.close();
+    this.socket = undefined;
+    this.opening = undefined;
+  }
+
+  private open(action: Action): Promise<Rpc> {
+    const attempt: Attempt = {
+      isCurrent: () => this.opening === opening,
+      lost: () => this.lost(opening),
+    };
+    const opening: Promise<Rpc> = this.connect(action, attempt).then(
+      (rpc) => {
+        this.backoff.reset();
+        this.lastError = undefined;
+        this.watcher.connected();
+        return rpc;
+      },
+      (error: unknown) => {
+        this.backoff.failed(Date.now());
+        this.lastError = asRpcError(error);
+        attempt.lost();
+        throw this.lastError;
+      },
+    );
+    this.opening = opening;
+    this.watcher.connecting();
+    return opening;
+  }
+
+  private lost(opening: Promise<Rpc>): void {
+    if (this.opening === opening) {
+      this.opening = undefined;
+      this.watcher.disconnected();
+    }
+  }
+
+  private async connect(action: Action, attempt: Attempt): Promise<Rpc> {
+    const address = await daemon(this.command(), action);
+    if (!attempt.isCurrent()) {
+      throw gone("The connection was given up.");
+    }
+    const socket = new WebSocket(address.url, [SUBPROTOCOL, BEARER + address.token]);
+    this.socket = socket;
+    const rpc = new Rpc((frame) => socket.send(frame));
+    rpc.on("model/progress", (params) => this.watcher.progress(params as unknown as ModelProgress));
+    socket.addEventListener("message", (event) => rpc.receive(String(event.data)));
+    socket.addEventListener("close", () => {
+      rpc.end(gone("The daemon has ended."));
+      attempt.lost();
+    });
+    const late = setTimeout(() => socket.close(), HANDSHAKE_MS);
+    try {
+      await opened(socket, address);
+      const client = { name: "vscode", version: this.version };
+      await rpc.request("initialize", { protocol: PROTOCOL, client }).result;
+    } catch (error) {
+      socket.close();
+      throw error;
+    } finally {
+      clearTimeout(late);
+    }
+    return rpc;
+  }
+}
+
+function opened(socket: WebSocket, address: Address): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.addEventListener("open", () => resolve(), { once: true });
+    const fail = (): void =>
+      reject(
+        new RpcError({
+          code: "unreachable",
+          message: `The daemon at ${address.url} does not let this editor in.`,
+          remedy: "Run “localspec: Restart Daemon”; where VS Code uses a proxy, except 127.0.0.1 from it (http.noProxy).",
+        }),
+      );
+    socket.addEventListener("error", fail, { once: true });
+    socket.addEventListener("close", fail, { once: true });
+  });
+}
+
+function gone(message: string): RpcError {
+  return new RpcError({ code: DISCONNECTED, message, remedy: "The next keystroke starts another one." });
+}
+
+export function asRpcError(error: unknown): RpcError {
+  if (error instanceof RpcError) {
+    return error;
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return new RpcError({ code: "internal", message, remedy: "See the log of localspec." });
+}

@@ -1,0 +1,127 @@
+/** What the completions of this editor came to, and how the status item says so. */
+
+import type { Completions } from "./protocol";
+
+export type State =
+  | { readonly kind: "off"; readonly why: string }
+  | { readonly kind: "waiting" }
+  | { readonly kind: "connecting" }
+  | { readonly kind: "loading"; readonly fraction: number }
+  | { readonly kind: "thinking" }
+  | { readonly kind: "idle" }
+  | { readonly kind: "error"; readonly advice: string };
+
+export class Tally {
+  completions = 0;
+  drafted = 0;
+  accepted = 0;
+  model: string | undefined;
+  draft: string | null = null;
+  private savedS: number | undefined;
+  private offReason: string | null = null;
+  private last: string | undefined;
+
+  /** One more, which took `elapsed` milliseconds in the editor. Returns how it went, and never what it says. */
+  add(answer: Completions, elapsed: number): string {
+    const { items, source, elapsed_ms } = answer;
+    const own = elapsed_ms === undefined ? "" : `, ${elapsed_ms.toFixed(1)} ms in the daemon`;
+    const characters = [...(items[0]?.text ?? "")].length;
+    this.last = `${elapsed.toFixed(1)} ms in the editor${own}, source ${source}, ${characters} characters`;
+    this.count(answer);
+    return this.last;
+  }
+
+  private count({ result, stats, source }: Completions): void {
+    this.completions += 1;
+    this.model = result.model;
+    if (source !== "model") {
+      return;
+    }
+    this.draft = result.draft;
+    this.drafted += stats.drafted;
+    this.accepted += stats.accepted;
+    this.offReason = stats.speculation_off_reason;
+    if (stats.time_saved_s !== null) {
+      this.savedS = (this.savedS ?? 0) + stats.time_saved_s;
+    }
+  }
+
+  /** What there is to say, a line for each thing that is known. */
+  lines(): string[] {
+    const lines = [`Model: ${this.model ?? "none was asked yet"}`];
+    if (this.draft !== null) {
+      lines.push(`Draft: ${this.draft}`);
+    }
+    if (this.completions > 0) {
+      lines.push(`Completions: ${this.completions}`);
+    }
+    if (this.drafted > 0) {
+      lines.push(`Drafts accepted: ${this.accepted} of ${this.drafted} tokens (${this.acceptance} %)`);
+    }
+    if (this.savedS !== undefined) {
+      lines.push(`Time saved: ${seconds(this.savedS)}`);
+    }
+    if (this.offReason !== null) {
+      lines.push(`Nothing is drafted: ${this.offReason}`);
+    }
+    if (this.last !== undefined) {
+      lines.push(`Last completion: ${this.last}`);
+    }
+    return lines;
+  }
+
+  /** Behind the name in the status bar: what speculation does, as soon as it is known. */
+  get short(): string {
+    const parts = this.drafted > 0 ? [`${this.acceptance} %`] : [];
+    if (this.savedS !== undefined && this.savedS >= 1) {
+      parts.push(seconds(this.savedS));
+    }
+    return parts.join(" · ");
+  }
+
+  private get acceptance(): number {
+    return Math.round((100 * this.accepted) / this.drafted);
+  }
+}
+
+/** The status item's text; VS Code draws the `$(icons)`. */
+export function label(state: State, tally: Tally): string {
+  switch (state.kind) {
+    case "off":
+      return "$(circle-slash) localspec";
+    case "error":
+      return "$(warning) localspec";
+    case "loading":
+      return `$(loading~spin) localspec ${Math.round(100 * state.fraction)} %`;
+    case "connecting":
+      return "$(loading~spin) localspec";
+    default:
+      return [`$(${state.kind === "thinking" ? "ellipsis" : "sparkle"}) localspec`, tally.short].join(" ").trim();
+  }
+}
+
+export function sentence(state: State): string {
+  switch (state.kind) {
+    case "off":
+      return state.why;
+    case "error":
+      return state.advice;
+    case "loading":
+      return "The model is being loaded.";
+    case "connecting":
+      return "The daemon is being looked for.";
+    case "waiting":
+      return "Not connected to the daemon; the next completion starts it.";
+    case "thinking":
+      return "The model is asked.";
+    case "idle":
+      return "Ready.";
+  }
+}
+
+function seconds(value: number): string {
+  if (Math.abs(value) < 0.05) {
+    return "0 s";
+  }
+  return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}

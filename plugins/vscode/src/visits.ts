@@ -1,0 +1,53 @@
+/** Where in the editor somebody has been: pieces of the other files that a completion is told. */
+
+import * as vscode from "vscode";
+
+import { type Lines, Ring } from "./context";
+import { linesOf, mayBeRead, pathOf } from "./documents";
+import type { File } from "./protocol";
+import { Settings } from "./settings";
+
+export class Visits implements vscode.Disposable {
+  private readonly ring = new Ring();
+  private readonly listeners: vscode.Disposable;
+
+  constructor() {
+    this.listeners = vscode.Disposable.from(
+      vscode.window.onDidChangeTextEditorSelection((event) => this.visit(event.textEditor)),
+      vscode.window.onDidChangeActiveTextEditor((editor) => editor && this.visit(editor)),
+      vscode.workspace.onDidCloseTextDocument((document) => this.close(document)),
+      vscode.workspace.onDidDeleteFiles((event) => event.files.forEach((uri) => this.ring.forget(pathOf(uri)))),
+    );
+    vscode.window.visibleTextEditors.forEach((editor) => this.visit(editor));
+  }
+
+  /** The pieces of all files but this one, the last visited first. */
+  files(document: vscode.TextDocument): File[] {
+    const open = new Map<string, vscode.TextDocument>();
+    vscode.workspace.textDocuments.forEach((each) => open.set(pathOf(each.uri), each));
+    return this.ring.files(pathOf(document.uri), (path): Lines | undefined => {
+      const found = open.get(path);
+      return found && (mayBeRead(found, new Settings(found)) ? linesOf(found) : NOTHING);
+    });
+  }
+
+  dispose(): void {
+    this.listeners.dispose();
+  }
+
+  private visit(editor: vscode.TextEditor): void {
+    if (mayBeRead(editor.document, new Settings(editor.document))) {
+      this.ring.visit(pathOf(editor.document.uri), editor.selection.active.line);
+    }
+  }
+
+  private close(document: vscode.TextDocument): void {
+    if (mayBeRead(document, new Settings(document))) {
+      this.ring.keep(pathOf(document.uri), linesOf(document));
+    } else {
+      this.ring.forget(pathOf(document.uri));
+    }
+  }
+}
+
+const NOTHING: Lines = { count: 0, between: () => "" };

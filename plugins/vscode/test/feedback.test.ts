@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+
+import { Feedback } from "../src/feedback";
+
+let told: string[] = [];
+let feedback = new Feedback(() => undefined);
+
+beforeEach(() => {
+  told = [];
+  feedback = new Feedback((item, event, chars) => told.push([item, event, chars].filter((each) => each !== undefined).join(" ")));
+});
+
+test("it is shown once, and accepted", () => {
+  feedback.offer("a");
+  feedback.shown("a");
+  feedback.offer("a");
+  feedback.shown("a");
+  feedback.accepted("a");
+  feedback.leave();
+  assert.deepEqual(told, ["a shown", "a accepted"]);
+});
+
+test("what was seen and not taken is dismissed; what nobody saw is not told of", () => {
+  feedback.offer("a");
+  feedback.offer("b");
+  feedback.shown("a");
+  feedback.shown("b");
+  feedback.offer("c");
+  feedback.leave();
+  feedback.leave();
+  assert.deepEqual(told, ["b shown", "b dismissed"]);
+});
+
+test("words are told at once, letters when it is over, from the item's beginning", () => {
+  feedback.offer("a");
+  feedback.took("a", 1, false);
+  feedback.took("a", 6, true);
+  feedback.took("a", 6, true);
+  feedback.took("a", 8, false);
+  feedback.leave();
+  assert.deepEqual(told, ["a shown", "a partial 6", "a partial 8"]);
+});
+
+test("what was taken in part and given up is not dismissed as well", () => {
+  feedback.offer("a");
+  feedback.took("a", 3, true);
+  feedback.took("a", 0, false);
+  feedback.leave();
+  assert.deepEqual(told, ["a shown", "a partial 3"]);
+});
+
+test("another item than the first may be accepted", () => {
+  feedback.offer("a");
+  feedback.shown("a");
+  feedback.accepted("b");
+  assert.deepEqual(told, ["a shown", "a dismissed", "b shown", "b accepted"]);
+});

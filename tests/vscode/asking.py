@@ -1,0 +1,59 @@
+"""What the daemon of an editor answers to somebody else, who asks the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from localspec.client import Client, connect
+from localspec.protocol.messages import Completions, Discovery, Trigger
+from tests.waiting import run
+
+T = TypeVar("T")
+MAX_MS = 60_000
+
+
+class Asking:
+    """Asks the daemon of a home, each time anew: the daemon may be another one."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def found(self) -> Discovery:
+        return msgspec.json.decode((self._home / "runtime" / "daemon.json").read_bytes(), type=Discovery)
+
+    def completion(
+        self, file: Path, prefix: str, suffix: str = "", trigger: Trigger = "automatic", n: int = 1
+    ) -> Completions:
+        """What an editor is to be answered in a Python file."""
+
+        async def ask(client: Client) -> Completions:
+            where: dict[str, Any] = {"path": str(file), "language": "python", "trigger": trigger, "n": n}
+            return await client.complete(prefix, suffix, max_ms=MAX_MS, **where).result()
+
+        return self._with_client(ask)
+
+    def text(self, file: Path, prefix: str, suffix: str = "", trigger: Trigger = "automatic") -> str:
+        """The first item's text: there must be one."""
+        return self.completion(file, prefix, suffix, trigger).items[0].text
+
+    def suggestions(self, event: str) -> float:
+        """How many suggestions came to this end."""
+        totals = self._with_client(lambda client: client.metrics()).totals
+        return totals.get(f'localspec_suggestions_total{{event="{event}"}}', 0.0)
+
+    def _with_client(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """In a thread of its own: the browser's driver has an event loop in this one."""
+        found = self.found()
+        token = Path(found.token_file).read_text().strip()
+
+        async def ask() -> T:
+            async with await connect(start=False, url=found.url, token=token, name="test") as client:
+                return await work(client)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: run(ask())).result()

@@ -1,0 +1,300 @@
+"""A real VS Code in a real browser, with the packaged extension and a localspec home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from tests.editors.found import ROOT, CodeServer, code_server
+from tests.waiting import DEADLINE_S, until_sync
+
+PLUGIN = ROOT / "plugins" / "vscode"
+SETTINGS: dict[str, Any] = {
+    "chat.disableAIFeatures": True,
+    "editor.quickSuggestions": {"other": False, "comments": False, "strings": False},
+    "editor.minimap.enabled": False,
+    "extensions.ignoreRecommendations": True,
+    "files.autoSave": "off",
+    "files.hotExit": "off",
+    "telemetry.telemetryLevel": "off",
+    "window.menuBarVisibility": "hidden",
+    "workbench.startupEditor": "none",
+    "workbench.secondarySideBar.defaultVisibility": "hidden",
+    "workbench.tips.enabled": False,
+}
+CHROMIUM = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
+LAST = re.compile(
+    r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"
+)
+ITEM = "#localspec\\.localspec\\.localspec\\.status"
+
+
+class Last(NamedTuple):
+    """A completion: how long in all, how long in the daemon, from where, and how much."""
+
+    editor_ms: float
+    daemon_ms: float
+    source: str
+    characters: int
+
+
+class Editor:
+    """VS Code on one workspace, with one page in which somebody types."""
+
+    def __init__(self, root: Path, page: Any, url: str) -> None:
+        self.workspace = root / "workspace"
+        self.home = root / "home"
+        self.page = page
+        self._url = url
+
+    def start(self, name: str, text: str = "") -> None:
+        """Open the page with a file, once the extension is there."""
+        path = self.write(name, text)
+        payload = json.dumps([["openFile", f"vscode-remote://{self._url.split('//')[1]}{path}"]])
+        self.page.goto(f"{self._url}/?folder={quote(str(self.workspace))}&payload={quote(payload)}")
+        self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]')
+        self.page.wait_for_selector(ITEM)
+        self.focus(name)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+        return path
+
+    def open(self, name: str, text: str = "") -> None:
+        """Write a file, and have it in the editor with the cursor at its end."""
+        self.write(name, text)
+        self.page.keyboard.press("Control+P")
+        self.page.keyboard.type(str(self.workspace / name))
+        self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{name}"]')
+        self.page.keyboard.press("Enter")
+        self.focus(name)
+
+    def focus(self, name: str) -> None:
+        self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]')
+        self.page.locator(".editor-group-container.active .view-lines").first.click()
+        self.page.wait_for_selector(".monaco-editor.focused")
+        self.page.keyboard.press("Control+End")
+
+    def command(self, title: str) -> None:
+        """Run a command by the palette."""
+        self.page.keyboard.press("F1")
+        self.page.keyboard.type(title)
+        self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{title}"]')
+        self.page.keyboard.press("Enter")
+
+    # What is seen.
+
+    def ghost(self) -> str:
+        """The ghost text that is drawn now, lines and all."""
+        return str(self.page.evaluate(GHOST))
+
+    def until_ghost(self, condition: Callable[[str], bool] = bool, what: str = "ghost text is shown") -> str:
+        seen: list[str] = [""]
+
+        def holds() -> bool:
+            seen[0] = self.ghost()
+            return condition(seen[0])
+
+        try:
+            until_sync(holds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; shown is {seen[0]!r}; {self.facts()}") from None
+        return seen[0]
+
+    def type_until_ghost(self, text: str) -> tuple[str, str]:
+        """Type letter by letter, each once the one before was answered, until something is shown: what was
+        typed, and what is shown."""
+        for i, letter in enumerate(text):
+            answered = self.completions()
+            self.type(letter)
+            until_sync(lambda before=answered: self.completions() > before, f"{letter!r} is answered")  # type: ignore[misc]
+            if ghost := self.settled():
+                return text[: i + 1], ghost
+        raise AssertionError(f"nothing was suggested along {text!r}")
+
+    def settled(self) -> str:
+        """The ghost text once what was answered is drawn, or is not."""
+        if self.last().characters == 0:
+            return ""
+        return self.until_ghost()
+
+    def status(self) -> str:
+        return str(self.page.locator(ITEM).inner_text()).strip()
+
+    def facts(self) -> str:
+        """What the status item says to who cannot see it: all that is known."""
+        return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
+
+    def completions(self) -> int:
+        """How many were answered."""
+        found = re.search(r"Completions: (\d+)", self.facts())
+        return int(found[1]) if found else 0
+
+    def last(self) -> Last:
+        """How the last completion went."""
+        found = LAST.search(self.facts())
+        assert found is not None, self.facts()
+        in_editor, in_daemon, source, characters = found.groups()
+        return Last(float(in_editor), float(in_daemon or 0), source, int(characters))
+
+    def type(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def saved(self, name: str) -> str:
+        """The file's text, once it is saved."""
+        self.page.keyboard.press("Control+S")
+        self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]:not(.dirty)')
+        return (self.workspace / name).read_bytes().decode()
+
+
+GHOST = r"""() => {
+  const lines = [...document.querySelectorAll('.view-line')].map(line =>
+    [...line.querySelectorAll('[class*="ghost-text-decoration"]')].map(span => span.textContent).join(''))
+  const more = [...document.querySelectorAll('.suggest-preview-text')].map(block =>
+    [...block.querySelectorAll('.view-line')].map(line => line.textContent).join('\n'))
+  return [lines.join(''), ...more.filter(Boolean)].join('\n').replaceAll('\u00a0', ' ').replaceAll('·', ' ')
+}"""
+
+
+@contextmanager
+def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
+    """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
+
+    ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
+    """
+    server = code_server()
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: run `make editors`"
+    )
+    if not (PLUGIN / "node_modules").is_dir():
+        pytest.skip("the extension's tools are not installed: run `make editors`")
+    for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "home" / "config" / "config.toml").write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
+    (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
+    (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
+    command(root / "user" / ".local" / "bin")
+    install(root, server)
+    with serving(root, server) as url, sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
+        page = browser.new_page(viewport={"width": 1000, "height": 640})
+        page.set_default_timeout(1000 * DEADLINE_S)
+        try:
+            yield Editor(root, page, url)
+        finally:
+            browser.close()
+            localspec(root, "daemon", "stop")
+
+
+def put_command(folder: Path) -> None:
+    """The command `localspec` of this checkout."""
+    command = folder / "localspec"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m localspec "$@"\n')
+    command.chmod(0o755)
+
+
+def localspec(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "localspec", *words),
+        env=environment(root),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def environment(root: Path) -> dict[str, str]:
+    python_path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        **{f"XDG_{kind}_HOME": str(root / "xdg" / kind) for kind in ("CACHE", "CONFIG", "DATA", "STATE")},
+        "HOME": str(root / "user"),
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": ":".join(python_path),
+        "LOCALSPEC_HOME": str(root / "home"),
+    }
+
+
+def package(root: Path) -> Path:
+    """The extension as it is shipped, built now."""
+    done = subprocess.run(
+        ("npm", "run", "package", "--", "--out", str(root)), cwd=PLUGIN, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "WARN" not in done.stdout + done.stderr, done.stdout + done.stderr
+    (path,) = root.glob("localspec-*.vsix")
+    return path
+
+
+def install(root: Path, server: CodeServer) -> None:
+    options = server_options(root)
+    subprocess.run(
+        (*server.command, *options, "--install-extension", package(root)),
+        env=environment(root),
+        capture_output=True,
+        check=True,
+    )
+
+
+def server_options(root: Path) -> tuple[str, ...]:
+    config = root / "code-server.yaml"
+    config.write_text("")
+    return (
+        *("--config", str(config), "--user-data-dir", str(root / "data")),
+        *("--extensions-dir", str(root / "extensions")),
+    )
+
+
+@contextmanager
+def serving(root: Path, server: CodeServer) -> Iterator[str]:
+    """code-server's address, once it answers."""
+    port = free_port()
+    command = (
+        *(*server.command, *server_options(root), "--auth", "none"),
+        *("--bind-addr", f"127.0.0.1:{port}", "--disable-telemetry", "--disable-update-check"),
+        *("--disable-workspace-trust", "--reconnection-grace-time", "5", "--log", "debug"),
+        str(root / "workspace"),
+    )
+    with open(root / "server.log", "wb") as log:
+        process = subprocess.Popen(command, env=environment(root), stdout=log, stderr=log, cwd=root)
+    try:
+        until_sync(lambda: answers(port), "code-server answers")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

@@ -1,0 +1,181 @@
+"""Ghost text in a real VS Code: what the daemon answers is drawn, taken, typed along and dismissed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.vscode.asking import Asking
+from tests.vscode.editor import Editor, editing, put_command
+from tests.waiting import until_sync
+
+pytestmark = pytest.mark.slow
+
+BEFORE = """def bisect(a, x, lo=0, hi=None):
+    if lo < 0:
+        raise ValueError('lo must be non-negative')
+    if hi is None:
+        hi = len(a)
+    if """
+SHELF = """import unittest
+
+
+class TestShelf(unittest.TestCase):
+    def test_one(self):
+        self.assertEqual(self.shelf.get(1), 1)
+
+    def test_two(self):
+        self.assertEqual(self.shelf.get(2), 2)
+
+    def test_three(self):
+  """
+TYPED = "hi < 0:"
+WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif ")
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    with editing(tmp_path_factory.mktemp("vscode"), put_command) as editor:
+        editor.start("first.py", BEFORE)
+        until_sync(lambda: "Ready" in editor.facts(), "the daemon is there")
+        yield editor
+
+
+@pytest.fixture
+def asking(editor: Editor) -> Asking:
+    return Asking(editor.home)
+
+
+def invoked(editor: Editor, asking: Asking, name: str, before: str = BEFORE) -> str:
+    """What is shown in a new file once somebody has asked for it; its lines end plainly on the screen."""
+    editor.open(name, before)
+    expected = asking.text(editor.workspace / name, before, trigger="invoked").replace("\r\n", "\n")
+    editor.press("Alt+Backslash")
+    return editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
+
+
+def test_tab_puts_into_the_file_what_the_daemon_answers(editor: Editor, asking: Asking) -> None:
+    editor.open("tab.py", BEFORE)
+    expected = asking.text(editor.workspace / "tab.py", BEFORE + TYPED)
+    editor.type(TYPED)
+    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
+    answered, accepted = editor.completions(), asking.suggestions("accepted")
+    editor.press("Tab")
+    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    assert editor.saved("tab.py") == BEFORE + TYPED + expected
+    until_sync(lambda: asking.suggestions("accepted") == accepted + 1, "the daemon is told")
+    assert "Model: bundled" in editor.facts()
+    assert editor.status().startswith("localspec")
+
+
+def test_typing_along_shows_the_rest_and_asks_nobody(editor: Editor, asking: Asking) -> None:
+    whole = invoked(editor, asking, "along.py")
+    answered = editor.completions()
+    for typed in range(1, 4):
+        editor.type(whole[typed - 1])
+        editor.until_ghost(lambda ghost, rest=whole[typed:]: ghost == rest, f"after {typed} letters")  # type: ignore[misc]
+    editor.press("Backspace")
+    editor.until_ghost(lambda ghost: ghost == whole[2:], "what was typed along is restored")
+    assert editor.completions() == answered
+    editor.press("Tab")
+    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    assert editor.saved("along.py") == BEFORE + whole
+
+
+def test_a_bracket_that_the_editor_closes_is_not_doubled(editor: Editor, asking: Asking) -> None:
+    editor.open("closed.py", SHELF[:-1])
+    whole = asking.text(editor.workspace / "closed.py", SHELF)
+    assert whole == "   self.assertEqual(self.shelf.get(2), 2)"
+    editor.type(SHELF[-1])
+    editor.until_ghost(lambda ghost: ghost == whole, "it is suggested")
+    answered = editor.completions()
+    editor.type("   self.assertEqual(")
+    editor.until_ghost(lambda ghost: ghost.startswith("self.shelf"), "the rest is shown")
+    assert editor.completions() == answered
+    editor.press("Tab")
+    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    assert editor.saved("closed.py") == SHELF + whole
+
+
+def test_a_word_is_accepted_and_then_a_line(editor: Editor, asking: Asking) -> None:
+    before = BEFORE + TYPED
+    whole = invoked(editor, asking, "parts.py", before)
+    assert "\n" in whole
+    partial = asking.suggestions("partial")
+    editor.press("Control+ArrowRight")
+    rest = editor.until_ghost(lambda ghost: ghost != whole and whole.endswith(ghost) and ghost != "")
+    assert "\n" not in whole.removesuffix(rest)
+    until_sync(lambda: asking.suggestions("partial") == partial + 1, "the daemon is told of the word")
+    editor.press("Control+Alt+l")
+    editor.until_ghost(lambda ghost: ghost != rest and whole.endswith(ghost) and ghost != "")
+    until_sync(lambda: asking.suggestions("partial") == partial + 2, "the daemon is told of the line")
+    line = whole[: whole.index("\n") + 1]
+    assert editor.saved("parts.py").startswith(before + line)
+
+
+def test_what_is_dismissed_is_gone_until_something_is_typed(editor: Editor, asking: Asking) -> None:
+    invoked(editor, asking, "gone.py")
+    until_sync(lambda: asking.suggestions("shown") > 0, "it was seen")
+    dismissed = asking.suggestions("dismissed")
+    editor.press("Escape")
+    editor.until_ghost(lambda ghost: ghost == "", "nothing is shown")
+    expected = asking.text(editor.workspace / "gone.py", BEFORE + TYPED)
+    editor.type(TYPED)
+    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
+    until_sync(lambda: asking.suggestions("dismissed") > dismissed, "the daemon is told")
+
+
+def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking: Asking) -> None:
+    first = invoked(editor, asking, "cycle.py")
+    file = editor.workspace / "cycle.py"
+    texts = [item.text for item in asking.completion(file, BEFORE, trigger="invoked", n=3).items]
+    assert texts[0] == first and len(texts) > 1
+    for key, shown in (
+        *(("Alt+BracketRight", text) for text in (*texts[1:], first)),
+        ("Alt+BracketLeft", texts[-1]),
+    ):
+        editor.press(key)
+        editor.until_ghost(lambda ghost, text=shown: ghost == text, f"this is shown: {shown!r}")  # type: ignore[misc]
+    editor.press("Tab")
+    editor.until_ghost(lambda ghost: ghost != texts[-1], "it is accepted")
+    assert editor.saved("cycle.py") == BEFORE + texts[-1]
+
+
+@pytest.mark.parametrize("before", WIDE)
+def test_wide_characters_and_line_ends_stay_as_they_are(editor: Editor, asking: Asking, before: str) -> None:
+    name = f"wide{len(before)}.py"
+    whole = invoked(editor, asking, name, before)
+    editor.type(whole[0])
+    editor.until_ghost(lambda ghost: ghost == whole[1:], "typed along")
+    editor.press("Tab")
+    editor.until_ghost(lambda ghost: ghost != whole[1:], "it is accepted")
+    text = editor.saved(name)
+    assert text.replace("\r\n", "\n") == before.replace("\r\n", "\n") + whole
+    assert text.count("\r\n") == text.count("\n") and "\r\r" not in text
+
+
+def test_after_the_daemon_was_killed_the_next_keystroke_finds_another(editor: Editor, asking: Asking) -> None:
+    editor.open("killed.py", BEFORE)
+    pid = asking.found().pid
+    process = psutil.Process(pid)
+    process.kill()
+    until_sync(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "it is dead")
+    _, ghost = editor.type_until_ghost("hi < 0:\n raise ValueError(hi")
+    assert asking.found().pid != pid
+    assert ghost == asking.text(editor.workspace / "killed.py", editor.saved("killed.py"))
+    assert editor.page.locator(".notification-list-item-message").count() == 0
+
+
+def test_the_daemon_is_restarted_by_a_command(editor: Editor, asking: Asking) -> None:
+    editor.open("restarted.py", BEFORE)
+    pid = asking.found().pid
+    editor.command("localspec: Restart Daemon")
+    editor.page.wait_for_selector("text=the daemon was restarted")
+    assert asking.found().pid != pid
+    editor.press("Escape")
+    expected = asking.text(editor.workspace / "restarted.py", BEFORE + TYPED)
+    editor.focus("restarted.py")
+    editor.type(TYPED)
+    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
