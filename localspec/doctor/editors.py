@@ -1,4 +1,4 @@
-"""The editors that are here. Plugins for them come with a later version: there is nothing to mend yet."""
+"""The editors that are here, and whether localspec is in them."""
 
 from __future__ import annotations
 
@@ -20,42 +20,59 @@ EXTENSIONS = (
     ".local/share/code-server/extensions",
 )
 """where those keep what was installed, in a user's home"""
+EXTENSION = "localspec.localspec"
 OLDEST_NEOVIM = (0, 7)
+HOW = "plugins/{}/README.md of the repository says how"
 ANSWER_S = 2.0
 
 
-def editors(user_home: Path) -> Finding:
-    """Of VS Code and Neovim, what is on the PATH; and what calls itself localspec's among the extensions."""
-    here = [*_code(), *_neovim()]
-    told = (
-        f"{' and '.join(here)} {'is' if len(here) == 1 else 'are'} here"
-        if here
-        else "Neither VS Code nor Neovim is on the PATH"
-    )
-    told += f"; localspec {__version__} has no plugins for editors yet"
-    strange = [str(path) for place in EXTENSIONS for path in sorted(user_home.glob(f"{place}/*localspec*"))]
-    if strange:
-        told += f", and {' and '.join(strange)} is none of its own"
-    return Finding("editors", "ok", f"{told}.")
+def editors(user_home: Path) -> Iterator[Finding]:
+    """Of VS Code and Neovim, what is on the PATH; without either, what other editors can do."""
+    found = [*_code(user_home), *_neovim()]
+    sentence = "Neither VS Code nor Neovim is on the PATH; any editor may use `localspec lsp`."
+    yield from found or [Finding("editors", "ok", sentence)]
 
 
-def _code() -> Iterator[str]:
+def _code(user_home: Path) -> Iterator[Finding]:
     names = [name for name in CODE if shutil.which(name)]
-    if names:
-        yield f"VS Code ({', '.join(names)})"
+    if not names:
+        return
+    code = f"VS Code ({', '.join(names)})"
+    installed = {
+        path.name.removeprefix(f"{EXTENSION}-")
+        for place in EXTENSIONS
+        for path in user_home.glob(f"{place}/{EXTENSION}-*")
+    }
+    if not installed:
+        how = HOW.format("vscode")
+        yield Finding("editors", "ok", f"{code} is here, without localspec's extension: {how} it gets there.")
+    elif __version__ in installed:
+        yield Finding("editors", "ok", f"{code} has localspec's extension.")
+    else:
+        others = ", ".join(sorted(installed))
+        told = f"{code} has localspec's extension {others}; this is localspec {__version__}."
+        yield Finding("editors", "warning", told, f"Install its own: {HOW.format('vscode')}.")
 
 
-def _neovim() -> Iterator[str]:
+def _neovim() -> Iterator[Finding]:
     program = shutil.which("nvim")
     if program is None:
         return
     version = _version_of(program)
     if version is None:
-        yield "Neovim (it does not tell its version)"
+        sentence = "Neovim is here, but does not tell its version"
+    elif version < OLDEST_NEOVIM:
+        needed = ".".join(map(str, OLDEST_NEOVIM))
+        sentence = (
+            f"Neovim {_said(version)} is here, and too old for localspec's plugin, which needs {needed}"
+        )
     else:
-        old = version < OLDEST_NEOVIM
-        needed = f" (older than {'.'.join(map(str, OLDEST_NEOVIM))})" if old else ""
-        yield f"Neovim {'.'.join(map(str, version))}{needed}"
+        sentence = f"Neovim {_said(version)} is here; its `:checkhealth localspec` tells of the plugin"
+    yield Finding("editors", "ok", f"{sentence}.")
+
+
+def _said(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _version_of(program: str) -> tuple[int, ...] | None:

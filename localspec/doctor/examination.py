@@ -75,7 +75,7 @@ class Examination:
             "daemon": self._daemon,
             "sockets": self._sockets,
             "service": lambda: iter([service.service()]),
-            "editors": lambda: iter([editors.editors(Path.home())]),
+            "editors": lambda: editors.editors(Path.home()),
         }
         findings: list[Finding] = []
         with ThreadPoolExecutor() as pool:

@@ -10,8 +10,6 @@ from localspec._version import __version__
 from localspec.doctor.editors import editors
 from localspec.doctor.finding import Finding
 
-NO_PLUGINS = f"localspec {__version__} has no plugins for editors yet"
-
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -27,30 +25,37 @@ def add(folder: Path, name: str, says: str = "") -> None:
     (folder / name).chmod(0o755)
 
 
-def told(home: Path) -> str:
-    found = editors(home)
-    assert found == Finding("editors", "ok", found.sentence)
-    return found.sentence
+def told(home: Path) -> list[str]:
+    found = list(editors(home))
+    assert found == [Finding("editors", "ok", each.sentence) for each in found]
+    return [each.sentence for each in found]
 
 
 def test_without_any(programs: Path, tmp_path: Path) -> None:
-    assert told(tmp_path) == f"Neither VS Code nor Neovim is on the PATH; {NO_PLUGINS}."
+    assert told(tmp_path) == [
+        "Neither VS Code nor Neovim is on the PATH; any editor may use `localspec lsp`."
+    ]
 
 
 def test_those_that_are_here(programs: Path, tmp_path: Path) -> None:
     add(programs, "code")
     add(programs, "codium")
-    assert told(tmp_path) == f"VS Code (code, codium) is here; {NO_PLUGINS}."
+    (code,) = told(tmp_path)
+    assert code.startswith("VS Code (code, codium) is here, without localspec's extension")
+    assert "plugins/vscode/README.md" in code
     add(programs, "nvim", "echo NVIM v0.10.2-dev+1; echo Build type: Release")
-    assert told(tmp_path) == f"VS Code (code, codium) and Neovim 0.10.2 are here; {NO_PLUGINS}."
+    assert told(tmp_path) == [
+        code,
+        "Neovim 0.10.2 is here; its `:checkhealth localspec` tells of the plugin.",
+    ]
 
 
 @pytest.mark.parametrize(
     ("says", "what"),
     [
-        ("echo NVIM v0.6.1", "Neovim 0.6.1 (older than 0.7) is here"),
-        ("exit 1", "Neovim (it does not tell its version) is here"),
-        ("exec sleep 60", "Neovim (it does not tell its version) is here"),
+        ("echo NVIM v0.6.1", "Neovim 0.6.1 is here, and too old for localspec's plugin, which needs 0.7."),
+        ("exit 1", "Neovim is here, but does not tell its version."),
+        ("exec sleep 60", "Neovim is here, but does not tell its version."),
     ],
 )
 def test_a_neovim_that_is_old_broken_or_silent(
@@ -59,10 +64,18 @@ def test_a_neovim_that_is_old_broken_or_silent(
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr("localspec.doctor.editors.ANSWER_S", 0.3)
     add(programs, "nvim", says)
-    assert what in told(tmp_path)
+    assert told(tmp_path) == [what]
 
 
-def test_an_extension_of_that_name_is_none_of_ours(programs: Path, tmp_path: Path) -> None:
-    strange = tmp_path / ".vscode" / "extensions" / "ada.localspec-1.0"
-    strange.mkdir(parents=True)
-    assert told(tmp_path).endswith(f"{NO_PLUGINS}, and {strange} is none of its own.")
+def test_the_extension_of_this_version_another_one_and_somebody_else_s(
+    programs: Path, tmp_path: Path
+) -> None:
+    add(programs, "code")
+    extensions = tmp_path / ".vscode" / "extensions"
+    (extensions / "ada.localspec-1.0").mkdir(parents=True)
+    assert "without localspec's extension" in told(tmp_path)[0]
+    (extensions / "localspec.localspec-0.0.1").mkdir()
+    (old,) = editors(tmp_path)
+    assert old.level == "warning" and "0.0.1" in old.sentence and "plugins/vscode" in str(old.remedy)
+    (extensions / f"localspec.localspec-{__version__}").mkdir()
+    assert told(tmp_path) == ["VS Code (code) has localspec's extension."]
