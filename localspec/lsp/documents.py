@@ -1,4 +1,9 @@
-"""The texts that are open in the editor, kept as it changes them."""
+"""The texts that are open in the editor, kept as it changes them.
+
+Not in pygls' own documents: those end lines where Python does, also at a form feed or U+2028, so that every
+position behind one is wrong, and they copy and split the whole text at each change (22 ms for a megabyte; a
+change here costs what the lines around it do, 15 µs).
+"""
 
 from __future__ import annotations
 
