@@ -1,7 +1,7 @@
 """Messages as they come on stdin and go to stdout.
 
-Not by pygls' own loop: that one waits for the editor's next byte before it ends at SIGINT, leaves the connection
-to the daemon open at SIGTERM, and knows a header's name in one spelling alone.
+Not by pygls' own loop: that one waits for the editor's next byte before it ends at SIGINT, leaves the
+connection to the daemon open at SIGTERM, and knows a header's name in one spelling alone.
 """
 
 from __future__ import annotations
