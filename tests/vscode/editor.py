@@ -54,6 +54,17 @@ class Last(NamedTuple):
     characters: int
 
 
+class View(NamedTuple):
+    """The window's size in CSS pixels, and how many of the screen's make one of them."""
+
+    width: int = 1000
+    height: int = 640
+    scale: int = 1
+
+
+VIEW = View()
+
+
 class Editor:
     """VS Code on one workspace, with one page in which somebody types."""
 
@@ -179,7 +190,9 @@ GHOST = r"""() => {
 
 
 @contextmanager
-def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
+def editing(
+    root: Path, command: Callable[[Path], None], view: View = VIEW, **settings: Any
+) -> Iterator[Editor]:
     """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
 
     ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
@@ -199,7 +212,8 @@ def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Ite
     install(root, server)
     with serving(root, server) as url, sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
-        page = browser.new_page(viewport={"width": 1000, "height": 640})
+        size = {"width": view.width, "height": view.height}
+        page = browser.new_page(viewport=size, device_scale_factor=view.scale)
         page.set_default_timeout(1000 * DEADLINE_S)
         try:
             yield Editor(root, page, url)
