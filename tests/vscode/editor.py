@@ -141,6 +141,13 @@ class Editor:
                 return text[: i + 1], ghost
         raise AssertionError(f"nothing was suggested along {text!r}")
 
+    def type_and_ask(self, letter: str) -> bool:
+        """Type a letter; whether the daemon was asked, and has answered. If not, it goes on as suggested."""
+        answered = self.completions()
+        self.type(letter)
+        until_sync(lambda: self.completions() > answered or self.ghost() != "", f"{letter!r} is answered")
+        return self.completions() > answered
+
     def settled(self) -> str:
         """The ghost text once what was answered is drawn, or is not."""
         if self.last().characters == 0:
@@ -205,7 +212,9 @@ def editing(
         pytest.skip("the extension's tools are not installed: run `make editors`")
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    (root / "home" / "config" / "config.toml").write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
+    config = root / "home" / "config" / "config.toml"
+    if not config.exists():
+        config.write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
     (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
     command(root / "user" / ".local" / "bin")

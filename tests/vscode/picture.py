@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.vscode.editor import View, editing, put_command
 
@@ -32,7 +33,7 @@ SHOWN = """return self.data == other.data
 ENTRIES = ("status.workbench.keyboardLayout", "status.forwardedPorts")
 """of the status bar, as a person may hide them"""
 VIEW = View(1000, 580, scale=2)
-TIDY = {
+TIDY: dict[str, Any] = {
     "breadcrumbs.enabled": False,
     "editor.cursorBlinking": "solid",
     "editor.fontFamily": "DejaVu Sans Mono",
