@@ -43,8 +43,14 @@ class Asking:
 
     def suggestions(self, event: str) -> float:
         """How many suggestions came to this end."""
-        totals = self._with_client(lambda client: client.metrics()).totals
-        return totals.get(f'localspec_suggestions_total{{event="{event}"}}', 0.0)
+        return self._total(f'localspec_suggestions_total{{event="{event}"}}')
+
+    def answered(self, source: str) -> float:
+        """How many completions came from there."""
+        return self._total(f'localspec_completions_total{{source="{source}"}}')
+
+    def _total(self, name: str) -> float:
+        return self._with_client(lambda client: client.metrics()).totals.get(name, 0.0)
 
     def _with_client(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """In a thread of its own: the browser's driver has an event loop in this one."""

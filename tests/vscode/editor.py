@@ -54,6 +54,17 @@ class Last(NamedTuple):
     characters: int
 
 
+class View(NamedTuple):
+    """The window's size in CSS pixels, and how many of the screen's make one of them."""
+
+    width: int = 1000
+    height: int = 640
+    scale: int = 1
+
+
+VIEW = View()
+
+
 class Editor:
     """VS Code on one workspace, with one page in which somebody types."""
 
@@ -130,6 +141,13 @@ class Editor:
                 return text[: i + 1], ghost
         raise AssertionError(f"nothing was suggested along {text!r}")
 
+    def type_and_ask(self, letter: str) -> bool:
+        """Type a letter; whether the daemon was asked, and has answered. If not, it goes on as suggested."""
+        answered = self.completions()
+        self.type(letter)
+        until_sync(lambda: self.completions() > answered or self.ghost() != "", f"{letter!r} is answered")
+        return self.completions() > answered
+
     def settled(self) -> str:
         """The ghost text once what was answered is drawn, or is not."""
         if self.last().characters == 0:
@@ -179,7 +197,9 @@ GHOST = r"""() => {
 
 
 @contextmanager
-def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
+def editing(
+    root: Path, command: Callable[[Path], None], view: View = VIEW, **settings: Any
+) -> Iterator[Editor]:
     """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
 
     ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
@@ -192,14 +212,17 @@ def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Ite
         pytest.skip("the extension's tools are not installed: run `make editors`")
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    (root / "home" / "config" / "config.toml").write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
+    config = root / "home" / "config" / "config.toml"
+    if not config.exists():
+        config.write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
     (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
     command(root / "user" / ".local" / "bin")
     install(root, server)
     with serving(root, server) as url, sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
-        page = browser.new_page(viewport={"width": 1000, "height": 640})
+        size = {"width": view.width, "height": view.height}
+        page = browser.new_page(viewport=size, device_scale_factor=view.scale)
         page.set_default_timeout(1000 * DEADLINE_S)
         try:
             yield Editor(root, page, url)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psutil
 import pytest
 
 from tests.vscode.asking import Asking
-from tests.vscode.editor import Editor, editing, put_command
+from tests.vscode.editor import Editor
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
@@ -33,19 +31,6 @@ class TestShelf(unittest.TestCase):
   """
 TYPED = "hi < 0:"
 WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif ")
-
-
-@pytest.fixture(scope="module")
-def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
-    with editing(tmp_path_factory.mktemp("vscode"), put_command) as editor:
-        editor.start("first.py", BEFORE)
-        until_sync(lambda: "Ready" in editor.facts(), "the daemon is there")
-        yield editor
-
-
-@pytest.fixture
-def asking(editor: Editor) -> Asking:
-    return Asking(editor.home)
 
 
 def invoked(editor: Editor, asking: Asking, name: str, before: str = BEFORE) -> str:

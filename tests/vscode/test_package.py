@@ -1,0 +1,77 @@
+"""What the extension says of itself: its README, its package and its source agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from localspec._version import __version__
+from tests.editors.found import ROOT
+
+PLUGIN = ROOT / "plugins" / "vscode"
+PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
+README = (PLUGIN / "README.md").read_text("utf-8")
+CONTRIBUTES: dict[str, Any] = PACKAGE["contributes"]
+SETTINGS: dict[str, Any] = CONTRIBUTES["configuration"]["properties"]
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of a section's table, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_table_of_settings_is_that_of_the_package() -> None:
+    told = {name.strip("`"): json.loads(default.strip("`")) for name, default, _ in rows("Settings")}
+    assert told == {name: setting["default"] for name, setting in SETTINGS.items()}
+
+
+def test_the_table_of_commands_is_that_of_the_package() -> None:
+    keys = {each["command"]: f"`{each['key'].capitalize()}`" for each in CONTRIBUTES["keybindings"]}
+    commands = [
+        [f"{each['category']}: {each['title']}", keys.get(each["command"], "")]
+        for each in CONTRIBUTES["commands"]
+    ]
+    assert [row[:2] for row in rows("Commands")] == commands
+
+
+def test_every_setting_is_read_with_its_default_and_no_other_one() -> None:
+    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
+    read = re.findall(r'this\.get(?:<[^>]*>)?\("(\w+)", (.+?)\)[.;]', source)
+    assert {f"localspec.{key}": json.loads(default) for key, default in read} == {
+        name: setting["default"] for name, setting in SETTINGS.items()
+    }
+
+
+def test_every_command_does_something() -> None:
+    source = (PLUGIN / "src" / "commands.ts").read_text("utf-8")
+    done = set(re.findall(r'^ +"(localspec\.\w+)": ', source, re.MULTILINE))
+    assert done == {each["command"] for each in CONTRIBUTES["commands"]}
+
+
+def test_the_version_is_localspecs() -> None:
+    lock = json.loads((PLUGIN / "package-lock.json").read_text("utf-8"))
+    assert PACKAGE["version"] == lock["version"] == lock["packages"][""]["version"] == __version__
+    assert f"localspec-{__version__}.vsix" in README
+    headings = re.findall(r"^## (\S+)", (PLUGIN / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == __version__
+
+
+def test_the_oldest_vscode_is_the_one_that_is_compiled_against() -> None:
+    oldest = PACKAGE["engines"]["vscode"].removeprefix("^")
+    assert PACKAGE["devDependencies"]["@types/vscode"] == oldest
+    assert f"VS Code {oldest.removesuffix('.0')} or newer" in README
+
+
+def test_everything_that_the_readme_shows_is_shipped() -> None:
+    shipped = (PLUGIN / ".vscodeignore").read_text("utf-8").splitlines()
+    for path in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (PLUGIN / path).is_file(), path
+        assert f"!{path}" in shipped
