@@ -22,6 +22,7 @@ from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "plugins" / "nvim"
+COMMAND = [sys.executable, "-m", "localspec"]
 GHOST = frozenset({"LocalspecSuggestion", "Comment"})
 """a group that is linked goes by the other's name"""
 REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
@@ -149,9 +150,9 @@ class Editor:
         self.until(lambda: not self.expr("getchar(1)"), "all keys are taken")
 
     def setup(self, **settings: Any) -> None:
-        """Set the plugin up, for this very localspec."""
-        command = [sys.executable, "-m", "localspec"]
-        self.lua("require('localspec').setup(...)", {"command": command, **settings})
+        """Set the plugin up, for this very localspec; a busy machine is waited for."""
+        defaults = {"command": COMMAND, "max_ms": 60_000}
+        self.lua("require('localspec').setup(...)", {**defaults, **settings})
 
     def open(self, path: Path, text: str) -> None:
         """Edit a new file with this text, the cursor at its very end, inserting."""
@@ -174,8 +175,14 @@ class Editor:
         told = [each["params"] for each in self.spoken("completion/feedback")]
         return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in told]
 
-    def messages(self) -> str:
-        return str(self.lua("return vim.api.nvim_exec('messages', true)"))
+    def notices(self) -> list[str]:
+        """What the plugin has told a person, and any error of its own."""
+        said = str(self.lua("return vim.api.nvim_exec('messages', true)"))
+        return [line for line in said.splitlines() if "localspec" in line]
+
+    def until_notice(self, text: str) -> None:
+        """Wait for a notice that has this in it."""
+        self.until(lambda: any(text in each for each in self.notices()), f"{text!r} is told")
 
 
 @contextmanager

@@ -73,6 +73,8 @@ local function ended(code, said)
   status.set_server(nil)
   if not was_ready then
     failed(failure("lost", last_words(said, code)))
+  elseif code ~= 0 then
+    notice.once("ended", "lost the daemon; the next key finds one")
   end
   drop_held()
   if old then

@@ -4,35 +4,44 @@ local M = {}
 
 local told = {}
 
---- Whether `vim.notify` is Neovim's own, which has what does not fit wait for a key.
+--- Whether `vim.notify` is Neovim's own, which has what does not fit wait for a key. From 0.12 on Neovim's own
+--- functions do not tell where they are from.
 local function may_wait()
-  return debug.getinfo(vim.notify, "S").source:find("vim/_", 1, true) ~= nil
+  local source = debug.getinfo(vim.notify, "S").source
+  return source:find("vim/_", 1, true) ~= nil or source:find("^=?%?$") ~= nil
 end
 
---- Whoever is typing is not stopped.
+--- As much as there is room for: nobody is stopped.
 local function fitting(text)
   local room = vim.o.columns * math.max(1, vim.o.cmdheight) - 30
-  local is_typing = vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
-  if not is_typing or not may_wait() or vim.fn.strdisplaywidth(text) <= room then
+  if not may_wait() or vim.fn.strdisplaywidth(text) <= room then
     return text
   end
   local more = "… (:Localspec status)"
   return vim.fn.strcharpart(text, 0, room - vim.fn.strchars(more)) .. more
 end
 
---- Tell it now.
-function M.tell(text, level)
+local function is_typing()
+  return vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
+end
+
+local function show(text, level, is_asked)
   text = ("localspec: " .. text):gsub("%s*\n%s*", " ")
   vim.schedule(function()
-    vim.notify(fitting(text), level or vim.log.levels.INFO)
+    vim.notify(is_asked and not is_typing() and text or fitting(text), level)
   end)
 end
 
---- Tell it unless this was told since `forget`.
+--- Tell it now, to somebody who has asked.
+function M.tell(text, level)
+  show(text, level or vim.log.levels.INFO, true)
+end
+
+--- Tell it, unasked, unless this was told since `forget`.
 function M.once(key, text)
   if not told[key] then
     told[key] = true
-    M.tell(text, vim.log.levels.WARN)
+    show(text, vim.log.levels.WARN, false)
   end
 end
 

@@ -1,0 +1,135 @@
+"""What ends, and what comes back: the daemon, the bridge, the command, Neovim itself."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.client import discovery
+from tests.editors.found import NEOVIMS
+from tests.nvim.asked import MULTI, SINGLE
+from tests.nvim.editor import COMMAND, Editor, editing
+from tests.waiting import DEADLINE_S, until_sync
+
+pytestmark = pytest.mark.slow
+
+
+def daemon() -> psutil.Process:
+    """The daemon of ``LOCALSPEC_HOME``."""
+    found = discovery.find()
+    assert found is not None
+    return psutil.Process(found.pid)
+
+
+def bridges(editor: Editor) -> list[psutil.Process]:
+    """The editor's, mostly one."""
+    children = psutil.Process(editor.process.pid).children(recursive=True)
+    return [each for each in children if "bridge" in each.cmdline()]
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def problem(editor: Editor) -> str:
+    """What ``:Localspec status`` says of it."""
+    lines = editor.lua("return require('localspec.status').lines()")
+    return next((str(line) for line in lines if line.startswith("problem: ")), "")
+
+
+def until_suggested(editor: Editor, path: Path, prefix: str = SINGLE) -> list[str]:
+    """Type the last letter of ``prefix``; what is drawn then."""
+    editor.open(path, prefix[:-1] + "\n")
+    editor.type(prefix[-1])
+    return editor.until_ghost()
+
+
+@pytest.mark.parametrize("who", ["daemon", "bridge"])
+def test_what_is_shown_outlives_who_has_said_it(editor: Editor, tmp_path: Path, who: str) -> None:
+    shown = until_suggested(editor, tmp_path / "a.py")
+    (old,) = bridges(editor)
+    (daemon() if who == "daemon" else old).kill()
+    editor.until_notice("lost the daemon; the next key finds one")
+    assert editor.ghost == shown
+    editor.keys("<Tab>")
+    editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
+    until_suggested(editor, tmp_path / "b.py", MULTI)
+    assert bridges(editor) != [old] and len(bridges(editor)) == 1
+    assert len(editor.notices()) == 1
+
+
+def test_what_was_asked_of_a_daemon_that_is_killed_is_asked_of_the_next(
+    editor: Editor, tmp_path: Path
+) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    victim = daemon()
+    victim.suspend()  # so that it does not answer before it is killed
+    editor.open(tmp_path / "b.py", MULTI[:-1] + "\n")
+    editor.type(MULTI[-1])
+    editor.until(lambda: editor.spoken("completion/inline"), "it is asked")
+    victim.kill()
+    editor.until_ghost()
+    assert daemon() != victim
+    assert len(editor.notices()) == 1
+
+
+def test_a_daemon_that_cannot_start_is_told_once(editor: Editor, home: Path, tmp_path: Path) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    config = home / "config" / "config.toml"
+    right = config.read_text()
+    config.write_text(right + "[option]\nmodel = 1\n")
+    try:
+        daemon().kill()
+        editor.until_notice("lost the daemon; the next key finds one")
+        editor.open(tmp_path / "b.py", MULTI + "\n")
+        editor.type("a")
+        editor.until_notice("(:Localspec status)")
+        editor.type("bc")
+        editor.until(lambda: editor.text == MULTI + "abc" and not bridges(editor), "nothing is tried again")
+        assert str(config) in problem(editor)
+        assert len(editor.notices()) == 2
+        assert editor.lua("return require('localspec').statusline()") == "localspec error"
+    finally:
+        config.write_text(right)
+    editor.keys("<M-]>")
+    editor.until_ghost()
+    assert editor.lua("return require('localspec').statusline()") != "localspec error"
+
+
+def test_a_missing_command_is_told_once_and_found_when_it_is_there(editor: Editor, tmp_path: Path) -> None:
+    program = tmp_path / "localspec"
+    editor.setup(command=str(program))
+    editor.open(tmp_path / "a.py", SINGLE[:-3] + "\n")
+    editor.type(SINGLE[-3:])
+    editor.until_notice("(:Localspec status)")
+    assert problem(editor).startswith(f"problem: {program} is not there. Install localspec")
+    assert editor.text == SINGLE and len(editor.notices()) == 1
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    editor.keys("<Esc>:Localspec restart<CR>")
+    editor.until_notice("the daemon was restarted")
+    until_suggested(editor, tmp_path / "b.py")
+    assert len(editor.notices()) == 2
+
+
+@pytest.mark.parametrize("version", NEOVIMS)
+@pytest.mark.parametrize("end", ["quits", "is killed"])
+def test_the_bridge_ends_with_neovim_and_the_daemon_goes_on(
+    version: str, end: str, home: Path, tmp_path: Path
+) -> None:
+    with editing(version, home) as editor:
+        until_suggested(editor, tmp_path / "a.py")
+        (bridge,) = bridges(editor)
+        if end == "quits":
+            editor.keys("<Esc>:quitall!<CR>")
+        else:
+            editor.process.kill()
+        editor.process.wait(DEADLINE_S)
+        until_sync(lambda: has_ended(bridge), "the bridge has ended")
+    assert not has_ended(daemon())
