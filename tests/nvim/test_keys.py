@@ -13,12 +13,12 @@ pytestmark = pytest.mark.slow
 
 BEFORE = {
     "plain": "vim.keymap.set('i', '<Tab>', 'plain')",
-    "recursive": "vim.keymap.set('i', '<F5>', 'deep'); vim.keymap.set('i', '<Tab>', '<F5>', { remap = true })",
+    "recursive": "vim.cmd('inoremap <F5> deep'); vim.keymap.set('i', '<Tab>', '<F5>', { remap = true })",
     "expr": "vim.keymap.set('i', '<Tab>', function() return 'ex' .. 'pr' end, { expr = true })",
     "lua": "vim.keymap.set('i', '<Tab>', function() vim.api.nvim_put({ 'lua' }, 'c', false, true) end)",
     "vim": "vim.cmd([[inoremap <silent> <expr> <Tab> 'v' .. 'im']])",
     "itself": "vim.cmd([[imap <expr> <Tab> pumvisible() ? '<C-n>' : '<Tab>']])",
-    "itself, Lua": "vim.keymap.set('i', '<Tab>', function() return '<Tab>x' end, { expr = true, remap = true })",
+    "itself, Lua": "vim.keymap.set('i', '<Tab>', function() return '<Tab>x' end, {expr = true, remap = true})",
     "itself first": "vim.cmd('imap <Tab> <Tab>x')",
 }
 """mappings of somebody else"""
