@@ -18,7 +18,7 @@ BEFORE = {
     "lua": "vim.keymap.set('i', '<Tab>', function() vim.api.nvim_put({ 'lua' }, 'c', false, true) end)",
     "vim": "vim.cmd([[inoremap <silent> <expr> <Tab> 'v' .. 'im']])",
     "itself": "vim.cmd([[imap <expr> <Tab> pumvisible() ? '<C-n>' : '<Tab>']])",
-    "itself, Lua": "vim.keymap.set('i', '<Tab>', function() return '<Tab>x' end, {expr = true, remap = true})",
+    "itself, Lua": "vim.keymap.set('i', '<Tab>', function() return '<Tab>x' end,{expr = true, remap = true})",
     "itself first": "vim.cmd('imap <Tab> <Tab>x')",
 }
 """mappings of somebody else"""
