@@ -123,5 +123,10 @@ def test_as_a_package_it_is_found_with_its_help(tmp_path: Path) -> None:
     assert nvim("-c", "help localspec-keys", "-c", exists, **home) == "2localspec.txt"
 
 
+def test_its_picture_is_there() -> None:
+    (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", README, re.MULTILINE)
+    assert "<svg" in (PLUGIN / picture).read_text("utf-8")
+
+
 def test_it_has_the_licence() -> None:
     assert (PLUGIN / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
