@@ -46,6 +46,7 @@ end)
 test("what is too large is not looked at", function()
   equal(nil, context.at(buffer({ ("x"):rep(context.LARGEST) }), 0, 0))
   equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST), "y" }), 0))
+  equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST_BLOCK) }), 0))
 end)
 
 local function type_at(buf, row, col, text)
@@ -93,6 +94,10 @@ test("what is nobody's own text, secret or excluded is not told", function()
   local buf = buffer({})
   vim.b[buf].localspec_enabled = false
   equal(false, context.allowed(buf, {}))
+  vim.b[buf].localspec_enabled = 0
+  equal(false, context.allowed(buf, {}), "as Vim script has it")
+  vim.api.nvim_buf_delete(buf, { force = true })
+  equal(false, context.allowed(buf, {}), "it is gone")
   buf = buffer({})
   vim.api.nvim_buf_set_name(buf, "/nowhere/.env.local")
   equal(false, context.allowed(buf, {}))

@@ -230,7 +230,10 @@ end
 
 --- Whether a suggestion can be seen, and so be accepted.
 function M.is_visible()
-  return shown ~= nil and ghost.is_drawn() and context.typed_since(shown.context, here()) == shown.suggestion.typed
+  return shown ~= nil
+    and ghost.is_drawn()
+    and is_allowed(shown.context.buf)
+    and context.typed_since(shown.context, here()) == shown.suggestion.typed
 end
 
 --- Put text at the cursor, as it is: no indenting, no wrapping, no abbreviations.

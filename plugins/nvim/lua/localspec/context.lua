@@ -3,8 +3,8 @@
 local M = {}
 
 local BEFORE, AFTER, STEP = 256, 64, 64
---- No more bytes than this of one file are looked at.
-M.LARGEST = 1024 * 1024
+--- No more bytes than this of one file are looked at, and of a block of another one.
+M.LARGEST, M.LARGEST_BLOCK = 1024 * 1024, 32 * 1024
 
 --- What ends a line of this buffer's file. Inside Neovim no line has it.
 function M.line_end(buf)
@@ -87,11 +87,14 @@ end
 --- Whether this buffer may be told of at all: a person's own text, neither secret nor excluded.
 ---@param exclude string[] filetypes
 function M.allowed(buf, exclude)
-  local options = vim.bo[buf]
+  if not vim.api.nvim_buf_is_loaded(buf) then
+    return false -- by the time that an answer comes
+  end
+  local options, enabled = vim.bo[buf], vim.b[buf].localspec_enabled
   if options.buftype ~= "" and options.buftype ~= "acwrite" then
     return false
   end
-  if not options.modifiable or options.readonly or vim.b[buf].localspec_enabled == false then
+  if not options.modifiable or options.readonly or enabled == false or enabled == 0 then
     return false
   end
   local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":t")
@@ -110,7 +113,8 @@ function M.block(buf, number)
   if number * STEP >= count or vim.api.nvim_buf_get_offset(buf, count) > M.LARGEST then
     return nil
   end
-  return text(buf, number * STEP, math.min((number + 1) * STEP, count))
+  local block = text(buf, number * STEP, math.min((number + 1) * STEP, count))
+  return #block <= M.LARGEST_BLOCK and block or nil
 end
 
 --- The number of the block that a 0-based row is in.

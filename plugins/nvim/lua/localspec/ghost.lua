@@ -43,7 +43,7 @@ function M.draw(buf, row, col, text)
   if behind ~= "" and not M.HAS_INLINE then
     -- It cannot be moved aside, so it is drawn over, and again behind what is suggested.
     local width = vim.fn.strdisplaywidth(first[1][1], column)
-    first[2] = { M.expanded(behind, column + width), REST }
+    first[2] = { M.expanded(vim.fn.strcharpart(behind, 0, vim.o.columns), column + width), REST }
   end
   local below = {}
   for number = 2, #lines do

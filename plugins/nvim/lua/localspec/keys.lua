@@ -15,6 +15,7 @@ local ACTIONS = {
   trigger = { call = "trigger()", always = true },
 }
 
+local NONE = {}
 ---@type table<string, table> what was mapped before, by key
 local mapped = {}
 
@@ -33,35 +34,80 @@ function M.define_plugs()
   end
 end
 
---- The mapping that a key has for everybody; empty: none.
+local function termcodes(keys)
+  return vim.api.nvim_replace_termcodes(keys, true, true, true)
+end
+
+--- The mapping that a key has in every buffer, if it has one.
 local function mapping_of(key)
-  local found = vim.fn.maparg(key, "i", false, true)
-  return found.buffer == 1 and {} or found
-end
-
-local function is_own(mapping)
-  return vim.startswith(mapping.desc or "", "localspec: ")
-end
-
---- Have another name do what a key did.
-local function keep(mapping, key, name)
-  if vim.tbl_isempty(mapping) then
-    return vim.keymap.set("i", name, key, { desc = "localspec: " .. key .. " itself" })
+  for _, mapping in ipairs(vim.api.nvim_get_keymap("i")) do
+    if termcodes(mapping.lhs) == termcodes(key) then
+      return mapping
+    end
   end
-  local raw = vim.api.nvim_replace_termcodes(name, true, true, true)
-  local copy = vim.tbl_extend("force", mapping, { lhs = name, lhsraw = raw })
-  copy.lhsrawalt = nil
-  vim.fn.mapset("i", false, copy)
+end
+
+local function rhs_of(mapping)
+  return (mapping.rhs or ""):gsub("<[Ss][Ii][Dd]>", ("<SNR>%d_"):format(mapping.sid))
+end
+
+--- Give a name what a mapping does. (0.7 has no mapset.)
+local function define(name, mapping)
+  local is_script = mapping.script == 1
+  vim.api.nvim_set_keymap("i", name, rhs_of(mapping), {
+    noremap = mapping.noremap == 1 and not is_script,
+    script = is_script,
+    expr = mapping.expr == 1,
+    silent = mapping.silent == 1,
+    nowait = mapping.nowait == 1,
+    callback = mapping.callback,
+    replace_keycodes = mapping.replace_keycodes == 1 or nil,
+    desc = mapping.desc,
+  })
+end
+
+--- The keys that a mapping stands for now.
+local function keys_of(mapping)
+  if mapping.expr ~= 1 then
+    return termcodes(rhs_of(mapping))
+  end
+  local keys = mapping.callback and mapping.callback() or vim.api.nvim_eval(termcodes(rhs_of(mapping)))
+  return mapping.replace_keycodes == 1 and termcodes(keys or "") or tostring(keys or "")
+end
+
+--- Have `name` do what `key` did. What a mapping begins with is not mapped once more where that is the mapped key
+--- itself, which under another name it is not: `itself` stands for it.
+local function keep(mapping, key, name, itself)
+  vim.keymap.set("i", itself, key, { desc = "localspec: " .. key .. " itself" })
+  local raw = termcodes(key)
+  if not mapping then
+    vim.keymap.set("i", name, key, { desc = "localspec: " .. key .. " as it was" })
+  elseif mapping.noremap == 1 or (mapping.callback and mapping.expr ~= 1) then
+    define(name, mapping)
+  else
+    local function keys()
+      local now = keys_of(mapping)
+      return vim.startswith(now, raw) and termcodes(itself) .. now:sub(#raw + 1) or now
+    end
+    -- Not by vim.keymap.set, which in 0.7 always replaces key codes.
+    vim.api.nvim_set_keymap("i", name, "", { callback = keys, expr = true, silent = mapping.silent == 1 })
+  end
 end
 
 --- Map a key: with a suggestion it acts, without one it is what it was.
 local function map(key, name)
-  local was, action = "<Plug>(localspec-was-" .. key:gsub("[<>]", "") .. ")", ACTIONS[name]
-  mapped[key] = mapping_of(key)
-  keep(mapped[key], key, was)
+  local plain, action = key:gsub("[<>]", ""), ACTIONS[name]
+  local was, itself = "<Plug>(localspec-was-" .. plain .. ")", "<Plug>(localspec-itself-" .. plain .. ")"
+  local before = mapping_of(key)
+  keep(before, key, was, itself)
+  mapped[key] = before or NONE
   vim.keymap.set("i", key, function()
     return (action.always or completion.is_visible()) and plug(name) or was
   end, { expr = true, remap = true, silent = true, replace_keycodes = true, desc = "localspec: " .. name:gsub("_", " ") })
+end
+
+local function is_own(mapping)
+  return mapping and vim.startswith(mapping.desc or "", "localspec: ")
 end
 
 --- Give every key back to what it was, but for those that somebody has mapped since.
@@ -69,8 +115,8 @@ local function unmap_all()
   for key, before in pairs(mapped) do
     if is_own(mapping_of(key)) then
       vim.keymap.del("i", key)
-      if not vim.tbl_isempty(before) then
-        vim.fn.mapset("i", false, before)
+      if before ~= NONE then
+        define(key, before)
       end
     end
   end

@@ -1,0 +1,200 @@
+"""``:Localspec …``, the status line, and ``:checkhealth localspec``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec._version import __version__
+from localspec.client import discovery
+from tests.nvim.asked import NONE, SINGLE
+from tests.nvim.editor import COMMAND, Editor
+
+pytestmark = pytest.mark.slow
+
+
+def until_suggested(editor: Editor, path: Path) -> None:
+    editor.open(path, SINGLE[:-1] + "\n")
+    editor.type(SINGLE[-1])
+    editor.until_ghost()
+
+
+def command(editor: Editor, words: str = "") -> None:
+    editor.lua("vim.cmd('Localspec ' .. ...)", words)
+
+
+def statusline(editor: Editor) -> str:
+    return str(editor.lua("return require('localspec').statusline()"))
+
+
+def status(editor: Editor) -> list[str]:
+    """What ``:Localspec status`` says."""
+    said = editor.lua("return vim.api.nvim_exec('Localspec status', true)")
+    return str(said).strip().splitlines()
+
+
+def offered(editor: Editor, line: str) -> list[Any]:
+    """What is offered behind a command line."""
+    return list(editor.lua("return vim.fn.getcompletion(..., 'cmdline')", line))
+
+
+def is_asked(editor: Editor, path: Path) -> bool:
+    """Whether typing in this file asks the daemon."""
+    editor.open(path, NONE)
+    editor.type("x")
+    editor.settled()
+    return bool(editor.spoken("completion/inline"))
+
+
+def test_toggle_enable_disable(editor: Editor, tmp_path: Path) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    command(editor, "toggle")
+    editor.until_no_ghost()
+    assert statusline(editor) == "localspec off"
+    assert not is_asked(editor, tmp_path / "b.py")
+    command(editor, "toggle")
+    assert is_asked(editor, tmp_path / "b.py")
+    command(editor, "disable")
+    command(editor, "disable")
+    assert not is_asked(editor, tmp_path / "b.py")
+    command(editor, "enable")
+    assert is_asked(editor, tmp_path / "b.py")
+
+
+def test_for_a_buffer_or_a_language(editor: Editor, tmp_path: Path) -> None:
+    editor.open(tmp_path / "a.py", NONE)
+    command(editor, "disable buffer")
+    assert statusline(editor) == "localspec off"
+    assert is_asked(editor, tmp_path / "b.py")
+    command(editor, "toggle language")
+    assert not is_asked(editor, tmp_path / "c.py")
+    assert is_asked(editor, tmp_path / "c.rb")
+    editor.open(tmp_path / "d.py", NONE)
+    command(editor, "enable language")
+    assert is_asked(editor, tmp_path / "e.py")
+    command(editor, "enable universe")
+    editor.until_notice('"universe" is none of: buffer, language')
+
+
+def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    lines = status(editor)
+    assert lines[:2] == ["localspec: idle", f"daemon: localspec {__version__}"], lines
+    assert lines[2].startswith("model: ") and lines[2] != "model: as configured"
+    assert " completion" in lines[3]
+    assert statusline(editor).startswith("localspec")
+
+
+def test_the_status_line_may_be_drawn(editor: Editor, tmp_path: Path) -> None:
+    editor.lua("""vim.o.statusline = "%f%=%{v:lua.require('localspec').statusline()}" """)
+    until_suggested(editor, tmp_path / "a.py")
+    editor.until(lambda: any("localspec" in row for row in editor.screen.lines()), "it is drawn")
+    editor.lua("vim.o.statusline = ''")
+
+
+def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    before = discovery.find()
+    command(editor, "restart")
+    editor.until_notice("the daemon was restarted")
+    until_suggested(editor, tmp_path / "b.py")
+    after = discovery.find()
+    assert before is not None and after is not None and before.pid != after.pid
+
+
+def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path) -> None:
+    _auto, name, *_others = offered(editor, "Localspec model ")
+    command(editor, f"model {name}")
+    editor.until_notice(f"completes with {name}")
+    assert is_asked(editor, tmp_path / "a.py")
+    assert editor.spoken("completion/inline")[-1]["params"]["options"] == {"model": name}
+    editor.keys("<Esc>")
+    editor.settled()
+    editor.lua("vim.ui.select = function(items, _, done) CHOICE = items; done(items[1]) end")
+    command(editor, "model")
+    editor.until_notice("completes with the configured model")
+    chosen_from = editor.lua("return CHOICE")
+    assert chosen_from[0] == "auto" and name in chosen_from
+    until_suggested(editor, tmp_path / "b.py")
+    assert "model" not in editor.spoken("completion/inline")[-1]["params"]["options"]
+
+
+def test_a_model_that_is_not_there_is_told(editor: Editor, tmp_path: Path) -> None:
+    command(editor, "model nothing-of-this-name")
+    editor.open(tmp_path / "a.py", NONE)
+    editor.type("x")
+    editor.until(lambda: statusline(editor) == "localspec error", "it is told")
+    (problem,) = [line for line in status(editor) if line.startswith("problem: ")]
+    assert "nothing-of-this-name" in problem
+    command(editor, "model auto")
+    until_suggested(editor, tmp_path / "b.py")
+    assert statusline(editor) != "localspec error"
+
+
+def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    editor.open(tmp_path / "a.py", SINGLE)
+    command(editor, "prime")
+    editor.until_notice("learnt 1 files")
+    editor.lua("vim.fn.confirm = function(text) ASKED = text; return 1 end")
+    command(editor, "forget")
+    editor.until_notice("forgot ")
+    assert editor.lua("return ASKED") == f"Forget what was learnt in {tmp_path}?"
+    (told,) = editor.spoken("memory/forget")
+    assert told["params"] == {"workspace": str(tmp_path)}
+
+
+def test_words_are_offered_and_others_refused(editor: Editor) -> None:
+    names = ["disable", "enable", "forget", "model", "prime", "restart", "status", "toggle", "trigger"]
+    assert offered(editor, "Localspec ") == names
+    assert offered(editor, "Localspec t") == ["toggle", "trigger"]
+    assert offered(editor, "Localspec toggle ") == ["buffer", "language"]
+    editor.lua("vim.o.cmdheight = 3")
+    command(editor, "frobnicate")
+    editor.until_notice(f'"frobnicate" is none of: {", ".join(names)}')
+
+
+def health(editor: Editor) -> str:
+    """What ``:checkhealth localspec`` shows."""
+    editor.keys("<Esc>")
+    editor.settled()
+    editor.lua("vim.cmd('checkhealth localspec')")
+    editor.until(lambda: "Keys" in editor.text, "all was looked at")
+    text = editor.text
+    editor.lua("vim.cmd('bwipeout!')")
+    return text
+
+
+def test_health_of_what_is_well(editor: Editor) -> None:
+    text = health(editor)
+    assert f"localspec {__version__} answers" in text and "<Tab>: accept" in text
+    assert "ERROR" not in text, text
+
+
+def test_health_of_a_command_that_is_missing_or_fails(editor: Editor, tmp_path: Path) -> None:
+    program = tmp_path / "localspec"
+    editor.setup(command=str(program))
+    assert f"{program} is not there" in health(editor)
+    program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+    program.chmod(0o755)
+    assert f"{program} --version failed: broken" in health(editor)
+
+
+def test_health_of_a_command_that_knows_no_bridge(editor: Editor, tmp_path: Path) -> None:
+    """An installation from before there was one."""
+    program = tmp_path / "localspec"
+    old = 'case "$1" in bridge) echo "localspec: No such command \'bridge\'." >&2; exit 2;; esac'
+    program.write_text(f'#!/bin/sh\n{old}\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    editor.setup(command=str(program))
+    assert "No such command 'bridge'" in health(editor)
+
+
+def test_health_of_keys_that_somebody_else_has(editor: Editor) -> None:
+    editor.lua("vim.keymap.set('i', '<Tab>', 'theirs')")
+    assert "<Tab> was mapped to something else" in health(editor)
+    editor.setup(keys=False)
+    assert "none; map the <Plug>(localspec-…)" in health(editor)

@@ -1,0 +1,153 @@
+"""Buffers, windows and ways to type that are not the usual ones: nothing is broken, and nothing is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.client import discovery
+from tests.nvim.asked import SINGLE
+from tests.nvim.editor import Editor
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quiet(editor: Editor) -> object:
+    """Nobody is told of any error."""
+    yield
+    assert editor.notices() == []
+    assert not editor.lua("return vim.api.nvim_exec('messages', true)").count("E5108")
+
+
+def until_suggested(editor: Editor, path: Path) -> str:
+    """Type the last letter of something that is completed, on one line; what is drawn."""
+    editor.open(path, SINGLE[:-1] + "\n")
+    editor.type(SINGLE[-1])
+    (row,) = editor.until_ghost()
+    return row
+
+
+def until_text(editor: Editor, text: str) -> None:
+    editor.until(lambda: editor.text == text, f"the text is {text!r}, not {editor.text!r}")
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "vim.cmd('noautocmd bwipeout!')",
+        "vim.cmd('noautocmd enew!')",
+        "vim.cmd('noautocmd new')",
+        "vim.api.nvim_buf_set_lines(0, 0, 1, true, { 'changed' })",
+        "vim.bo.modifiable = false",
+    ],
+)
+def test_an_answer_that_comes_too_late_is_for_nobody(editor: Editor, tmp_path: Path, leave: str) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    found = discovery.find()
+    assert found is not None
+    editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
+    asked = len(editor.spoken("completion/inline"))
+    daemon = psutil.Process(found.pid)
+    daemon.suspend()  # so that it answers only afterwards
+    editor.type(SINGLE[-1])
+    editor.until(lambda: len(editor.spoken("completion/inline")) > asked, "it is asked")
+    editor.lua("require('localspec').set('automatic', false)")
+    editor.lua("LATE = #SPOKEN; " + leave)
+    daemon.resume()
+    editor.until(lambda: editor.lua("return SPOKEN[LATE].result or SPOKEN[LATE].error"), "it is answered")
+    editor.settled()
+    assert not editor.ghost
+    assert not editor.lua("return require('localspec').is_visible()")
+
+
+def test_what_cannot_be_changed_any_more_is_not(editor: Editor, tmp_path: Path) -> None:
+    until_suggested(editor, tmp_path / "a.py")
+    editor.lua("vim.bo.modifiable = false")
+    assert not editor.lua("return require('localspec').accept()")
+    editor.lua("vim.bo.modifiable = true")
+    assert editor.lua("return require('localspec').accept()")
+
+
+def test_another_window_on_the_same_buffer(editor: Editor, tmp_path: Path) -> None:
+    row = until_suggested(editor, tmp_path / "a.py")
+    editor.keys("<C-o>:split<CR>")
+    editor.keys("<C-o><C-w>w")
+    editor.until_no_ghost()
+    editor.keys("<C-o>:only<CR>x<BS>")
+    editor.until(lambda: editor.ghost == [row], "it is drawn again")
+    editor.keys("<Tab>")
+    until_text(editor, SINGLE + row)
+
+
+def test_a_dot_repeats_what_was_typed(editor: Editor, tmp_path: Path) -> None:
+    row = until_suggested(editor, tmp_path / "a.py")
+    editor.keys("<Tab>")
+    until_text(editor, SINGLE + row)
+    editor.type("!")
+    editor.lua("require('localspec').set('automatic', false)")
+    editor.keys("<Esc>o<Esc>")
+    editor.settled()
+    editor.keys("k.")
+    editor.settled()
+    assert row not in editor.text.replace(SINGLE + row, "")
+
+
+def test_a_macro_is_recorded_and_replayed_as_typed(editor: Editor, tmp_path: Path) -> None:
+    """What is accepted comes when it comes: a macro has the key, which is a tab where nothing is shown."""
+    editor.open(tmp_path / "a.py", SINGLE[:-1] + "\n")
+    editor.keys("<Esc>qqA" + SINGLE[-1])
+    (row,) = editor.until_ghost()
+    editor.keys("<Tab><Esc>q")
+    until_text(editor, SINGLE + row)
+    assert editor.expr("@q").startswith("A.")
+    editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
+    editor.lua("vim.bo.expandtab = false")
+    editor.keys("<Esc>@q")
+    editor.settled()
+    until_text(editor, "import os\n" + SINGLE + "\t")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "q:i",
+        ":terminal cat<CR>i",
+        ":new<CR>:set buftype=prompt<CR>i",
+        ":new<CR>:set buftype=nofile<CR>i",
+        "R",
+    ],
+)
+def test_where_nothing_is_asked(editor: Editor, tmp_path: Path, place: str) -> None:
+    editor.setup(automatic=False)
+    editor.open(tmp_path / "a.py", "x\n")
+    editor.keys("<Esc>")
+    editor.settled()
+    editor.lua("require('localspec').set('automatic', true); SPOKEN = {}")
+    editor.keys(place + "abc")
+    editor.settled()
+    asked = editor.spoken("completion/inline")
+    editor.keys("<C-Bslash><C-n>:<C-c>:silent! %bwipeout!<CR>")
+    editor.settled()
+    assert asked == []
+
+
+def test_a_very_long_line(editor: Editor, tmp_path: Path) -> None:
+    editor.open(tmp_path / "a.py", SINGLE + " 日" + "x" * 500_000 + "\n")
+    editor.keys("<Esc>")
+    editor.lua("vim.api.nvim_win_set_cursor(0, { 3, 12 })")
+    editor.keys("a")
+    editor.until(lambda: editor.expr("mode()") == "i", "text is inserted")
+    editor.lua("require('localspec').trigger()")
+    editor.until(lambda: editor.spoken("completion/inline")[-1].get("result"), "it is answered")
+    assert editor.cursor == (3, 13)
+
+
+def test_a_buffer_s_switch_may_be_a_number(editor: Editor, tmp_path: Path) -> None:
+    editor.open(tmp_path / "a.py", "x\n")
+    editor.lua("vim.cmd('let b:localspec_enabled = 0'); SPOKEN = {}")
+    editor.type("y")
+    editor.settled()
+    assert editor.spoken("completion/inline") == []
