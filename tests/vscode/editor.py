@@ -18,9 +18,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.editors.found import ROOT, CodeServer, code_server
+from tests.vscode.build import package
 from tests.waiting import DEADLINE_S, until_sync
 
-PLUGIN = ROOT / "plugins" / "vscode"
 SETTINGS: dict[str, Any] = {
     "chat.disableAIFeatures": True,
     "editor.quickSuggestions": {"other": False, "comments": False, "strings": False},
@@ -208,8 +208,6 @@ def editing(
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: run `make editors`"
     )
-    if not (PLUGIN / "node_modules").is_dir():
-        pytest.skip("the extension's tools are not installed: run `make editors`")
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
     config = root / "home" / "config" / "config.toml"
@@ -258,16 +256,6 @@ def environment(root: Path) -> dict[str, str]:
         "PYTHONPATH": ":".join(python_path),
         "LOCALSPEC_HOME": str(root / "home"),
     }
-
-
-def package(root: Path) -> Path:
-    """The extension as it is shipped, built now."""
-    done = subprocess.run(
-        ("npm", "run", "package", "--", "--out", str(root)), cwd=PLUGIN, capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "WARN" not in done.stdout + done.stderr, done.stdout + done.stderr
-    (path,) = root.glob("localspec-*.vsix")
-    return path
 
 
 def install(root: Path, server: CodeServer) -> None:
