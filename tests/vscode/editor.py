@@ -38,7 +38,10 @@ CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
+KEYS = [
+    {"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"},
+    {"key": "ctrl+alt+w", "command": "workbench.action.closeActiveEditor"},
+]
 LAST = re.compile(
     r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"
 )
@@ -104,6 +107,17 @@ class Editor:
         self.page.wait_for_selector(".monaco-editor.focused")
         self.page.keyboard.press("Control+End")
 
+    def go_to(self, line: int, column: int) -> None:
+        self.page.keyboard.press("Control+g")
+        self.page.keyboard.type(f"{line}:{column}")
+        self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{line}"]')
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_selector(f"text=Ln {line}, Col {column}")
+
+    def choose(self, label: str) -> None:
+        """Take what is offered in a list."""
+        self.page.locator(f'.quick-input-list .monaco-list-row[aria-label*="{label}"]').first.click()
+
     def command(self, title: str) -> None:
         """Run a command by the palette."""
         self.page.keyboard.press("F1")
@@ -160,6 +174,10 @@ class Editor:
     def facts(self) -> str:
         """What the status item says to who cannot see it: all that is known."""
         return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
+
+    def notices(self) -> list[str]:
+        """What is told in the corner."""
+        return list(self.page.locator(".notification-list-item-message").all_inner_texts())
 
     def completions(self) -> int:
         """How many were answered."""
