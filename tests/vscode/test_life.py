@@ -41,6 +41,20 @@ def test_a_missing_command_is_told_once_and_found_once_it_is_there(
     editor.command("Notifications: Clear All Notifications")
 
 
+def test_what_was_typed_while_the_daemon_started_is_asked_once(
+    editor: Editor, tap: Tap, asking: Asking
+) -> None:
+    editor.open("starting.py", BEFORE)
+    kill(psutil.Process(asking.found().pid))
+    until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
+    since = tap.mark()
+    editor.type("l")
+    until_sync(lambda: "is being looked for" in editor.facts(), "the daemon is being started")
+    editor.type("o")
+    first = tap.next_of("completion/inline", since)["params"]
+    assert first["prefix"] == BEFORE + "lo"
+
+
 def test_a_window_that_is_gone_leaves_nothing_behind(editor: Editor, tap: Tap, asking: Asking) -> None:
     daemon = asking.found().pid
     assert len(tap.editors) == 1
