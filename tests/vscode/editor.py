@@ -41,7 +41,6 @@ CHROMIUM = (
 KEYS = [
     {"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"},
     {"key": "ctrl+alt+w", "command": "workbench.action.closeActiveEditor"},
-    {"key": "ctrl+alt+s", "command": "workbench.action.splitEditor"},
 ]
 LAST = re.compile(
     r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"

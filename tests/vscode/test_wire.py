@@ -212,19 +212,3 @@ def test_where_the_cursor_comes_to_rest_the_model_reads_ahead(editor: Editor, ta
     editor.open("warm.py", BEFORE)
     warmed = tap.next_of("completion/warm", since)["params"]
     assert (warmed["path"], warmed["prefix"]) == (str(editor.workspace / "warm.py"), BEFORE)
-
-
-def test_the_same_file_beside_it_is_in_nobodys_way(editor: Editor, tap: Tap) -> None:
-    editor.open("split.py", BEFORE)
-    editor.press("Control+Alt+s")
-    until_sync(lambda: editor.page.locator(".editor-group-container").count() == 2, "it is beside itself")
-    editor.press("Control+End")
-    since = tap.mark()
-    editor.press("Alt+Backslash")
-    text = answer(tap, since)["items"][0]["text"]
-    editor.until_ghost(lambda ghost: ghost == text, "it is shown")
-    since = tap.mark()
-    editor.type(text[:2])
-    editor.until_ghost(lambda ghost: ghost == text[2:], "the rest is shown")
-    assert tap.sent(INLINE, since) == []
-    editor.press("Control+Alt+w")

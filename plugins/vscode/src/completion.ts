@@ -221,8 +221,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
 
   /** The cursor is elsewhere than where something is offered. */
   private moved(editor: vscode.TextEditor): void {
-    const isActive = editor === vscode.window.activeTextEditor; // not another one, of the same file maybe
-    if (isActive && this.offer !== undefined && this.fitting(editor.document, editor.selection.active).length === 0) {
+    if (this.offer !== undefined && this.fitting(editor.document, editor.selection.active).length === 0) {
       this.drop();
     }
   }
