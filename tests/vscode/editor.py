@@ -95,8 +95,7 @@ class Editor:
     def open(self, name: str, text: str = "") -> None:
         """Write a file, and have it in the editor with the cursor at its end."""
         self.write(name, text)
-        self.page.keyboard.press("Control+P")
-        self.page.keyboard.type(str(self.workspace / name))
+        self.ask("Control+P", str(self.workspace / name))
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{name}"]')
         self.page.keyboard.press("Enter")
         self.focus(name)
@@ -108,11 +107,16 @@ class Editor:
         self.page.keyboard.press("Control+End")
 
     def go_to(self, line: int, column: int) -> None:
-        self.page.keyboard.press("Control+g")
-        self.page.keyboard.type(f"{line}:{column}")
+        self.ask("Control+g", f"{line}:{column}")
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{line}"]')
         self.page.keyboard.press("Enter")
         self.page.wait_for_selector(f"text=Ln {line}, Col {column}")
+
+    def ask(self, key: str, text: str) -> None:
+        """Open one of the fields at the top, and write something into it."""
+        self.page.keyboard.press(key)
+        self.page.wait_for_selector(".quick-input-box input:focus")
+        self.page.keyboard.insert_text(text)
 
     def choose(self, label: str) -> None:
         """Take what is offered in a list."""
@@ -120,8 +124,7 @@ class Editor:
 
     def command(self, title: str) -> None:
         """Run a command by the palette."""
-        self.page.keyboard.press("F1")
-        self.page.keyboard.type(title)
+        self.ask("F1", title)
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{title}"]')
         self.page.keyboard.press("Enter")
 
