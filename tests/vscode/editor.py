@@ -18,9 +18,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.editors.found import ROOT, CodeServer, code_server
+from tests.vscode.build import package
 from tests.waiting import DEADLINE_S, until_sync
 
-PLUGIN = ROOT / "plugins" / "vscode"
 SETTINGS: dict[str, Any] = {
     "chat.disableAIFeatures": True,
     "editor.quickSuggestions": {"other": False, "comments": False, "strings": False},
@@ -38,7 +38,10 @@ CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
+KEYS = [
+    {"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"},
+    {"key": "ctrl+alt+w", "command": "workbench.action.closeActiveEditor"},
+]
 LAST = re.compile(
     r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"
 )
@@ -92,8 +95,7 @@ class Editor:
     def open(self, name: str, text: str = "") -> None:
         """Write a file, and have it in the editor with the cursor at its end."""
         self.write(name, text)
-        self.page.keyboard.press("Control+P")
-        self.page.keyboard.type(str(self.workspace / name))
+        self.ask("Control+P", str(self.workspace / name))
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{name}"]')
         self.page.keyboard.press("Enter")
         self.focus(name)
@@ -104,10 +106,25 @@ class Editor:
         self.page.wait_for_selector(".monaco-editor.focused")
         self.page.keyboard.press("Control+End")
 
+    def go_to(self, line: int, column: int) -> None:
+        self.ask("Control+g", f"{line}:{column}")
+        self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{line}"]')
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_selector(f"text=Ln {line}, Col {column}")
+
+    def ask(self, key: str, text: str) -> None:
+        """Open one of the fields at the top, and write something into it."""
+        self.page.keyboard.press(key)
+        self.page.wait_for_selector(".quick-input-box input:focus")
+        self.page.keyboard.insert_text(text)
+
+    def choose(self, label: str) -> None:
+        """Take what is offered in a list."""
+        self.page.locator(f'.quick-input-list .monaco-list-row[aria-label*="{label}"]').first.click()
+
     def command(self, title: str) -> None:
         """Run a command by the palette."""
-        self.page.keyboard.press("F1")
-        self.page.keyboard.type(title)
+        self.ask("F1", title)
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{title}"]')
         self.page.keyboard.press("Enter")
 
@@ -161,6 +178,10 @@ class Editor:
         """What the status item says to who cannot see it: all that is known."""
         return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
 
+    def notices(self) -> list[str]:
+        """What is told in the corner."""
+        return list(self.page.locator(".notification-list-item-message").all_inner_texts())
+
     def completions(self) -> int:
         """How many were answered."""
         found = re.search(r"Completions: (\d+)", self.facts())
@@ -208,8 +229,6 @@ def editing(
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: run `make editors`"
     )
-    if not (PLUGIN / "node_modules").is_dir():
-        pytest.skip("the extension's tools are not installed: run `make editors`")
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
     config = root / "home" / "config" / "config.toml"
@@ -258,16 +277,6 @@ def environment(root: Path) -> dict[str, str]:
         "PYTHONPATH": ":".join(python_path),
         "LOCALSPEC_HOME": str(root / "home"),
     }
-
-
-def package(root: Path) -> Path:
-    """The extension as it is shipped, built now."""
-    done = subprocess.run(
-        ("npm", "run", "package", "--", "--out", str(root)), cwd=PLUGIN, capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "WARN" not in done.stdout + done.stderr, done.stdout + done.stderr
-    (path,) = root.glob("localspec-*.vsix")
-    return path
 
 
 def install(root: Path, server: CodeServer) -> None:

@@ -16,6 +16,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from tests.waiting import DEADLINE_S, until_sync
+
 Frame = dict[str, Any]
 
 COMMAND = """#!{python}
@@ -33,7 +35,13 @@ class Tap:
     def __init__(self, home: Path) -> None:
         self.frames: list[tuple[str, Frame]] = []
         self.url = ""
+        self.editors: set[ServerConnection] = set()
+        """who is connected"""
         self._home = home
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._answering = asyncio.Event()
+        self._answering.set()
 
     def put_command(self, folder: Path) -> None:
         """A command ``localspec`` that tells editors to come here."""
@@ -45,20 +53,61 @@ class Tap:
         """From where on to look."""
         return len(self.frames)
 
+    def frames_of(self, method: str, since: int = 0) -> list[Frame]:
+        """What the editor sent."""
+        return [frame for who, frame in self.frames[since:] if who == "editor" and frame["method"] == method]
+
     def sent(self, method: str, since: int = 0) -> list[Frame]:
         """The parameters of what the editor sent."""
-        return [
-            frame["params"]
-            for who, frame in self.frames[since:]
-            if who == "editor" and frame["method"] == method
-        ]
+        return [frame["params"] for frame in self.frames_of(method, since)]
 
-    async def pass_on(self, editor: ServerConnection) -> None:
+    def next_of(self, method: str, since: int) -> Frame:
+        """The first such frame, which is waited for."""
+        until_sync(lambda: bool(self.frames_of(method, since)), f"{method} is sent")
+        return self.frames_of(method, since)[0]
+
+    def events_of(self, item: str) -> list[tuple[str, int | None]]:
+        """What the daemon was told of a suggestion."""
+        told = self.sent("completion/feedback")
+        return [(each["event"], each.get("chars")) for each in told if each["item"] == item]
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """The daemon's answers are kept back."""
+        self._loop.call_soon_threadsafe(self._answering.clear)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._answering.set)
+
+    def cut(self) -> None:
+        """Every connection is lost."""
+        for editor in tuple(self.editors):
+            asyncio.run_coroutine_threadsafe(editor.close(), self._loop).result(DEADLINE_S)
+
+    def run(self, ready: threading.Event) -> None:
+        """Listen until :meth:`stop`, in a thread of its own."""
+        self._loop.run_until_complete(self._serve(ready))
+        self._loop.close()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+
+    async def _serve(self, ready: threading.Event) -> None:
+        subprotocols = [Subprotocol("localspec.v1")]
+        async with serve(self._pass_on, "127.0.0.1", 0, subprotocols=subprotocols, max_size=None) as server:
+            host, port = next(iter(server.sockets)).getsockname()[:2]
+            self.url = f"ws://{host}:{port}"
+            ready.set()
+            await self._over.wait()
+
+    async def _pass_on(self, editor: ServerConnection) -> None:
         """Connect to the daemon as the editor does, and hand over what either says."""
         found = json.loads((self._home / "runtime" / "daemon.json").read_bytes())
         assert editor.request is not None
         words = editor.request.headers["Sec-WebSocket-Protocol"].split(",")
         offered = [Subprotocol(word.strip()) for word in words]
+        self.editors.add(editor)
         async with connect(found["url"], subprotocols=offered, compression=None, max_size=None) as daemon:
             ends = [
                 asyncio.create_task(self._hand("editor", editor, daemon)),
@@ -67,6 +116,7 @@ class Tap:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 end.cancel()
+        self.editors.discard(editor)
 
     async def _hand(
         self,
@@ -77,6 +127,8 @@ class Tap:
         try:
             async for text in source:
                 self.frames.append((who, json.loads(text)))
+                if who == "daemon":
+                    await self._answering.wait()
                 await target.send(text)
         except ConnectionClosed:
             pass
@@ -84,25 +136,13 @@ class Tap:
 
 @contextmanager
 def tapping(home: Path) -> Iterator[Tap]:
-    """A tap on the wire to the daemon of a home, in a thread of its own."""
-    tap = Tap(home)
-    ready, over = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        subprotocols = [Subprotocol("localspec.v1")]
-        async with serve(tap.pass_on, "127.0.0.1", 0, subprotocols=subprotocols, max_size=None) as server:
-            host, port = next(iter(server.sockets)).getsockname()[:2]
-            tap.url = f"ws://{host}:{port}"
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    """A tap on the wire to the daemon of a home."""
+    tap, ready = Tap(home), threading.Event()
+    thread = threading.Thread(target=tap.run, args=(ready,), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(DEADLINE_S)
     try:
         yield tap
     finally:
-        loops[0].call_soon_threadsafe(over.set)
+        tap.stop()
         thread.join()

@@ -51,7 +51,6 @@ def test_tab_puts_into_the_file_what_the_daemon_answers(editor: Editor, asking: 
     until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
     assert editor.saved("tab.py") == BEFORE + TYPED + expected
     until_sync(lambda: asking.suggestions("accepted") == accepted + 1, "the daemon is told")
-    assert "Model: bundled" in editor.facts()
     assert editor.status().startswith("localspec")
 
 

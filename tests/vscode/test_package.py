@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from localspec._version import __version__
-from tests.editors.found import ROOT
+from tests.vscode.build import PLUGIN
 
-PLUGIN = ROOT / "plugins" / "vscode"
 PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
 README = (PLUGIN / "README.md").read_text("utf-8")
 CONTRIBUTES: dict[str, Any] = PACKAGE["contributes"]

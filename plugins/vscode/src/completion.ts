@@ -71,7 +71,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
       return undefined;
     }
     const selected = context.selectedCompletionInfo;
-    const followed = this.follow(document, position, selected);
+    const followed = this.fitting(document, position, selected).filter(goesOn);
     if (followed.length === 0 || (isCycling && this.offer?.complete === false)) {
       const count = isCycling ? CYCLED : 1;
       const question = this.question(document, position, selected, { trigger, count, followed });
@@ -112,20 +112,22 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   /** Have VS Code ask. Older ones take it for a person's wish to go through all there is. */
   private async putQuestion(trigger: Trigger): Promise<void> {
     this.own = trigger;
-    await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false });
-    this.own = undefined;
+    try {
+      await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false });
+    } catch (error) {
+      this.log.debug(`nothing was shown: ${String(error)}`); // the editor was closed meanwhile
+    } finally {
+      this.own = undefined;
+    }
   }
 
-  /** What goes on of that which is offered; an item of the suggest widget counts as typed. */
-  private follow(
+  /** What is offered and fits here, all of it or what is left; an item of the suggest widget counts as typed. */
+  private fitting(
     document: vscode.TextDocument,
     position: vscode.Position,
-    selected: vscode.SelectedCompletionInfo | undefined,
+    selected?: vscode.SelectedCompletionInfo,
   ): Followed[] {
-    if (this.offer === undefined) {
-      return [];
-    }
-    return this.offer.follow(placeOf(document, position, selected, this.offer.place.start)).filter(goesOn);
+    return this.offer?.follow(placeOf(document, position, selected, this.offer.place.start)) ?? [];
   }
 
   private question(
@@ -190,7 +192,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     position: vscode.Position,
     selected: vscode.SelectedCompletionInfo | undefined,
   ): vscode.InlineCompletionItem[] | undefined {
-    const followed = this.follow(document, position, selected);
+    const followed = this.fitting(document, position, selected).filter(goesOn);
     const first = followed[0];
     if (first === undefined) {
       this.drop();
@@ -209,20 +211,17 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
       return;
     }
     const end = document.positionAt(change.rangeOffset + change.text.length);
-    const followed = this.offer.follow(placeOf(document, end, undefined, this.offer.place.start));
+    const followed = this.fitting(document, end);
     const isTyped = [...change.text].length <= 1 || /^\r?\n[ \t]*$/.test(change.text);
     for (const each of followed) {
-      this.feedback.took(each.item.id, codePoints(each), !isTyped);
-    }
-    if (!isTyped && followed.some((each) => !goesOn(each))) {
-      this.drop();
-      void this.putQuestion("automatic");
+      // Once all of it is there by a command, `accepted` comes next.
+      this.feedback.took(each.item.id, codePoints(each), !isTyped && goesOn(each));
     }
   }
 
   /** The cursor is elsewhere than where something is offered. */
   private moved(editor: vscode.TextEditor): void {
-    if (this.offer !== undefined && this.follow(editor.document, editor.selection.active, undefined).length === 0) {
+    if (this.offer !== undefined && this.fitting(editor.document, editor.selection.active).length === 0) {
       this.drop();
     }
   }

@@ -30,6 +30,7 @@ export class Connection {
   private socket: WebSocket | undefined;
   private opening: Promise<Rpc> | undefined;
   private lastError: RpcError | undefined;
+  private isOver = false;
 
   constructor(
     private readonly command: () => string,
@@ -39,6 +40,9 @@ export class Connection {
 
   /** A connection that has said `initialize`. After a failure, only one who is `eager` tries at once. */
   rpc(eager: boolean): Promise<Rpc> {
+    if (this.isOver) {
+      return Promise.reject(gone("The extension has ended."));
+    }
     if (this.opening === undefined) {
       if (!eager && this.lastError !== undefined && !this.backoff.ready(Date.now())) {
         return Promise.reject(this.lastError);
@@ -64,7 +68,13 @@ export class Connection {
     this.backoff.reset();
   }
 
-  close(): void {
+  /** End for good: what still waits is not asked anew. */
+  dispose(): void {
+    this.isOver = true;
+    this.close();
+  }
+
+  private close(): void {
     this.socket?.close();
     this.socket = undefined;
     this.opening = undefined;

@@ -87,6 +87,10 @@ export class Ring {
     this.blocks = this.blocks.filter((each) => each.path !== path);
   }
 
+  clear(): void {
+    this.blocks = [];
+  }
+
   /** The pieces of all files but one; `open` gives a file's lines while it is open. */
   files(except: string, open: (path: string) => Lines | undefined): File[] {
     return this.blocks

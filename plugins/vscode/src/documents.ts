@@ -15,7 +15,7 @@ export function mayBeRead(document: vscode.TextDocument, settings: Settings): bo
   return (
     SCHEMES.includes(document.uri.scheme) &&
     !settings.excludedLanguages.includes(document.languageId) &&
-    !nameOf(document.uri).startsWith(".env") &&
+    !nameOf(document.uri).toLowerCase().startsWith(".env") &&
     sizeOf(document) <= LARGEST_FILE
   );
 }

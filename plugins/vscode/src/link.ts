@@ -4,9 +4,12 @@ import * as vscode from "vscode";
 
 import { asRpcError, Connection, DISCONNECTED } from "./connection";
 import type { Notices } from "./notices";
-import type { RpcError } from "./rpc";
+import { RpcError } from "./rpc";
 import { Settings } from "./settings";
 import type { Status } from "./status";
+
+/** Why a request was not even sent. */
+const CANCELLED = "cancelled";
 
 export class Link implements vscode.Disposable {
   private readonly connection: Connection;
@@ -43,12 +46,15 @@ export class Link implements vscode.Disposable {
     }
   }
 
-  /** Ask, and tell what goes wrong: then undefined. */
+  /** Ask, and tell what goes wrong: then undefined, as if nobody waits any more. */
   async tryTo<T>(work: () => Promise<T>, asked: boolean): Promise<T | undefined> {
     try {
       return await work();
-    } catch (error) {
-      this.failed(asRpcError(error), asked);
+    } catch (thrown) {
+      const error = asRpcError(thrown);
+      if (error.code !== CANCELLED) {
+        this.failed(error, asked);
+      }
       return undefined;
     }
   }
@@ -80,15 +86,15 @@ export class Link implements vscode.Disposable {
   }
 
   dispose(): void {
-    this.connection.close();
+    this.connection.dispose();
   }
 
   private async once<T>(method: string, params: object | undefined, token: vscode.CancellationToken, eager: boolean): Promise<T> {
     const rpc = await this.connection.rpc(eager);
-    const request = rpc.request<T>(method, params);
     if (token.isCancellationRequested) {
-      request.cancel();
+      throw new RpcError({ code: CANCELLED, message: "Nobody waits for it any more.", remedy: "" });
     }
+    const request = rpc.request<T>(method, params);
     const listener = token.onCancellationRequested(() => request.cancel());
     try {
       const result = await this.status.during(request.result);

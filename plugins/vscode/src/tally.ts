@@ -33,10 +33,11 @@ export class Tally {
 
   private count({ result, stats, source }: Completions): void {
     this.completions += 1;
-    this.model = result.model;
     if (source !== "model") {
+      this.model ??= result.model; // what was asked for: no model was at work
       return;
     }
+    this.model = result.model;
     this.draft = result.draft;
     this.drafted += stats.drafted;
     this.accepted += stats.accepted;

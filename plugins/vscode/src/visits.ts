@@ -3,9 +3,9 @@
 import * as vscode from "vscode";
 
 import { type Lines, Ring } from "./context";
-import { linesOf, mayBeRead, pathOf } from "./documents";
+import { inDiff, linesOf, mayBeRead, pathOf } from "./documents";
 import type { File } from "./protocol";
-import { Settings } from "./settings";
+import { Settings, touches } from "./settings";
 
 export class Visits implements vscode.Disposable {
   private readonly ring = new Ring();
@@ -16,9 +16,11 @@ export class Visits implements vscode.Disposable {
       vscode.window.onDidChangeTextEditorSelection((event) => this.visit(event.textEditor)),
       vscode.window.onDidChangeActiveTextEditor((editor) => editor && this.visit(editor)),
       vscode.workspace.onDidCloseTextDocument((document) => this.close(document)),
-      vscode.workspace.onDidDeleteFiles((event) => event.files.forEach((uri) => this.ring.forget(pathOf(uri)))),
+      vscode.workspace.onDidDeleteFiles(({ files }) => files.forEach((uri) => this.ring.forget(pathOf(uri)))),
+      vscode.workspace.onDidRenameFiles(({ files }) => files.forEach(({ oldUri }) => this.ring.forget(pathOf(oldUri)))),
+      vscode.workspace.onDidChangeConfiguration((event) => touches(event) && this.begin()),
     );
-    vscode.window.visibleTextEditors.forEach((editor) => this.visit(editor));
+    this.begin();
   }
 
   /** The pieces of all files but this one, the last visited first. */
@@ -35,8 +37,14 @@ export class Visits implements vscode.Disposable {
     this.listeners.dispose();
   }
 
+  /** What was seen under other settings is forgotten: it may be excluded by now. */
+  private begin(): void {
+    this.ring.clear();
+    vscode.window.visibleTextEditors.forEach((editor) => this.visit(editor));
+  }
+
   private visit(editor: vscode.TextEditor): void {
-    if (mayBeRead(editor.document, new Settings(editor.document))) {
+    if (mayBeRead(editor.document, new Settings(editor.document)) && !inDiff()) {
       this.ring.visit(pathOf(editor.document.uri), editor.selection.active.line);
     }
   }

@@ -4,7 +4,7 @@ import * as vscode from "vscode";
 
 import type { Completion } from "./completion";
 import { windowAt } from "./context";
-import { linesOf, mayBeRead } from "./documents";
+import { inDiff, linesOf, mayBeRead } from "./documents";
 import type { Link } from "./link";
 import { Settings } from "./settings";
 
@@ -55,7 +55,7 @@ export class Warming implements vscode.Disposable {
   private isWorthIt({ document, selection }: vscode.TextEditor): boolean {
     const { asked } = this.completion;
     const settings = new Settings(document);
-    if (asked === undefined || !settings.enabled || !settings.automatic || !mayBeRead(document, settings)) {
+    if (asked === undefined || !settings.enabled || !settings.automatic || !mayBeRead(document, settings) || inDiff()) {
       return false;
     }
     return asked.document !== document.uri.toString() || Math.abs(asked.line - selection.active.line) > FAR;

@@ -14,12 +14,15 @@ function answer(changes: Partial<Completions["stats"]>, more: Partial<Completion
   };
 }
 
+/** What is said of an answer for which no model was at work: what it was asked for. */
+const ASKED = { model: "bundled", draft: null, finish_reason: "stop" };
+
 test("what the model's completions came to is summed up", () => {
   const tally = new Tally();
   assert.deepEqual(tally.lines(), ["Model: none was asked yet"]);
   tally.add(answer({ drafted: 10, accepted: 7, time_saved_s: 1.5 }), 20);
   tally.add(answer({ drafted: 10, accepted: 7, time_saved_s: 60 }), 20);
-  const last = tally.add(answer({}, { source: "cache", elapsed_ms: 1.25 }), 2.5);
+  const last = tally.add(answer({}, { source: "cache", elapsed_ms: 1.25, result: ASKED }), 2.5);
   assert.equal(last, "2.5 ms in the editor, 1.3 ms in the daemon, source cache, 2 characters");
   assert.deepEqual(tally.lines(), [
     "Model: m",

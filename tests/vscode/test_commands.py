@@ -1,0 +1,94 @@
+"""Commands and the status item of a real VS Code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.vscode.asking import Asking
+from tests.vscode.editor import Editor
+from tests.vscode.tap import Tap
+from tests.waiting import until_sync
+
+pytestmark = pytest.mark.slow
+
+INLINE = "completion/inline"
+BEFORE = """def bisect(a, x, lo=0, hi=None):
+    if lo < 0:
+        raise ValueError('lo must be non-negative')
+    if hi is None:
+        hi = len(a)
+    if """
+
+
+def asked(tap: Tap, since: int) -> dict[str, Any]:
+    params: dict[str, Any] = tap.next_of(INLINE, since)["params"]
+    return params
+
+
+def test_switched_off_it_asks_nothing_until_it_is_switched_on(editor: Editor, tap: Tap) -> None:
+    editor.open("off.py", BEFORE)
+    editor.command("localspec: Toggle Completions")
+    until_sync(lambda: "Completions are switched off" in editor.facts(), "it is off")
+    since = tap.mark()
+    editor.focus("off.py")
+    editor.type("lo")
+    editor.press("Alt+Backslash")
+    editor.command("localspec: Toggle Completions")
+    until_sync(lambda: "switched off" not in editor.facts(), "it is on")
+    editor.focus("off.py")
+    editor.type(" ")
+    assert asked(tap, since)["prefix"] == BEFORE + "lo "
+
+
+def test_the_status_item_tells_what_speculation_does(editor: Editor, tap: Tap, asking: Asking) -> None:
+    editor.open("status.py", BEFORE)
+    answered = editor.completions()
+    editor.press("Alt+Backslash")
+    until_sync(lambda: editor.completions() > answered, "it is answered")
+    facts = editor.facts().split("; ")
+    assert facts[:2] == ["localspec: Ready.", "Model: stdlib-6m"]
+    assert any(fact.startswith("Time saved: ") for fact in facts)
+    assert any(fact.startswith(("Drafts accepted: ", "Nothing is drafted: ")) for fact in facts)
+    assert editor.last().source == "model" and 0 < editor.last().daemon_ms < editor.last().editor_ms
+
+
+def test_the_statistics_say_the_same_and_what_can_be_done(editor: Editor) -> None:
+    editor.command("localspec: Show Statistics")
+    editor.page.wait_for_selector('.quick-input-list .monaco-list-row[aria-label*="Restart Daemon"]')
+    rows = editor.page.locator(".quick-input-list .monaco-list-row").all_inner_texts()
+    facts = editor.facts().removeprefix("localspec: ").split("; ")
+    assert [row.strip() for row in rows[: len(facts)]] == facts
+    editor.press("Escape")
+
+
+def test_a_model_that_was_chosen_is_asked(editor: Editor, tap: Tap) -> None:
+    settings = editor.workspace.parent / "data" / "User" / "settings.json"
+    editor.command("localspec: Choose Model")
+    editor.choose("stdlib-6m")
+    until_sync(lambda: '"localspec.model": "' in settings.read_text(), "it is kept")
+    editor.open("chosen.py", BEFORE)
+    since = tap.mark()
+    editor.type("h")
+    assert asked(tap, since)["options"] == {"model": "stdlib-6m"}
+    editor.command("localspec: Choose Model")
+    editor.choose("As configured")
+    until_sync(lambda: '"localspec.model": ""' in settings.read_text(), "it is forgotten")
+    since = tap.mark()
+    editor.focus("chosen.py")
+    editor.type("i")
+    assert "options" not in asked(tap, since)
+
+
+def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
+    editor.write("learnt/module.py", "def learnt():\n    return 'what stands in the workspace'\n")
+    since = tap.mark()
+    editor.command("localspec: Prime Workspace")
+    editor.page.wait_for_selector("text=files were learned")
+    assert tap.sent("memory/prime", since) == [{"paths": [str(editor.workspace)]}]
+    editor.command("localspec: Forget Workspace")
+    editor.page.get_by_role("button", name="Forget", exact=True).click()
+    editor.page.wait_for_selector("text=localspec: forgot")
+    assert tap.sent("memory/forget", since) == [{"workspace": str(editor.workspace)}]
+    editor.command("Notifications: Clear All Notifications")

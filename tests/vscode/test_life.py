@@ -1,0 +1,69 @@
+"""What a real VS Code does where localspec is not there yet, and what it leaves behind."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.vscode.asking import Asking
+from tests.vscode.editor import Editor
+from tests.vscode.tap import Tap
+from tests.waiting import until_sync
+
+pytestmark = pytest.mark.slow
+
+BEFORE = "def bisect(a, x, lo=0, hi=None):\n    if lo < 0:\n        raise ValueError('lo must be')\n    if "
+
+
+def kill(process: psutil.Process) -> None:
+    process.kill()
+    until_sync(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "it is dead")
+
+
+def test_a_missing_command_is_told_once_and_found_once_it_is_there(
+    editor: Editor, tap: Tap, asking: Asking
+) -> None:
+    editor.open("missing.py", BEFORE)
+    command = editor.workspace.parent / "user" / ".local" / "bin" / "localspec"
+    command.unlink()
+    kill(psutil.Process(asking.found().pid))
+    until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
+    for letter in "lo <":
+        editor.type(letter)
+        until_sync(lambda: "was not found" in editor.facts(), "it is told")
+    assert "Install localspec" in editor.facts()
+    tap.put_command(command.parent)
+    editor.press("Alt+Backslash")
+    until_sync(lambda: "Ready" in editor.facts(), "it was found")
+    editor.until_ghost()
+    (notice,) = editor.notices()
+    assert "The command localspec was not found. Install localspec" in notice
+    editor.command("Notifications: Clear All Notifications")
+
+
+def test_what_was_typed_while_the_daemon_started_is_asked_once(
+    editor: Editor, tap: Tap, asking: Asking
+) -> None:
+    editor.open("starting.py", BEFORE)
+    kill(psutil.Process(asking.found().pid))
+    until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
+    since = tap.mark()
+    editor.type("l")
+    until_sync(lambda: "is being looked for" in editor.facts(), "the daemon is being started")
+    editor.type("o")
+    first = tap.next_of("completion/inline", since)["params"]
+    assert first["prefix"] == BEFORE + "lo"
+
+
+def test_a_window_that_is_gone_leaves_nothing_behind(editor: Editor, tap: Tap, asking: Asking) -> None:
+    daemon = asking.found().pid
+    assert len(tap.editors) == 1
+    (before,) = tap.editors
+    editor.start("reloaded.py", BEFORE)
+    until_sync(lambda: "Ready" in editor.facts(), "the daemon is there")
+    until_sync(
+        lambda: len(tap.editors) == 1 and before not in tap.editors, "the old window's connection ends"
+    )
+    assert asking.found().pid == daemon
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
