@@ -4,6 +4,7 @@
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
+# make vsix            the VS Code extension, as plugins/vscode/localspec-….vsix; wants Node ≥ 20
 # make editors         VS Code and three Neovims into .editors, for tests; as root also what Debian has of them
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install mlx test lint types test-slow editors soak clean
+.PHONY: run install mlx test lint types test-slow vsix editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -53,6 +54,10 @@ test-slow: $(VENV)/.installed-dev
 	LOCALSPEC_SHARE=$(SHARE) $(BIN)/python -m pytest -q -m slow -n auto --dist worksteal -rs
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+vsix:
+	npm --prefix plugins/vscode ci --no-audit --no-fund --ignore-scripts
+	npm --prefix plugins/vscode run package
 
 editors: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.editors.install

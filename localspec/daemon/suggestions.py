@@ -54,8 +54,8 @@ class Asked:
         return Gap(self.prefix, self.suffix, self.language, self.path, self.multiline)
 
     def after(self, text: str) -> Asked:
-        """What would be asked once ``text`` was accepted."""
-        return dataclasses.replace(self, prefix=self.prefix + text, count=1)
+        """What an editor asks by itself once ``text`` was accepted."""
+        return dataclasses.replace(self, prefix=self.prefix + text, count=1, invoked=False)
 
 
 class Found(NamedTuple):

@@ -112,3 +112,8 @@ def test_typing_along_any_text(prefix: str, text: str, n: int) -> None:
     rest = text[n:]
     assert found == (Found((rest,), "type-through" if n else "cache") if rest.strip() else found)
     assert rest.strip() or found is None or found.texts == ()
+
+
+def test_what_comes_after_what_somebody_asked_for_comes_by_itself() -> None:
+    invoked = dataclasses.replace(ASKED, invoked=True)
+    assert invoked.after("foo") == ASKED.after("foo")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.client.conftest import own_home
+from tests.editors.keystroke import Keystroke
 from tests.nvim.editor import Editor, editing
 
 PLACES = (
@@ -25,7 +26,7 @@ vim.cmd("normal! G$")
 BEGIN = "SPOKEN = {}; require('localspec').set('automatic', true)"
 
 
-def measure(version: str, keystrokes: int, *, pause_s: float = 0.3) -> list[tuple[float, float]]:
+def measure(version: str, keystrokes: int, *, pause_s: float = 0.3) -> list[Keystroke]:
     """Of each key: milliseconds until its suggestion is drawn, and what the daemon says that it took of them.
 
     Every key stands at another place of one growing file, asks the daemon, and is answered with what is then
@@ -44,7 +45,7 @@ def measure(version: str, keystrokes: int, *, pause_s: float = 0.3) -> list[tupl
         return list(itertools.islice(shown, keystrokes))
 
 
-def _keystroke(editor: Editor, number: int, pause_s: float) -> tuple[float, float] | None:
+def _keystroke(editor: Editor, number: int, pause_s: float) -> Keystroke | None:
     """The times of one key; None where the model is unsure."""
     text, key = PLACES[number % len(PLACES)]
     editor.keys("<Esc>")
@@ -63,7 +64,7 @@ def _keystroke(editor: Editor, number: int, pause_s: float) -> tuple[float, floa
             return None
     drawn, answer = editor.shown_at, _answer(editor)
     assert answer is not None and editor.ghost[0].strip() in answer["items"][0]["text"]
-    return (drawn - began) * 1000, answer["elapsed_ms"]
+    return Keystroke((drawn - began) * 1000, answer["elapsed_ms"])
 
 
 def _answer(editor: Editor) -> dict[str, Any] | None:

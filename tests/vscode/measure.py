@@ -1,18 +1,13 @@
-"""How long it takes in a real VS Code from a key to ghost text on the screen.
-
-``python -m tests.vscode.measure [KEYSTROKES]`` prints the medians with the bundled pair.
-"""
+"""How long it takes in a real VS Code from a key to ghost text on the screen."""
 
 from __future__ import annotations
 
 import inspect
-import statistics
-import sys
-import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
 
+from tests.editors.keystroke import Keystroke
 from tests.vscode.editor import GHOST, Editor, editing, put_command
 
 CONFIG = "[daemon]\nport = 0\n"
@@ -45,7 +40,7 @@ WATCH = f"""() => {{
 }}"""
 
 
-def measure(keystrokes: int, root: Path, config: str = CONFIG) -> list[tuple[float, float]]:
+def measure(keystrokes: int, root: Path, config: str = CONFIG) -> list[Keystroke]:
     """Type until so many keys were counted: of each the milliseconds until its completion was drawn, and
     those that the daemon says it took. What the daemon chose to wait is part of both.
 
@@ -61,10 +56,10 @@ def measure(keystrokes: int, root: Path, config: str = CONFIG) -> list[tuple[flo
         return measured(editor, keystrokes)
 
 
-def measured(editor: Editor, keystrokes: int) -> list[tuple[float, float]]:
+def measured(editor: Editor, keystrokes: int) -> list[Keystroke]:
     """The same in an editor that is there, in the file that is open."""
     editor.page.evaluate(WATCH)
-    figures: list[tuple[float, float]] = []
+    figures: list[Keystroke] = []
     for letter in inspect.getsource(textwrap):
         figures += _counted(editor, letter)
         if len(figures) == keystrokes:
@@ -72,7 +67,7 @@ def measured(editor: Editor, keystrokes: int) -> list[tuple[float, float]]:
     raise AssertionError(f"of all keys only {len(figures)} could be counted")
 
 
-def _counted(editor: Editor, letter: str) -> list[tuple[float, float]]:
+def _counted(editor: Editor, letter: str) -> list[Keystroke]:
     """Type a letter; its figures, if it counts."""
     if editor.ghost():
         editor.press("Escape")
@@ -83,19 +78,4 @@ def _counted(editor: Editor, letter: str) -> list[tuple[float, float]]:
     if last.source != "model" or last.characters == 0:
         return []
     editor.page.wait_for_function("() => window.localspecPainted !== null")
-    return [(float(editor.page.evaluate("() => window.localspecPainted")), last.daemon_ms)]
-
-
-def main(keystrokes: str = "100") -> None:
-    """Print the medians, in all and of what the daemon has no part in."""
-    with tempfile.TemporaryDirectory(prefix="ls") as folder:
-        figures = measure(int(keystrokes), Path(folder))
-    whole = statistics.median(drawn for drawn, _ in figures)
-    editors = statistics.median(drawn - daemon for drawn, daemon in figures)
-    print(
-        f"{len(figures)} keys: {whole:.0f} ms from a key to the screen, {editors:.0f} ms without the daemon's"
-    )
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return [Keystroke(float(editor.page.evaluate("() => window.localspecPainted")), last.daemon_ms)]

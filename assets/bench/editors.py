@@ -1,0 +1,83 @@
+"""How long after a key the ghost text is seen in real editors, and what of that is not the daemon's time.
+
+    python -m assets.bench.editors [--keystrokes 200] [lsp] [neovim-0.7] [neovim-0.10] [neovim-0.12] [vscode]
+
+Somebody types the standard library's textwrap in each of the editors that `make editors` has installed, on
+the bundled pair, and the keystrokes that were answered with text are timed from the key to the text that is
+drawn (through the language server: to its answer). The daemon says of each answer how long it took there,
+with the time that it waited for a pause; the rest is overhead: the editor, the plugin, the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from tests.client.conftest import own_home
+from tests.editors.found import NEOVIMS
+from tests.editors.keystroke import Keystroke
+from tests.lsp.measure import measure as through_lsp
+from tests.nvim.measure import measure as in_neovim
+from tests.vscode.measure import measure as in_vscode
+
+Measure = Callable[[int], Sequence[Keystroke]]
+
+
+def lsp(keystrokes: int) -> Sequence[Keystroke]:
+    with own_home():
+        return asyncio.run(through_lsp(keystrokes))
+
+
+def vscode(keystrokes: int) -> Sequence[Keystroke]:
+    with tempfile.TemporaryDirectory(prefix="ls") as folder:
+        return in_vscode(keystrokes, Path(folder))
+
+
+EDITORS: dict[str, Measure] = {
+    "lsp": lsp,
+    **{f"neovim-{version}": partial(in_neovim, version) for version in NEOVIMS},
+    "vscode": vscode,
+}
+
+
+def table_of(measured: dict[str, Sequence[Keystroke]]) -> Table:
+    """Medians, and what 19 of 20 are within."""
+    table = Table("", "keystrokes", "key to ghost text", "19 of 20", "overhead", "19 of 20", box=None)
+    for name, strokes in measured.items():
+        whole = sorted(stroke.whole for stroke in strokes)
+        over = sorted(stroke.whole - stroke.daemon for stroke in strokes)
+        table.add_row(name, str(len(strokes)), *(f"{ms:.1f} ms" for ms in (*_halves(whole), *_halves(over))))
+    return table
+
+
+def _halves(ms: list[float]) -> tuple[float, float]:
+    return statistics.median(ms), ms[len(ms) * 19 // 20]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("editors", nargs="*", metavar="EDITOR", help=f"all of {', '.join(EDITORS)}")
+    parser.add_argument("--keystrokes", type=int, default=200)
+    said = parser.parse_args()
+    measured: dict[str, Sequence[Keystroke]] = {}
+    for name in said.editors or EDITORS:
+        print(f"{name} …", file=sys.stderr)
+        try:
+            measured[name] = EDITORS[name](said.keystrokes)
+        except pytest.skip.Exception as missing:
+            print(f"{name}: {missing}", file=sys.stderr)
+    Console().print(table_of(measured))
+
+
+if __name__ == "__main__":
+    main()
