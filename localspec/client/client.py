@@ -81,6 +81,8 @@ class Where(TypedDict, total=False):
     extra: tuple[File, ...]
     n: int
     max_ms: int
+    max_prompt_ms: int
+    max_predict_ms: int
     multiline: bool
     trigger: Trigger
 

@@ -92,14 +92,22 @@ Trigger = Literal["automatic", "invoked"]
 """whether a completion comes by itself, or somebody asked for one, and is told also what is unsure"""
 
 
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+
+
 class CompletionInline(Params):
+    """``max_ms`` is a deadline for all of it; ``max_prompt_ms`` one until the first token is there,
+    ``max_predict_ms`` one from then on. What has come by then is answered, in whole lines."""
+
     prefix: str
     suffix: str
     language: str | None = None
     path: str | None = None
     extra: tuple[File, ...] = ()
     n: Annotated[int, Meta(ge=1, le=8)] = 1
-    max_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    max_ms: Milliseconds | None = None
+    max_prompt_ms: Milliseconds | None = None
+    max_predict_ms: Milliseconds | None = None
     multiline: bool = True
     trigger: Trigger = "automatic"
     options: Options = Options()

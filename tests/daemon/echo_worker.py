@@ -4,8 +4,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``flood N SIZE`` (N deltas of SIZE characters), ``lines FIFO`` (a delta for each line that comes),
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
-writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
-given), ``engine`` (answers with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
+writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` and others (answers with
+what it was given), ``engine`` (with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
 stalls), and ``then WORD`` (answers with a line of that word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
@@ -124,6 +124,9 @@ def said(request: Request) -> str:
             return prefix.rpartition("\n")[2]
 
 
+GIVEN = ("prompt", "options", "max_ms", "max_prompt_ms", "max_predict_ms", "source", "priority", "engine")
+
+
 def words(request: Request, load: Load) -> Iterator[str]:
     """What is answered, delta by delta."""
     match said(request).split():
@@ -147,7 +150,7 @@ def words(request: Request, load: Load) -> Iterator[str]:
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt" | "options" | "max_ms" | "source" | "priority" | "engine" as what]:
+        case [what] if what in GIVEN:
             given = getattr(load if what == "engine" else request, what)
             yield given if isinstance(given, str) else msgspec.json.encode(given).decode()
         case ["then", word]:
