@@ -25,10 +25,17 @@ CHANGED = {
 }
 
 
-def run() -> int:
-    """Run the daemon in the foreground, logging to stderr, until Ctrl-C."""
+def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Run the daemon in the foreground, logging to stderr, until Ctrl-C.
+
+    Parameters
+    ----------
+    http
+        Open the HTTP door, too, for clients of OpenAI's, llama.cpp's and Ollama's servers.
+    """
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon"])
+    door = ["--http"] if http else []
+    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon", *door])
 
 
 def start(*, as_json: AsJson = False) -> int:

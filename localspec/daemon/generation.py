@@ -38,7 +38,7 @@ async def generate(asker: Asker, request: Request, on_event: Callable[[StreamEve
         job = worker.submit(waited(request, loop.time() - began), on_event, watch=asker.watched)
         try:
             with asker.cancelled_by(job.cancel):
-                result = await job.end
+                result: Result = await job.end
         except asyncio.CancelledError:
             job.cancel()
             raise
