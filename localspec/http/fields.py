@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelDescription
-from localspec.protocol.options import Options, parse_options
+from localspec.http.endpoint import REMEDY
+from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.results import Result
 
 DEFAULT_MODEL = "localspec"
@@ -38,7 +39,11 @@ def options_of(said: dict[str, Any], own: dict[str, Any]) -> Options:
         values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
     if "seed" in values:
         values["seed"] %= SEEDS
-    return parse_options({**values, **own})
+    values |= own
+    for name in values.keys() & set(Options.__struct_fields__):
+        told = f"localspec.{name}" if name in own else name
+        check_value(Options, name, values[name], said=told, remedy=REMEDY, strict=True)
+    return parse_options(values)
 
 
 def model_of(name: str | None) -> str | None:
