@@ -65,6 +65,14 @@ async def _started() -> Discovery:
     return found
 
 
+def token() -> int:
+    """Print the token of the HTTP door, which whoever asks there has to show; it opens nothing else."""
+    from localspec.daemon.token import read_or_create
+
+    output.write(f"{read_or_create(home.http_token_path())}\n")
+    return ExitCode.OK
+
+
 def stop() -> int:
     """Stop the daemon; running requests end with the text so far."""
     output.note("The daemon has stopped." if _stopped() else "No daemon is running.")
@@ -135,6 +143,7 @@ def describe(found: DaemonStatus) -> str:
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
         f"listening: {found.socket or '-'} and {found.url or '-'}",
+        f"HTTP door: {found.http or 'closed'}",
         f"connections: {found.connections}",
         f"requests running: {found.running}",
     ]

@@ -26,13 +26,13 @@ from localspec.http.schema import schema_of
 log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, ollama.DIALECT)
-OPEN = ("/health", "/openapi.json")
-"""what everybody on this machine may know"""
+SCHEMA = "/openapi.json"
 
 
 def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
     """The door, to be opened with ``token``; the dialects of ``without_token`` are open to all."""
     of_path = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
+    open_paths = {SCHEMA, *(each.path for dialect in DIALECTS for each in dialect.endpoints if each.open)}
 
     def dialect_of(path: str) -> Dialect:
         return of_path.get(path, openai.DIALECT)
@@ -42,7 +42,7 @@ def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
 
     def needs_token(path: str) -> bool:
         known = of_path.get(path)
-        return path not in OPEN and (known is None or known.name not in without_token)
+        return path not in open_paths and (known is None or known.name not in without_token)
 
     async def lost(request: Request, error: Exception) -> Response:
         """There is nothing at that address, or not by that method."""
@@ -58,7 +58,7 @@ def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
     routes = [_route(dialect, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
     gate = Middleware(Gate, token=token, needs_token=needs_token, refuse=refuse)
     return Starlette(
-        routes=[*routes, Route("/openapi.json", schema)],
+        routes=[*routes, Route(SCHEMA, schema)],
         middleware=[gate],
         exception_handlers={HTTPException: lost},
     )

@@ -32,12 +32,14 @@ class Nothing(msgspec.Struct):
 
 
 class Endpoint(NamedTuple):
-    """``handler`` is given the ``body``, and a connection to the daemon of its own."""
+    """``handler`` is given the ``body``, and a connection to the daemon of its own; ``open``: to everybody on
+    this machine."""
 
     method: Literal["GET", "POST"]
     path: str
     body: type[msgspec.Struct]
     handler: Callable[[Client, Any], Awaitable[Answer]]
+    open: bool = False
 
 
 class BodyTooLarge(LocalspecError):

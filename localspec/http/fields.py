@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.messages import ModelDescription
 from localspec.http.endpoint import REMEDY
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.results import Result
 

@@ -77,4 +77,4 @@ class Gate:
         return bool(candidates) and all([hmac.compare_digest(c.encode(), self._token) for c in candidates])
 
 
-TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec http token` prints."
+TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec daemon token` prints."

@@ -304,7 +304,7 @@ DIALECT = Dialect(
     (
         Endpoint("POST", "/infill", InfillBody, infill),
         Endpoint("POST", "/completion", CompletionBody, complete),
-        Endpoint("GET", "/health", Nothing, health),
+        Endpoint("GET", "/health", Nothing, health, open=True),
         Endpoint("GET", "/props", Nothing, props),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
     ),

@@ -17,11 +17,12 @@ PLACE = "#/components/schemas/{name}"
 def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
     """An OpenAPI 3.1 document of all addresses, made of what their bodies are checked by."""
     endpoints = [(dialect.name, each) for dialect in dialects for each in dialect.endpoints]
-    bodies = [each.body for _, each in endpoints if each.body is not Nothing]
-    _, components = msgspec.json.schema_components(bodies, ref_template=PLACE)
+    schemas, components = msgspec.json.schema_components(
+        [each.body for _, each in endpoints], ref_template=PLACE
+    )
     paths: dict[str, Any] = {}
-    for dialect, endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(dialect, endpoint)
+    for (dialect, endpoint), schema in zip(endpoints, schemas, strict=True):
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
     bearer = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",
@@ -32,13 +33,14 @@ def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
     }
 
 
-def _operation(dialect: str, endpoint: Endpoint) -> dict[str, Any]:
+def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "tags": [dialect],
-        "summary": (endpoint.handler.__doc__ or "").strip().split("\n")[0],
+        "summary": " ".join((endpoint.handler.__doc__ or "").split()),
         "responses": {"200": {"description": "The answer."}, "default": {"description": "What went wrong."}},
     }
+    if endpoint.open:
+        operation["security"] = []
     if endpoint.body is not Nothing:
-        (schema,), _ = msgspec.json.schema_components([endpoint.body], ref_template=PLACE)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return operation

@@ -46,6 +46,8 @@ from localspec.protocol.frames import (
     Stop,
     Submit,
     Teach,
+    Tokenize,
+    Tokenized,
     encode_frame,
     to_worker_decoder,
 )
@@ -53,6 +55,7 @@ from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextProm
 from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
 
 BEAT_S = 0.05
+BOS = 256
 
 Answer = Iterator[str | FinishReason | None]
 
@@ -198,6 +201,9 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
+            case Tokenize(id, text, start):
+                tokens = (BOS,) * start + tuple(text.encode())
+                self.send(Tokenized(id, tokens, tuple(bytes([token % 256]) for token in tokens)))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
             case Stop():

@@ -22,7 +22,7 @@ PROMPTS = (
 )
 GAPS = (
     (
-        "class Queue:\n    def __init__(self):\n        self.items = []\n\n    def push(self, x):\n        self.",
+        "class Queue:\n    def __init__(self):\n        self.items = []\n\n    def put(self):\n        self.",
         "\n",
     ),
     ("print(os.", ")\n"),
