@@ -51,7 +51,8 @@ def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
 
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull")
-    commands = ("", "run", "complete", "daemon logs", "daemon run", "doctor", *models, "memory forget", "bench", "config show")
+    daemon = ("daemon logs", "daemon run", "doctor")
+    commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS
