@@ -1,6 +1,7 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
 # make install          the virtual environment alone (.venv)
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
+# make http             what the HTTP door needs, into it
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install mlx test lint types test-slow vsix editors soak clean
+.PHONY: run install mlx http test lint types test-slow vsix editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -26,6 +27,9 @@ install: $(VENV)/.installed
 
 mlx: $(VENV)/.installed
 	$(PIP) install --progress-bar on -c constraints.txt -e '.[mlx]'
+
+http: $(VENV)/.installed
+	$(PIP) install --progress-bar on -c constraints.txt -e '.[http]'
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."

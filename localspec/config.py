@@ -114,6 +114,20 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """megabytes that all loaded models may take together; 0: what is free"""
 
 
+Dialect = Literal["openai", "llama.cpp", "ollama"]
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP door: what other programs speak."""
+
+    enabled: bool = False
+    """open it with the daemon, for clients of OpenAI's, llama.cpp's and Ollama's servers"""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8012
+    """its loopback port, unless told otherwise llama.vim's"""
+    without_token: tuple[Dialect, ...] = ()
+    """dialects that need no token: every program and user of this machine may then ask in them"""
+
+
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[models."name"]``: what holds where this model answers; in the file both stand side by side."""
 
@@ -135,6 +149,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """how models are loaded"""
     daemon: DaemonConfig = DaemonConfig()
     """how the daemon listens"""
+    http: HttpConfig = HttpConfig()
+    """the HTTP door"""
     options: Options = Options(model="bundled", draft="auto", proposer="auto", backend="auto")
     """what a request that does not say otherwise gets"""
     models: dict[str, ModelConfig] = {}
@@ -143,7 +159,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """by a directory: what holds for requests from there instead"""
 
 
-TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "daemon": DaemonConfig, "options": Options}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "engine": EngineConfig,
+    "daemon": DaemonConfig,
+    "http": HttpConfig,
+    "options": Options,
+}
 
 SECTION_KEYS = {
     "models": tuple(
@@ -232,6 +253,7 @@ def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Confi
         config,
         engine=_read(tables["engine"], EngineConfig, ("engine",), origin),
         daemon=_read(tables["daemon"], DaemonConfig, ("daemon",), origin),
+        http=_read(tables["http"], HttpConfig, ("http",), origin),
         options=_read(tables["options"], Options, ("options",), origin).over(Config().options),
         models={name: _model_section(name, table, origin) for name, table in tables["models"].items()},
         workspaces={name: _workspace(name, table, origin) for name, table in tables["workspaces"].items()},

@@ -60,6 +60,9 @@ INSTALL_AGAIN = (
 INSTALL_BENCH = (
     f"Install it from a checkout of localspec, with what installed that: {_ways('install', '.[bench]')}"
 )
+INSTALL_HTTP = (
+    f"Install it from a checkout of localspec, with what installed that: {_ways('http', '.[http]')}"
+)
 INSTALL_MLX = f"Install it from a checkout of localspec, with what installed that: {_ways('mlx', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
 

@@ -90,6 +90,11 @@ def token_path() -> Path:
     return data_dir() / "token"
 
 
+def http_token_path() -> Path:
+    """The file of the token for the HTTP door, which opens nothing else."""
+    return data_dir() / "http-token"
+
+
 def history_path() -> Path:
     """The chats, in full; there once a daemon has run."""
     return data_dir() / HISTORY

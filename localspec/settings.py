@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
     def may_stand_in(self, kind: str) -> bool:
         """Whether a section of ``models`` or of ``workspaces`` may have it."""
-        return self.table != "daemon" and self.name in SECTION_KEYS[kind]
+        return self.table not in ("daemon", "http") and self.name in SECTION_KEYS[kind]
 
     def parse(self, text: str) -> Any:
         """The value that a person typed: lists in TOML's notation, all else as it is.

@@ -1,6 +1,6 @@
 """How long after a key the ghost text is seen in real editors, and what of that is not the daemon's time.
 
-    python -m assets.bench.editors [--keystrokes 200] [lsp] [neovim-0.7] [neovim-0.10] [neovim-0.12] [vscode]
+    python -m assets.bench.editors [--keystrokes 100] [lsp] [neovim-0.7] [neovim-0.10] [neovim-0.12] [vscode]
 
 Somebody types the standard library's textwrap in each of the editors that `make editors` has installed, on
 the bundled pair, and the keystrokes that were answered with text are timed from the key to the text that is
@@ -67,7 +67,7 @@ def _halves(ms: list[float]) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("editors", nargs="*", metavar="EDITOR", help=f"all of {', '.join(EDITORS)}")
-    parser.add_argument("--keystrokes", type=int, default=200)
+    parser.add_argument("--keystrokes", type=int, default=100)
     said = parser.parse_args()
     measured: dict[str, Sequence[Keystroke]] = {}
     for name in said.editors or EDITORS:

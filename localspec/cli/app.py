@@ -68,6 +68,7 @@ for _name, _help in (
     ("stop", "Stop the daemon; running requests end with the text so far."),
     ("restart", "Stop the daemon and start one with the settings and the environment of now."),
     ("status", "What the daemon is doing; exits with 69 if none runs."),
+    ("token", "Print the token of the HTTP door."),
 ):
     daemon.command(
         f"localspec.cli.daemon:{_name}", name=_name, help=_help, help_epilogue=epilogue(f"daemon {_name}")
@@ -157,8 +158,8 @@ app.command(
     help="Check what is usable here, and say what to do where something is not.",
     help_epilogue=f"""Python and the packages, each backend and its device, config.toml, the models and what \
 cannot be used, the default model, its draft and whether both fit, memory, disks, rights, the daemon, its \
-socket, the service, editors: each line is ok, warning or problem, and says what mends it. Exits with 1 if \
-there is a problem.
+socket, the service, the HTTP door, editors: each line is ok, warning or problem, and says what mends it. \
+Exits with 1 if there is a problem.
 
 {epilogue("doctor")}""",
 )

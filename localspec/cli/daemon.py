@@ -25,10 +25,17 @@ CHANGED = {
 }
 
 
-def run() -> int:
-    """Run the daemon in the foreground, logging to stderr, until Ctrl-C."""
+def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Run the daemon in the foreground, logging to stderr, until Ctrl-C.
+
+    Parameters
+    ----------
+    http
+        Open the HTTP door, too, for clients of OpenAI's, llama.cpp's and Ollama's servers.
+    """
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon"])
+    door = ["--http"] if http else []
+    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon", *door])
 
 
 def start(*, as_json: AsJson = False) -> int:
@@ -56,6 +63,14 @@ async def _started() -> Discovery:
     if found is None:
         raise DaemonUnavailable("the daemon ended while it was asked")
     return found
+
+
+def token() -> int:
+    """Print the token of the HTTP door, which whoever asks there has to show; it opens nothing else."""
+    from localspec.daemon.token import read_or_create
+
+    output.write(f"{read_or_create(home.http_token_path())}\n")
+    return ExitCode.OK
 
 
 def stop() -> int:
@@ -128,6 +143,7 @@ def describe(found: DaemonStatus) -> str:
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
         f"listening: {found.socket or '-'} and {found.url or '-'}",
+        f"HTTP door: {found.http or 'closed'}",
         f"connections: {found.connections}",
         f"requests running: {found.running}",
     ]

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import output
+from localspec.config import load_config
 from localspec.errors import ExitCode
 from localspec.wording import printable
 
@@ -19,14 +20,22 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-def doctor(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+def doctor(
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    clients: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
     """Check what is usable here; exits with 1 if there is a problem.
 
     Parameters
     ----------
     as_json
         Print one JSON object: ok, and findings with name, level, sentence, remedy.
+    clients
+        Check nothing; print what to paste into the settings of programs that speak HTTP.
     """
+    if clients:
+        return _clients()
     from localspec.doctor.examination import examine
 
     # What the engine would warn of, such as a home that cannot be written, is among the findings.
@@ -44,6 +53,13 @@ def doctor(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int
     else:
         output.write("".join(f"{line}\n" for line in _lines(findings)))
     return ExitCode.OK if ok else ExitCode.ERROR
+
+
+def _clients() -> int:
+    from localspec.doctor.http import clients
+
+    output.write(clients(load_config().http))
+    return ExitCode.OK
 
 
 def _printable(finding: Finding) -> Finding:

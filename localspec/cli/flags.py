@@ -14,6 +14,7 @@ from localspec.config import (
     Config,
     DaemonConfig,
     EngineConfig,
+    HttpConfig,
     environment_options,
     load_config,
     override,
@@ -87,7 +88,7 @@ class ModelFlags:
     def check_daemon(self) -> None:
         """Raises :class:`InvalidOptions` for settings that a running daemon cannot take."""
         for key in map(plain_key, self._pairs()):
-            if key.rpartition(".")[2] in DaemonConfig.__struct_fields__:
+            if key.rpartition(".")[2] in (*DaemonConfig.__struct_fields__, *HttpConfig.__struct_fields__):
                 raise InvalidOptions(f"{key} is the daemon's own", f"Run `localspec config set {key} VALUE`.")
             if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
                 raise InvalidOptions(

@@ -7,8 +7,8 @@
             print(delta.text, end="")
 """
 
-from localspec.client.client import Client, connect
+from localspec.client.client import Client, Deadlines, connect
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 
-__all__ = ["Client", "Event", "Stream", "Subscription", "connect"]
+__all__ = ["Client", "Deadlines", "Event", "Stream", "Subscription", "connect"]

@@ -42,6 +42,9 @@ from localspec.protocol.messages import (
     ModelUnload,
     Nothing,
     SuggestionEvent,
+    TextToken,
+    Tokenize,
+    Tokenized,
     Trigger,
     Unloaded,
     Warmed,
@@ -73,14 +76,21 @@ NO_OPTIONS = Options()
 NOTHING = Nothing()
 
 
-class Where(TypedDict, total=False):
+class Deadlines(TypedDict, total=False):
+    """Milliseconds: in all, until the first token, and from that on."""
+
+    max_ms: int
+    max_prompt_ms: int
+    max_predict_ms: int
+
+
+class Where(Deadlines, total=False):
     """What a completion may be told besides its prefix and suffix."""
 
     language: str
     path: str
     extra: tuple[File, ...]
     n: int
-    max_ms: int
     multiline: bool
     trigger: Trigger
 
@@ -144,9 +154,10 @@ class Client:
         messages: tuple[Message, ...] | None = None,
         raw: bool = False,
         options: Options = NO_OPTIONS,
+        **deadlines: Unpack[Deadlines],
     ) -> Stream[Result]:
         """Answer a prompt or a conversation; ``raw`` goes around the chat template."""
-        params = Generate(prompt=prompt, messages=messages, raw=raw, options=options)
+        params = Generate(prompt=prompt, messages=messages, raw=raw, options=options, **deadlines)
         return self._wire.request("generate", params, Result)
 
     def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:
@@ -279,6 +290,15 @@ class Client:
         """The models on this disk, and the stores that were looked into."""
         listed: ModelList = await self._ask("models/list", ModelList)
         return listed
+
+    async def tokenize(
+        self, text: str, *, model: str | None = None, start: bool = False, special: bool = False
+    ) -> tuple[TextToken, ...]:
+        """A text's tokens; ``start``: with the one that texts begin with, ``special``: names of special
+        tokens are those."""
+        params = Tokenize(text=text, model=model, start=start, special=special)
+        found: Tokenized = await self._ask("tokenize", Tokenized, params)
+        return found.tokens
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for one at work."""

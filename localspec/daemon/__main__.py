@@ -13,8 +13,10 @@ import logging
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
+from functools import partial
 
-from localspec.config import load_config
+from localspec.config import Config, load_config
 from localspec.daemon import instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.pool import COMMAND
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     """Run a daemon; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m localspec.daemon", description="Run the daemon.")
     parser.add_argument("--ready-fd", type=int, help="write one byte here once a daemon listens")
+    parser.add_argument("--http", action="store_true", help="open the HTTP door, too")
     parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
     said = parser.parse_args(arguments)
     os.umask(0o077)
@@ -41,7 +44,8 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     try:
         if said.log:
             redirect()
-        return _run(said.ready_fd, worker_command, bounded=said.log)
+        server = partial(Server, worker_command=worker_command, http=said.http)
+        return _run(said.ready_fd, server, bounded=said.log)
     except LocalspecError as error:
         log.error("%s. %s", error.message, error.remedy)
         return error.exit_code
@@ -51,7 +55,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
         return ExitCode.ERROR
 
 
-def _run(ready_fd: int | None, worker_command: tuple[str, ...], *, bounded: bool) -> int:
+def _run(ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool) -> int:
     config = load_config()
     lock = instance.claim()
     if lock is None:
@@ -59,7 +63,7 @@ def _run(ready_fd: int | None, worker_command: tuple[str, ...], *, bounded: bool
         _tell(ready_fd)
         return ExitCode.OK
     try:
-        asyncio.run(_serve(Server(config, worker_command), ready_fd, bounded=bounded))
+        asyncio.run(_serve(server(config), ready_fd, bounded=bounded))
     finally:
         lock.release()
     return ExitCode.OK

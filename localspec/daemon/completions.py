@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
 from localspec.daemon.exchange import Exchange, Quiet
-from localspec.daemon.generation import generate, merged, nothing
+from localspec.daemon.generation import first_deadline, generate, merged, nothing, waited
 from localspec.daemon.pool import key_of
 from localspec.daemon.suggestions import Asked, Found, Shown
 from localspec.errors import LocalspecError
@@ -32,13 +32,13 @@ async def inline(exchange: Exchange, params: messages.CompletionInline) -> messa
     if params.trigger == "automatic":
         exchange.pace.asked(began)
     with exchange.newest.hold(params.path, exchange):
-        deadline = None if params.max_ms is None else began + params.max_ms / 1000
+        deadline = first_deadline(params, began)
         asked = await _asked(exchange, params)
         found = await _known(exchange, asked, deadline)
         if found is None:
             if not asked.invoked:
                 await _paused(exchange, deadline)
-            answer = await _ask(exchange, asked, params, deadline)
+            answer = await _ask(exchange, asked, params, began)
         else:
             answer = _answer_known(exchange, asked, found, params.n)
     answer = replace(answer, elapsed_ms=1000 * (asyncio.get_running_loop().time() - began))
@@ -114,15 +114,18 @@ async def _paused(exchange: Exchange, deadline: float | None) -> None:
 
 
 async def _ask(
-    exchange: Exchange, asked: Asked, params: messages.CompletionInline, deadline: float | None
+    exchange: Exchange, asked: Asked, params: messages.CompletionInline, arrived: float
 ) -> messages.Completions:
     """The model's answer."""
     now = asyncio.get_running_loop().time
     began = now()
-    left = None
-    if deadline is not None:
-        left = max(1, round((deadline - began) * 1000))
-    request = replace(_request(asked, params.extra, "completion"), max_ms=left)
+    request = replace(
+        _request(asked, params.extra, "completion"),
+        max_ms=params.max_ms,
+        max_prompt_ms=params.max_prompt_ms,
+        max_predict_ms=params.max_predict_ms,
+    )
+    request = waited(request, began - arrived)
     requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
     try:
         raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))

@@ -52,3 +52,5 @@ class Daemon:
         self.started = time.monotonic()
         self.socket: str | None = None
         self.url: str | None = None
+        self.http: str | None = None
+        """the address of the HTTP door, while it is open"""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from localspec.daemon.asker import Asker
 from localspec.daemon.memory import absolute
@@ -20,30 +21,53 @@ from localspec.protocol.results import FinishReason, Result, Stats
 async def generate(asker: Asker, request: Request, on_event: Callable[[StreamEvent], None]) -> Result:
     """Run ``request`` on the worker that its options, which are merged already, name; load it if need be.
 
-    A cancel, and the end of ``max_ms`` (which counts the load too), give a result with the text so
-    far. Raises what the load or the worker raises.
+    A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which count the load too), give a result with
+    the text so far. Raises what the load or the worker raises.
     """
     loop, options = asyncio.get_running_loop(), request.options
-    deadline = None if request.max_ms is None else loop.time() + request.max_ms / 1000
+    began = loop.time()
     key = key_of(options)
     async with AsyncExitStack() as lease:
         try:
-            async with asker.waiting(deadline):
+            async with asker.waiting(first_deadline(request, began)):
                 worker = await lease.enter_async_context(
                     asker.daemon.pool.lease(key, lambda frame: asker.model_progress(key.model, frame))
                 )
         except TimeoutError:
             return nothing(options, "cancelled" if asker.cancelled else "deadline")
-        left = None if deadline is None else max(1, round((deadline - loop.time()) * 1000))
-        job = worker.submit(msgspec.structs.replace(request, max_ms=left), on_event, watch=asker.watched)
+        job = worker.submit(waited(request, loop.time() - began), on_event, watch=asker.watched)
         try:
             with asker.cancelled_by(job.cancel):
-                result = await job.end
+                result: Result = await job.end
         except asyncio.CancelledError:
             job.cancel()
             raise
     asker.daemon.metrics.count_result(result)
     return result
+
+
+class Limited(Protocol):
+    """What has deadlines."""
+
+    @property
+    def max_ms(self) -> int | None: ...
+    @property
+    def max_prompt_ms(self) -> int | None: ...
+
+
+def first_deadline(limited: Limited, began: float) -> float | None:
+    """Until when it may take to begin, by the clock of ``began``."""
+    limits = [ms for ms in (limited.max_ms, limited.max_prompt_ms) if ms is not None]
+    return began + min(limits) / 1000 if limits else None
+
+
+def waited(request: Request, seconds: float) -> Request:
+    """The request, which has so much less time left; a millisecond at least."""
+
+    def left(ms: int | None) -> int | None:
+        return None if ms is None else max(1, round(ms - 1000 * seconds))
+
+    return replace(request, max_ms=left(request.max_ms), max_prompt_ms=left(request.max_prompt_ms))
 
 
 def nothing(options: Options, finish_reason: FinishReason) -> Result:

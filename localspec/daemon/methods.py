@@ -22,7 +22,13 @@ Handler = Callable[[Exchange, Any], Awaitable[object]]
 
 
 async def generate_text(exchange: Exchange, params: messages.Generate) -> Result:
-    request = Request(prompt=_prompt(params), options=await merged(exchange, params.options))
+    request = Request(
+        prompt=_prompt(params),
+        options=await merged(exchange, params.options),
+        max_ms=params.max_ms,
+        max_prompt_ms=params.max_prompt_ms,
+        max_predict_ms=params.max_predict_ms,
+    )
 
     async def answer(stream: Stream) -> Result:
         stream.progress("queued", 0.0)
@@ -61,6 +67,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         running=len(daemon.busy),
         models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
         settings=daemon.settings.state(),
+        http=daemon.http,
     )
 
 
@@ -92,6 +99,7 @@ HANDLERS: dict[str, Handler] = {
     "chat/regenerate": chat.regenerate,
     "stream/resume": resume,
     "generate": generate_text,
+    "tokenize": models.tokenize,
     "completion/inline": completions.inline,
     "completion/feedback": completions.feedback,
     "completion/warm": completions.warm,
@@ -108,7 +116,7 @@ HANDLERS: dict[str, Handler] = {
 NEED_A_MODEL = frozenset(
     {
         *("models/load", "session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
-        *("generate", "completion/inline", "completion/warm"),
+        *("generate", "tokenize", "completion/inline", "completion/warm"),
     }
 )
 """These are held to the limit on all connections together, and wait for a load."""

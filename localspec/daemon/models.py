@@ -59,6 +59,16 @@ async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.Loade
     return described(pool, worker)
 
 
+async def tokenize(exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
+    """Find a text's tokens; the model is loaded for that."""
+    key = key_of(await merged(exchange, Options(model=params.model)))
+    async with exchange.daemon.pool.lease(
+        key, lambda frame: exchange.model_progress(key.model, frame)
+    ) as worker:
+        found = await worker.tokenize(params.text, start=params.start, special=params.special)
+    return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, found.pieces)))
+
+
 async def unload(exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
     # What nobody asked for keeps no model at work.
     await exchange.daemon.ahead.clear()
@@ -79,6 +89,7 @@ def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
         path=ready.path,
         draft_path=ready.draft_path,
         reason=ready.reason,
+        n_ctx=ready.n_ctx,
     )
 
 

@@ -25,6 +25,7 @@ from localspec.config import Config
 from localspec.daemon import guard, instance, supervisor, token
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.door import keep_open
 from localspec.daemon.guard import Gate
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.transport import CLOSE_S, Socket
@@ -48,8 +49,11 @@ END_S = 1.0
 class Server:
     """One daemon, from its first listening socket to its last."""
 
-    def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(
+        self, config: Config, worker_command: tuple[str, ...] = COMMAND, *, http: bool = False
+    ) -> None:
         self._config = config
+        self._http = http or config.http.enabled
         self._daemon = Daemon(config, worker_command)
         self._listeners: list[Listener] = []
 
@@ -61,6 +65,8 @@ class Server:
             stack.push_async_callback(daemon.history.close)
             stack.push_async_callback(self._stop)
             await self._listen()
+            if self._http:
+                stack.push_async_callback(_ended, asyncio.create_task(keep_open(daemon)))
             _on_signals(daemon.stopping.set)
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
@@ -180,6 +186,11 @@ class Server:
         until = time.monotonic() + DRAIN_S
         while self._daemon.busy and time.monotonic() < until:
             await asyncio.sleep(DRAIN_STEP_S)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -32,10 +32,11 @@ from localspec.protocol.frames import (
     Round,
     Stop,
     Submit,
+    Tokenize,
+    Tokenized,
     ToWorker,
 )
 from localspec.protocol.requests import Request
-from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ class Job:
     """A request in a worker: events go to ``on_event`` as they come, the end is awaited in ``end``."""
 
     def __init__(self, worker: WorkerProcess, id: int, on_event: Callable[[StreamEvent], None]) -> None:
-        self.end: asyncio.Future[Result] = _future()
+        self.end: asyncio.Future[Any] = _future()
+        """gets a :class:`Result`, or what else was asked for"""
         self.on_event = on_event
         self._worker = worker
         self._id = id
@@ -213,13 +215,24 @@ class WorkerProcess:
 
         Raises :class:`EngineCrashed` if the worker has ended.
         """
+        job = self._job(on_event)
+        self.send(Submit(self._last_id, request, watch))
+        return job
+
+    async def tokenize(self, text: str, *, start: bool, special: bool) -> Tokenized:
+        """Find a text's tokens. Raises :class:`EngineCrashed`."""
+        job = self._job(lambda _: None)
+        self.send(Tokenize(self._last_id, text, start, special))
+        tokenized: Tokenized = await job.end
+        return tokenized
+
+    def _job(self, on_event: Callable[[StreamEvent], None]) -> Job:
         if self._ended or self._verdict:
             raise EngineCrashed(f"the worker of {self.key.model} has ended")
         if not self._jobs:
             self._watch.moved(time.monotonic())
         self._last_id += 1
         job = self._jobs[self._last_id] = Job(self, self._last_id, on_event)
-        self.send(Submit(self._last_id, request, watch))
         return job
 
     def send(self, message: ToWorker) -> None:
@@ -286,20 +299,23 @@ class WorkerProcess:
                 log.warning("%s cannot be loaded: %s", self.key.model, self._expected.message)
                 if not self.ready.done():
                     self.ready.set_exception(self._expected)
-            case Done() | Failed():
+            case Done() | Tokenized() | Failed():
                 self._finish(frame)
             case _:
                 if (job := self._jobs.get(frame.id)) is not None:
                     job.on_event(frame)
 
-    def _finish(self, frame: Done | Failed) -> None:
+    def _finish(self, frame: Done | Tokenized | Failed) -> None:
         job = self._jobs.pop(frame.id, None)
         if job is None or job.end.done():
             return
-        if isinstance(frame, Done):
-            job.end.set_result(frame.result)
-        else:
-            job.end.set_exception(from_dict(frame.error))
+        match frame:
+            case Done():
+                job.end.set_result(frame.result)
+            case Tokenized():
+                job.end.set_result(frame)
+            case Failed():
+                job.end.set_exception(from_dict(frame.error))
 
     async def _exit(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the process to be gone, and say what ended it."""

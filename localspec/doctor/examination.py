@@ -14,7 +14,7 @@ import psutil
 
 from localspec import home
 from localspec.config import Config, config_path, environment_options, load_config
-from localspec.doctor import daemon, editors, history, memory, models, packages, places, service
+from localspec.doctor import daemon, editors, history, http, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
@@ -75,6 +75,7 @@ class Examination:
             "daemon": self._daemon,
             "sockets": self._sockets,
             "service": lambda: iter([service.service()]),
+            "http": self._http,
             "editors": lambda: editors.editors(Path.home()),
         }
         findings: list[Finding] = []
@@ -218,6 +219,9 @@ class Examination:
 
     def _sockets(self) -> Iterator[Finding]:
         yield from daemon.sockets(self._asked, home.places()["runtime"])
+
+    def _http(self) -> Iterator[Finding]:
+        yield from http.door((self._config or Config()).http, self._asked.status)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

@@ -141,8 +141,7 @@ class Engine:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
         elif settings.proposer == "auto" and self._gate and repetition(encoded.tokens) < self._gate:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
-        if request.max_ms is not None:
-            sequence.deadline = time.monotonic() + request.max_ms / 1000
+        sequence.limit(request)
         sequence.source = request.source
         sequence.priority = request.goes_as
         self._scheduler.add(sequence)

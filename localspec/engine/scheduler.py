@@ -10,6 +10,7 @@ long as one by one.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Generator, Iterable
 from collections.abc import Sequence as Seq
@@ -207,13 +208,13 @@ class Scheduler:
     def deadline(self) -> float | None:
         """The next one, as a time of :func:`time.monotonic`."""
         deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
-        return min((at for at in deadlines if at is not None), default=None)
+        return min((at for at in deadlines if at < math.inf), default=None)
 
     def expire(self) -> None:
         """End what is past its deadline, waiting or running."""
         now = time.monotonic()
         for sequence in (*self.running, *self._waiting):
-            if sequence.deadline is not None and now >= sequence.deadline and not sequence.ended:
+            if now >= sequence.deadline and not sequence.ended:
                 sequence.finish = "deadline"
 
     def retire(self) -> list[Sequence]:

@@ -15,7 +15,7 @@ from localspec.engine.prompt import Encoded
 from localspec.engine.settings import Settings
 from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
-from localspec.protocol.requests import Priority
+from localspec.protocol.requests import Priority, Request
 from localspec.protocol.results import FinishReason, ProposerStats, Stats
 from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
@@ -85,7 +85,9 @@ class Sequence:
         """whether it is an editor's completion: its file teaches the memory, and what is accepted, not it"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
-        self.deadline: float | None = None
+        self.deadline = math.inf
+        """when it ends, done or not, as a time of :func:`time.monotonic`"""
+        self._over = self._predict_s = math.inf
         self.events: deque[Event] = deque()
         self.stats = Stats(lossless=settings.tau is None)
         self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
@@ -107,6 +109,13 @@ class Sequence:
         self._submitted = time.perf_counter()
         self._first = self._last = self._submitted
         self._admitted: float | None = None
+
+    def limit(self, request: Request) -> None:
+        """From now on the request's deadlines count."""
+        now = time.monotonic()
+        self._over = now + _seconds(request.max_ms)
+        self._predict_s = _seconds(request.max_predict_ms)
+        self.deadline = min(self._over, now + _seconds(request.max_prompt_ms))
 
     # What a round asks.
 
@@ -209,6 +218,7 @@ class Sequence:
         self._last = time.perf_counter()
         if self.completion_tokens == 1:
             self._first = self._last
+            self.deadline = min(self._over, time.monotonic() + self._predict_s)
         if self.text.push(item.token, self._vocabulary.piece(item.token), item.source, item.logprob):
             self.finish = "stop_string"
         elif self.completion_tokens == self.settings.max_tokens:
@@ -268,3 +278,7 @@ class Sequence:
         if not stats.drafted and stats.speculation_off_reason is None and stats.rounds:
             stats.speculation_off_reason = max(stats.choices, key=lambda reason: stats.choices[reason])
         return stats
+
+
+def _seconds(ms: int | None) -> float:
+    return math.inf if ms is None else ms / 1000

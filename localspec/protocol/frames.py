@@ -43,6 +43,18 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     watch: bool = False
 
 
+class Tokenize(msgspec.Struct, frozen=True, tag=True):
+    """Find a text's tokens; answered by one Tokenized or Failed of the same id.
+
+    ``start``: with the token before it that texts begin with. ``special``: names of special tokens are those.
+    """
+
+    id: int
+    text: str
+    start: bool
+    special: bool
+
+
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """End a request at the next round; it still answers Done, with what it has."""
 
@@ -136,6 +148,14 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     result: Result
 
 
+class Tokenized(msgspec.Struct, frozen=True, tag=True):
+    """The tokens of a text, and the bytes that each adds to it."""
+
+    id: int
+    tokens: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """A request ended with an error; others go on."""
 
@@ -143,8 +163,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: dict[str, str]
 
 
-ToWorker = Load | Submit | Cancel | Forget | Teach | Stop
-FromWorker = Heartbeat | Loading | Ready | LoadFailed | Prefill | Delta | Round | Degraded | Done | Failed
+ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Stop
+OfRequest = Prefill | Delta | Round | Degraded | Done | Tokenized | Failed
+"""has the id of what it answers"""
+FromWorker = Heartbeat | Loading | Ready | LoadFailed | OfRequest
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

@@ -79,13 +79,32 @@ class ModelUnload(Params):
     model: str | None = None
 
 
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+
+
 class Generate(Params):
-    """Exactly one of ``prompt`` and ``messages``; ``raw`` sends the prompt without the chat template."""
+    """Exactly one of ``prompt`` and ``messages``; ``raw`` sends the prompt without the chat template.
+
+    Deadlines are those of :class:`CompletionInline`.
+    """
 
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
     raw: bool = False
+    max_ms: Milliseconds | None = None
+    max_prompt_ms: Milliseconds | None = None
+    max_predict_ms: Milliseconds | None = None
     options: Options = Options()
+
+
+class Tokenize(Params):
+    """``start`` puts the token before a text that texts begin with; with ``special`` the names of special
+    tokens are those."""
+
+    text: str
+    model: str | None = None
+    start: bool = False
+    special: bool = False
 
 
 Trigger = Literal["automatic", "invoked"]
@@ -93,13 +112,18 @@ Trigger = Literal["automatic", "invoked"]
 
 
 class CompletionInline(Params):
+    """``max_ms`` is a deadline for all of it; ``max_prompt_ms`` one until the first token is there,
+    ``max_predict_ms`` one from then on. What has come by then is answered, in whole lines."""
+
     prefix: str
     suffix: str
     language: str | None = None
     path: str | None = None
     extra: tuple[File, ...] = ()
     n: Annotated[int, Meta(ge=1, le=8)] = 1
-    max_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    max_ms: Milliseconds | None = None
+    max_prompt_ms: Milliseconds | None = None
+    max_predict_ms: Milliseconds | None = None
     multiline: bool = True
     trigger: Trigger = "automatic"
     options: Options = Options()
@@ -167,6 +191,7 @@ METHODS: dict[str, type[Params]] = {
     "chat/regenerate": ChatRegenerate,
     "stream/resume": StreamResume,
     "generate": Generate,
+    "tokenize": Tokenize,
     "completion/inline": CompletionInline,
     "completion/feedback": CompletionFeedback,
     "completion/warm": CompletionWarm,
@@ -271,6 +296,17 @@ class Completions(msgspec.Struct, frozen=True):
     elapsed_ms: float = 0.0
 
 
+class TextToken(msgspec.Struct, frozen=True):
+    """A token, and the bytes that stand for it (base64 on the wire)."""
+
+    id: int
+    piece: bytes
+
+
+class Tokenized(msgspec.Struct, frozen=True):
+    tokens: tuple[TextToken, ...]
+
+
 class Warmed(msgspec.Struct, frozen=True):
     """How long the prompt is, and how much of it was read now."""
 
@@ -293,6 +329,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     draft_path: str | None = None
     reason: str = ""
     """why this draft"""
+    n_ctx: int = 0
+    """tokens of context of each sequence"""
 
 
 class Unloaded(msgspec.Struct, frozen=True):
@@ -311,6 +349,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     models: tuple[LoadedModel, ...]
     settings: SettingsState = "current"
+    http: str | None = None
+    """the address of the HTTP door, while it is open"""
 
 
 class Metrics(msgspec.Struct, frozen=True):

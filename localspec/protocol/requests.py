@@ -63,14 +63,17 @@ Prompt = TextPrompt | ChatPrompt | FimPrompt
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One generation.
 
-    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds. ``source`` is who asked,
-    such as ``chat:<session>``: what the memory learns of it, and what is kept of its cache, can be forgotten
-    by that name. ``priority``: if nothing is said, what fills a gap is a completion, all else a chat.
+    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds; ``max_prompt_ms`` one over what
+    comes before the first token, ``max_predict_ms`` one from then on. ``source`` is who asked, such as
+    ``chat:<session>``: what the memory learns of it, and what is kept of its cache, can be forgotten by that
+    name. ``priority``: if nothing is said, what fills a gap is a completion, all else a chat.
     """
 
     prompt: Prompt
     options: Options = Options()
     max_ms: int | None = None
+    max_prompt_ms: int | None = None
+    max_predict_ms: int | None = None
     source: str = "run"
     priority: Priority | None = None
 

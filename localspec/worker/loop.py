@@ -31,6 +31,8 @@ from localspec.protocol.frames import (
     Stop,
     Submit,
     Teach,
+    Tokenize,
+    Tokenized,
     ToWorker,
 )
 from localspec.protocol.results import Chunk
@@ -154,6 +156,8 @@ class Worker:
         if isinstance(frame, Submit):
             # A step as well: a long prompt is many tokens to find.
             self._pulse.step(partial(self._submit, frame))
+        elif isinstance(frame, Tokenize):
+            self._pulse.step(partial(self._tokenize, frame))
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
@@ -170,6 +174,14 @@ class Worker:
             return
         if frame.watch:
             self._watched[sequence.id] = frame.id
+
+    def _tokenize(self, frame: Tokenize) -> None:
+        vocabulary = self._engine.target.vocabulary
+        tokens = vocabulary.encode(frame.text, special=frame.special)
+        if frame.start and vocabulary.bos is not None:
+            tokens.insert(0, vocabulary.bos)
+        pieces = tuple(map(vocabulary.text_of, tokens))
+        self._channel.send(Tokenized(frame.id, tuple(tokens), pieces))
 
     def _on_round(self, played: RoundPlayed) -> None:
         """Tell it to those who watch; to nobody else, and at no cost."""

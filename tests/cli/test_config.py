@@ -15,7 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from localspec.config import LARGEST_FILE, load_config
+from localspec.config import LARGEST_FILE, TABLES, load_config
 from localspec.models.catalogue import bundled_model
 from localspec.settings import settings
 from tests.cli.harness import CONFIG, Cli
@@ -327,7 +327,7 @@ def test_who_begins_is_given_all_settings_as_comments(cli: Cli, tmp_path: Path) 
     assert done.returncode == 0 and "Nothing has changed" in done.stderr
     assert not file(cli).exists() and not beside(cli)
     assert all(f"# {setting.name} =" in given.read_text() for setting in settings())
-    assert tomllib.loads(given.read_text()) == {"engine": {}, "daemon": {}, "options": {}}
+    assert tomllib.loads(given.read_text()) == {table: {} for table in TABLES}
     editor(cli, tmp_path, 'sed -i "s/^# n_ctx = 0 /n_ctx = 64 /" "$1"')
     assert cli("config", "edit").returncode == 0
     assert cli("config", "get", "n_ctx").stdout == "64\n"

@@ -25,7 +25,7 @@ from tests.waiting import DEADLINE_S
 
 CHECKS = [
     *("python", "llama_cpp", "mlx", "auto", "bundled", "config", "models", "model", "pairing", "memory"),
-    *("ngrams", "history", "disk", "home", "permissions", "daemon", "sockets", "service", "editors"),
+    *("ngrams", "history", "disk", "home", "permissions", "daemon", "sockets", "service", "http", "editors"),
 ]
 CAN_MOUNT = (
     shutil.which("unshare") is not None

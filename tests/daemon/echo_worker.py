@@ -4,8 +4,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 ``flood N SIZE`` (N deltas of SIZE characters), ``lines FIFO`` (a delta for each line that comes),
 ``kill`` and ``exit 3`` (ends in the middle of the answer), ``fail``, ``degrade``, ``deaf`` (ignores
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
-writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` (answers with what it was
-given), ``engine`` (answers with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
+writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` and others (answers with
+what it was given), ``engine`` (with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
 stalls), and ``then WORD`` (answers with a line of that word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
@@ -46,6 +46,8 @@ from localspec.protocol.frames import (
     Stop,
     Submit,
     Teach,
+    Tokenize,
+    Tokenized,
     encode_frame,
     to_worker_decoder,
 )
@@ -53,6 +55,7 @@ from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextProm
 from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
 
 BEAT_S = 0.05
+BOS = 256
 
 Answer = Iterator[str | FinishReason | None]
 
@@ -124,6 +127,9 @@ def said(request: Request) -> str:
             return prefix.rpartition("\n")[2]
 
 
+GIVEN = ("prompt", "options", "max_ms", "max_prompt_ms", "max_predict_ms", "source", "priority", "engine")
+
+
 def words(request: Request, load: Load) -> Iterator[str]:
     """What is answered, delta by delta."""
     match said(request).split():
@@ -147,7 +153,7 @@ def words(request: Request, load: Load) -> Iterator[str]:
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
-        case ["prompt" | "options" | "max_ms" | "source" | "priority" | "engine" as what]:
+        case [what] if what in GIVEN:
             given = getattr(load if what == "engine" else request, what)
             yield given if isinstance(given, str) else msgspec.json.encode(given).decode()
         case ["then", word]:
@@ -195,6 +201,9 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
+            case Tokenize(id, text, start):
+                tokens = (BOS,) * start + tuple(text.encode())
+                self.send(Tokenized(id, tokens, tuple(bytes([token % 256]) for token in tokens)))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
             case Stop():

@@ -102,6 +102,16 @@ def test_the_deadline_counts_the_load(daemon: DaemonProcess, tmp_path: Path) -> 
                 "result"
             ]
             assert 50_000 < int(result["items"][0]["text"]) <= 60_000
+            slowly = params | {"max_ms": 60_000, "max_prompt_ms": 50}
+            result = (await client.call(3, "completion/inline", **slowly))["result"]
+            assert (result["items"], result["result"]["finish_reason"]) == ([], "deadline")
+            limits = {"suffix": "", "max_prompt_ms": 60_000, "max_predict_ms": 7}
+            told = [
+                (await client.call(id, "completion/inline", prefix=prefix, **limits))["result"]["items"]
+                for id, prefix in ((4, "max_prompt_ms"), (5, "max_predict_ms"))
+            ]
+            prompt_ms, predict_ms = (int(item["text"]) for (item,) in told)
+            assert 50_000 < prompt_ms <= 60_000 and predict_ms == 7
             gate.write_text("open")
 
     run(test())

@@ -18,7 +18,7 @@ from tests.docs.settings import with_table
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-OTHERS_FLAGS = {"--help", "--force"}
+OTHERS_FLAGS = {"--help", "--force", "--install-extension"}
 
 
 def test_there_are_two_snippets() -> None:
@@ -51,7 +51,8 @@ def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
 
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull")
-    commands = ("", "run", "complete", "daemon logs", *models, "memory forget", "bench", "config show")
+    daemon = ("daemon logs", "daemon run", "doctor")
+    commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS

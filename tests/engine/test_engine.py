@@ -102,15 +102,6 @@ class TestEndings:
         _, result = talk("x y🙂".encode(), max_tokens=2)
         assert result.text == ""
 
-    def test_a_deadline_is_an_ending_with_the_text_so_far(self) -> None:
-        engine = toy_engine(markov())
-        sequence = engine.submit(request("ab", temperature=0.0))
-        engine.step()
-        sequence.deadline = 0.0
-        run_all(engine, [sequence])
-        result = sequence.events[-1]
-        assert isinstance(result, Result) and result.finish_reason == "deadline" and result.completion_tokens
-
     def test_cancel_while_waiting_prefilling_and_decoding(self) -> None:
         engine = Engine(ToyBackend(markov(), n_ctx=600, max_sequences=1))
         decoding, waiting = (engine.submit(request("ab", max_tokens=500)) for _ in range(2))

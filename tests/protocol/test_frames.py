@@ -31,6 +31,8 @@ from localspec.protocol.frames import (
     Stop,
     Submit,
     Teach,
+    Tokenize,
+    Tokenized,
     ToWorker,
     encode_frame,
     from_worker_decoder,
@@ -59,6 +61,7 @@ TO_WORKER: list[ToWorker] = [
     Submit(4, Request(prompt=FimPrompt("a", "b", multiline=False, tidy=True), priority="background")),
     Cancel(1),
     Forget("chat:one"),
+    Tokenize(7, "é\0", start=True, special=False),
     Teach("/p.py", "x = 1", "/w"),
     Stop(),
 ]
@@ -73,6 +76,7 @@ FROM_WORKER: list[FromWorker] = [
     Round(id=1, round=2, proposer="memory", k=1, proposed=(5,), chosen=(6,), accepted=0, emitted=1, ms=0.5),
     Degraded(1, "draft", "prompt-lookup", "it failed"),
     Done(1, RESULT),
+    Tokenized(7, (5, 6), (b"\xc3", b"\xa9")),
     Failed(1, ModelNotFound("no").as_dict()),
 ]
 

@@ -1,0 +1,59 @@
+"""The HTTP door's process: started with the daemon, again when it ends by itself, and ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from localspec.daemon.daemon import Daemon
+from localspec.errors import ExitCode
+
+log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "localspec.http")
+PAUSES_S = (1, 5, 30, 120)
+"""after each end in a row; then always the last"""
+STOP_S = 3.0
+STDERR = 2
+
+
+async def keep_open(daemon: Daemon) -> None:
+    """Have a door until this is cancelled; ``daemon.http`` is its address while it is there."""
+    for number in range(sys.maxsize):
+        code = await _once(daemon)
+        if code == ExitCode.UNAVAILABLE:
+            return  # it has said what it lacks, and lacks it the next time, too
+        pause = PAUSES_S[min(number, len(PAUSES_S) - 1)]
+        log.warning("the HTTP door ended (%d); it is opened again in %d s", code, pause)
+        await asyncio.sleep(pause)
+
+
+async def _once(daemon: Daemon) -> int:
+    """Run the process to its end; returns its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        stdin=asyncio.subprocess.PIPE,  # ends with this process, however that ends
+        stdout=asyncio.subprocess.PIPE,
+        stderr=STDERR,
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        daemon.http = (await process.stdout.readline()).decode().strip() or None
+        if daemon.http is not None:
+            log.info("the HTTP door is at %s", daemon.http)
+        return await process.wait()
+    finally:
+        daemon.http = None
+        process.stdin.close()
+        await _gone(process)
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

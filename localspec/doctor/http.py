@@ -1,0 +1,41 @@
+"""The HTTP door: whether it is open, to whom, and what other programs are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from localspec.config import HttpConfig
+from localspec.doctor.finding import Finding
+from localspec.errors import INSTALL_HTTP
+from localspec.protocol.messages import DaemonStatus
+
+PACKAGES = ("starlette", "uvicorn")
+TOLD = "`localspec doctor --clients` has the lines for other programs."
+
+
+def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
+    """Whether it is open, or could be."""
+    if status is not None and status.http is not None:
+        yield Finding("http", "ok", f"The HTTP door is open at {status.http}. {TOLD}")
+    elif not config.enabled:
+        yield Finding("http", "ok", f"The HTTP door is closed, as it is meant to be. {TOLD}")
+    elif missing := [name for name in PACKAGES if find_spec(name) is None]:
+        told = f"The HTTP door is to be open, and {' and '.join(missing)} cannot be imported."
+        yield Finding("http", "problem", told, INSTALL_HTTP)
+    elif status is None:
+        yield Finding("http", "ok", f"The HTTP door opens with the daemon, at port {config.port}. {TOLD}")
+    else:
+        told = "The HTTP door is to be open, and is closed."
+        yield Finding("http", "warning", told, "See `localspec daemon logs`.")
+    if config.without_token:
+        names = ", ".join(config.without_token)
+        told = f"Every program and every user of this machine may ask in these dialects: {names}."
+        yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")
+
+
+def clients(config: HttpConfig) -> str:
+    """What to paste into other programs' settings."""
+    text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
+    return text.replace("URL", f"http://127.0.0.1:{config.port}")

@@ -1,0 +1,90 @@
+"""``python -m localspec.http``: the door's own process, started by the daemon; it ends with its stdin.
+
+Its address is printed once it listens. Exits 69 if what it needs is not installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from localspec import home
+from localspec.config import HttpConfig, load_config
+from localspec.daemon import token
+from localspec.daemon.log import OneLine
+from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+log = logging.getLogger("localspec.http")
+
+LOOPBACK = "127.0.0.1"
+CLOSE_S = 2
+STDIN = 0
+
+
+def main() -> int:
+    """Serve until there is no more stdin; returns the exit code."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    try:
+        asyncio.run(_serve(load_config().http))
+    except ImportError as error:
+        log.error("the HTTP door lacks %s. %s", error.name, INSTALL_HTTP)
+        return ExitCode.UNAVAILABLE
+    except LocalspecError as error:
+        log.error("%s. %s", error.message, error.remedy)
+        return error.exit_code
+    except OSError as error:
+        log.error("the HTTP door cannot be opened: %s. Set another http.port.", error.strerror)
+        return ExitCode.ERROR
+    return ExitCode.OK
+
+
+async def _serve(config: HttpConfig) -> None:
+    import uvicorn
+
+    from localspec.http.app import create
+
+    app = create(token.read_or_create(home.http_token_path()), config.without_token)
+    for dialect in config.without_token:
+        log.warning("every program and every user of this machine may ask in the dialect %s", dialect)
+    listening = socket.create_server((LOOPBACK, config.port))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            access_log=False,
+            date_header=False,
+            lifespan="off",
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=CLOSE_S,
+            ws="none",
+        )
+    )
+    _ends_with_stdin(server)
+    sys.stdout.write(f"http://{LOOPBACK}:{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve(sockets=[listening])
+
+
+def _ends_with_stdin(server: uvicorn.Server) -> None:
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(STDIN, 1024):
+                pass
+        server.should_exit = True
+
+    threading.Thread(target=watch, name="stdin", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

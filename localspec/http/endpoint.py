@@ -1,0 +1,139 @@
+"""One address of the door: its body is read and checked, its handler asks the daemon, and for who hangs up
+nothing goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from localspec.client import Client, Stream, connect
+from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol.messages import StreamDelta
+from localspec.protocol.options import readable
+from localspec.protocol.results import Result
+
+MAX_BODY = 4 << 20
+"""bytes; the daemon takes no longer messages"""
+REMEDY = "See /openapi.json for what is taken."
+
+T = TypeVar("T")
+
+Answer = Any
+"""what is sent as one JSON value, or an :class:`AsyncIterator` of those that are sent as they come"""
+
+
+class Nothing(msgspec.Struct):
+    """No body."""
+
+
+class Endpoint(NamedTuple):
+    """``handler`` is given the ``body``, and a connection to the daemon of its own; ``open``: to everybody on
+    this machine."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    body: type[msgspec.Struct]
+    handler: Callable[[Client, Any], Awaitable[Answer]]
+    open: bool = False
+
+
+class BodyTooLarge(LocalspecError):
+    """More than is taken."""
+
+    code = "body_too_large"
+    default_remedy = f"Send at most {MAX_BODY >> 20} MiB."
+
+
+STATUS = {
+    "invalid_options": HTTPStatus.BAD_REQUEST,
+    "context_exceeded": HTTPStatus.BAD_REQUEST,
+    "fim_unsupported": HTTPStatus.BAD_REQUEST,
+    "model_ambiguous": HTTPStatus.BAD_REQUEST,
+    "model_invalid": HTTPStatus.BAD_REQUEST,
+    "model_too_large": HTTPStatus.BAD_REQUEST,
+    "tokenizer_mismatch": HTTPStatus.BAD_REQUEST,
+    "model_not_found": HTTPStatus.NOT_FOUND,
+    "unauthorized": HTTPStatus.UNAUTHORIZED,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
+    "engine_busy": HTTPStatus.TOO_MANY_REQUESTS,
+}
+"""by the error's code; all others are no fault of who asks, and may be gone the next time (503)"""
+
+
+def status_of(error: LocalspecError) -> HTTPStatus:
+    """What HTTP calls it."""
+    return STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+async def answered(endpoint: Endpoint, request: Request) -> tuple[Answer, Client]:
+    """The answer, and the connection that is to be closed once it was sent.
+
+    Raises :class:`LocalspecError`, and :class:`ClientDisconnect` for who has hung up.
+    """
+    body = await _body(endpoint.body, request)
+    client = await connect(start=False, name="http")
+    try:
+        return await _unless_gone(request, endpoint.handler(client, body)), client
+    except BaseException:
+        await client.close()
+        raise
+
+
+async def begun(stream: Stream[Result]) -> AsyncIterator[StreamDelta]:
+    """The text of an answer, once the first of it is there: what fails before has a status of its own."""
+    pieces = aiter(stream)
+    first = await anext(pieces, None)
+
+    async def all_of_it() -> AsyncIterator[StreamDelta]:
+        if first is not None:
+            yield first
+        async for piece in pieces:
+            yield piece
+
+    return all_of_it()
+
+
+async def _body(struct: type[T], request: Request) -> T:
+    """Raises :class:`InvalidOptions` for what is not JSON, or not what is taken."""
+    if struct is Nothing:
+        return struct()
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > MAX_BODY:
+            raise BodyTooLarge(f"the body is longer than {MAX_BODY} bytes")
+    try:
+        return msgspec.json.decode(read, type=struct)
+    except msgspec.ValidationError as error:
+        raise InvalidOptions(f"the body is not what is taken here: {readable(error)}", REMEDY) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidOptions(f"the body is not JSON: {error}", REMEDY) from None
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Do the work, but not for who has hung up."""
+    task, gone = asyncio.ensure_future(work), asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        await _ended(gone)
+        await _ended(task)
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

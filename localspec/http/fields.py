@@ -1,0 +1,76 @@
+"""What the dialects have in common: fields of bodies, and the options that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from localspec.errors import InvalidOptions
+from localspec.http.endpoint import REMEDY
+from localspec.protocol.messages import ModelDescription
+from localspec.protocol.options import Options, check_value, parse_options
+from localspec.protocol.results import Result
+
+DEFAULT_MODEL = "localspec"
+"""what clients that must name a model call the one that is configured"""
+SEEDS = 2**63
+LEAST_TOP_P = 1e-6
+
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Stops = str | list[str] | None
+
+
+def options_of(said: dict[str, Any], own: dict[str, Any]) -> Options:
+    """``said`` in a dialect's fields, by our names; ``own`` are our options as they are, and come first.
+
+    What is None was not said. Raises :class:`InvalidOptions`.
+    """
+    values = {name: value for name, value in said.items() if value is not None}
+    if "model" in values and (name := model_of(values.pop("model"))) is not None:
+        values["model"] = name
+    if isinstance(stop := values.get("stop"), str):
+        values["stop"] = [stop]
+    if "stop" in values:
+        values["stop"] = [text for text in values["stop"] if text]
+    if "top_p" in values:
+        values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
+    if "seed" in values:
+        values["seed"] %= SEEDS
+    values |= own
+    for name in values.keys() & set(Options.__struct_fields__):
+        told = f"localspec.{name}" if name in own else name
+        check_value(Options, name, values[name], said=told, remedy=REMEDY, strict=True)
+    return parse_options(values)
+
+
+def model_of(name: str | None) -> str | None:
+    """The model that is meant; None is the one that is configured."""
+    return None if name in (None, "", DEFAULT_MODEL) else name
+
+
+def refuse(body: msgspec.Struct, fields: dict[str, tuple[Any, ...]]) -> None:
+    """Raises :class:`InvalidOptions` for a field whose value is none of those that change nothing: an answer
+    that does without it would be another one than was asked for."""
+    for name, harmless in fields.items():
+        value = getattr(body, name)
+        if value is not None and value not in harmless:
+            raise InvalidOptions(f"{name} is not supported", f"Leave {name} out.")
+
+
+def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
+    """Those that can be loaded, by the name to type first; of one in two formats, the first."""
+    named: dict[str, ModelDescription] = {}
+    for model in models:
+        if model.problem is None:
+            named.setdefault(model.names[0] if model.names else model.id, model)
+    return named
+
+
+def statistics(result: Result) -> dict[str, Any]:
+    """Our own account of a result, without its text."""
+    told: dict[str, Any] = msgspec.to_builtins(result)
+    del told["text"]
+    return told

@@ -1,0 +1,80 @@
+"""Who may come in by HTTP: the checks before anything of a request is read.
+
+A web page may send to loopback, and its fetch is not held back by CORS where it does not want to read the
+answer; so whatever a browser sends on a page's behalf is refused, and no header ever allows anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from localspec.daemon.guard import LOOPBACK
+from localspec.errors import DaemonError, LocalspecError, Unauthorized
+
+OWN_SITES = ("none", "same-origin")
+"""what a browser says of an address that a person typed"""
+
+Refuse = Callable[[str, LocalspecError, HTTPStatus], Response]
+"""makes the answer, in the words of the dialect of a path"""
+
+
+class Forbidden(DaemonError):
+    """Somebody else's browser."""
+
+    code = "forbidden"
+    default_remedy = "Ask from a program on this machine, at 127.0.0.1 or localhost."
+
+
+class Gate:
+    """Lets in who names this machine, is no web page, and shows the token.
+
+    ``open_paths`` need no token, by path; ``refuse`` makes the answers of those who stay outside.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, token: str, needs_token: Callable[[str], bool], refuse: Refuse
+    ) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._needs_token = needs_token
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        path, headers = scope["path"], Headers(scope=scope)
+        refused = self.refusal(path, headers)
+        if refused is not None:
+            error, status = refused
+            await self._refuse(path, error, status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def refusal(self, path: str, headers: Headers) -> tuple[LocalspecError, HTTPStatus] | None:
+        """Why this request is not let in; None lets it in."""
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
+            return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN
+        if headers.getlist("origin") or headers.get("sec-fetch-site", "none") not in OWN_SITES:
+            return Forbidden("web pages are not let in"), HTTPStatus.FORBIDDEN
+        if self._needs_token(path) and not self._shows_token(headers):
+            return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
+        return None
+
+    def _shows_token(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, shown = headers.get("authorization", "").strip().partition(" ")
+        candidates = [shown.strip()] if scheme.lower() == "bearer" else []
+        if (key := headers.get("x-api-key")) is not None:
+            candidates.append(key.strip())
+        # Each is compared in constant time, and one wrong among them refuses the lot.
+        return bool(candidates) and all([hmac.compare_digest(c.encode(), self._token) for c in candidates])
+
+
+TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec daemon token` prints."

@@ -1,0 +1,313 @@
+"""llama.cpp's dialect: what llama.vim, llama.vscode and scripts ask of its server.
+
+Of the README and source of `llama-server`. Unlike there ``t_max_prompt_ms`` does end a prompt that takes too
+long, and one that is only read (``n_predict`` 0) waits for everybody else. ``id_slot`` and ``cache_prompt``
+are taken and mean nothing: every prompt finds its cache by itself. Without a temperature a gap is filled
+greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from itertools import takewhile
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from localspec._version import __version__
+from localspec.client import Client, Deadlines, Stream
+from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http.dialect import SSE, Dialect, sentence
+from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
+from localspec.http.fields import DEFAULT_MODEL, Seed, Stops, model_of, options_of, refuse, statistics
+from localspec.protocol.messages import StreamDelta, Warmed
+from localspec.protocol.options import Options
+from localspec.protocol.requests import File
+from localspec.protocol.results import FinishReason, Result, Stats
+
+MISSING = object()
+LONGEST_MS = 600_000
+WARMED = "/infill"
+"""the path of prompts that are read ahead: the next one ends the reading of the one before"""
+STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word", "cancelled": "none"}
+"""all others are ``limit``"""
+
+
+class Extra(msgspec.Struct):
+    text: str
+    filename: str = "unnamed"
+
+
+class Sampling(msgspec.Struct, kw_only=True):
+    """What both ways to ask have."""
+
+    model: str | None = None
+    n_predict: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: Seed | None = None
+    stop: Stops = None
+    stream: bool | None = None
+    t_max_prompt_ms: float | None = None
+    t_max_predict_ms: float | None = None
+    response_fields: list[str] | None = None
+    samplers: list[str] | str = []
+    lora: list[Any] | None = None
+    grammar: str | None = None
+    json_schema: Any = None
+    n_probs: int | None = None
+    localspec: dict[str, Any] = {}
+
+
+class InfillBody(Sampling, kw_only=True):
+    """``POST /infill``"""
+
+    input_prefix: str = ""
+    input_suffix: str = ""
+    input_extra: list[Extra] = []
+    prompt: str = ""
+    n_indent: int | None = None
+    n_cmpl: Annotated[int, Meta(ge=1, le=8)] = 1
+
+
+class CompletionBody(Sampling, kw_only=True):
+    """``POST /completion``"""
+
+    prompt: str | list[str]
+
+
+class TokenizeBody(msgspec.Struct):
+    """``POST /tokenize``"""
+
+    content: str
+    model: str | None = None
+    add_special: bool = False
+    parse_special: bool = True
+    with_pieces: bool = False
+
+
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "lora": ([],),
+    "grammar": ("",),
+    "json_schema": ({},),
+    "n_probs": (0,),
+}
+
+
+async def infill(client: Client, body: InfillBody) -> Answer:
+    """Fill in what is missing between prefix and suffix; ``prompt`` is the end of the prefix."""
+    refuse(body, REFUSED)
+    prefix, options = body.input_prefix + body.prompt, _options(body)
+    extra = tuple(File(each.filename, each.text) for each in body.input_extra)
+    if body.n_predict == 0:
+        # Nobody waits for it, so no time limit ends it either.
+        warmed = await client.warm(WARMED, prefix, body.input_suffix, extra=extra, options=options).result()
+        return _picked(body, _facts(_read_only(options, warmed), ""))
+    done = await client.complete(
+        prefix,
+        body.input_suffix,
+        extra=extra,
+        n=body.n_cmpl,
+        trigger="automatic" if "infill" in body.samplers else "invoked",
+        options=options,
+        **_limits(body),
+    ).result()
+    texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
+    answers = [_picked(body, {**_facts(done.result, text), "index": i}) for i, text in enumerate(texts)]
+    if body.stream:
+        return _each(answers)
+    return answers if body.n_cmpl > 1 else answers[0]
+
+
+async def complete(client: Client, body: CompletionBody) -> Answer:
+    """Continue a text as it is."""
+    refuse(body, REFUSED)
+    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    if len(prompts) != 1:
+        raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
+    stream = client.generate(prompts[0], raw=True, options=_options(body), **_limits(body))
+    if not body.stream:
+        result = await stream.result()
+        return _picked(body, _facts(result, result.text))
+    return _chunks(body, await begun(stream), stream)
+
+
+async def health(client: Client, body: Nothing) -> Answer:
+    """Whether the daemon answers."""
+    return {"status": "ok"}
+
+
+async def props(client: Client, body: Nothing) -> Answer:
+    """Of the model that is configured, which is loaded for that."""
+    loaded = await client.load().result()
+    return {
+        "default_generation_settings": {"n_ctx": loaded.n_ctx, "model": loaded.model},
+        "model_path": loaded.path,
+        "model_alias": loaded.model,
+        "build_info": f"localspec {__version__}",
+    }
+
+
+async def tokenize(client: Client, body: TokenizeBody) -> Answer:
+    """The tokens of a text."""
+    found = await client.tokenize(
+        body.content, model=model_of(body.model), start=body.add_special, special=body.parse_special
+    )
+    if not body.with_pieces:
+        return {"tokens": [token.id for token in found]}
+    return {"tokens": [{"id": token.id, "piece": _piece(token.piece)} for token in found]}
+
+
+async def _each(values: list[Any]) -> AsyncIterator[Any]:
+    for value in values:
+        yield value
+
+
+async def _chunks(
+    body: CompletionBody, pieces: AsyncIterator[StreamDelta], stream: Stream[Result]
+) -> AsyncIterator[Any]:
+    async for piece in pieces:
+        yield {"index": 0, "content": piece.text, "tokens": [t.id for t in piece.tokens], "stop": False}
+    yield _picked(body, _facts(await stream.result(), ""))
+
+
+def _options(body: Sampling) -> Options:
+    names = (
+        *("model", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "frequency_penalty"),
+        *("presence_penalty", "seed", "stop"),
+    )
+    said = {name: getattr(body, name) for name in names}
+    if said["seed"] == -1:
+        said["seed"] = None
+    longest = None if body.n_predict is None or body.n_predict < 0 else body.n_predict
+    return options_of({**said, "max_tokens": longest}, body.localspec)
+
+
+def _limits(body: Sampling) -> Deadlines:
+    """Those that were said; 0 and less are none, as there."""
+    times: Deadlines = {}
+    if body.t_max_prompt_ms is not None and body.t_max_prompt_ms > 0:
+        times["max_prompt_ms"] = _ms(body.t_max_prompt_ms)
+    if body.t_max_predict_ms is not None and body.t_max_predict_ms > 0:
+        times["max_predict_ms"] = _ms(body.t_max_predict_ms)
+    return times
+
+
+def _ms(said: float) -> int:
+    return max(1, min(round(said), LONGEST_MS))
+
+
+def _indented(text: str, least: int | None) -> str:
+    """Without what begins with a line that is indented by less."""
+    if not least:
+        return text
+    first, *lines = text.split("\n")
+    kept = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip(" \t")) >= least, lines)
+    return "\n".join([first, *kept])
+
+
+def _read_only(options: Options, warmed: Warmed) -> Result:
+    """What a prompt that was read is told of."""
+    return Result(
+        text="",
+        finish_reason="length",
+        model=options.model or DEFAULT_MODEL,
+        draft=None,
+        backend="",
+        prompt_tokens=warmed.prompt_tokens,
+        cached_tokens=warmed.prompt_tokens - warmed.reprefilled_tokens,
+        completion_tokens=0,
+        stats=Stats(),
+    )
+
+
+def _facts(result: Result, text: str) -> dict[str, Any]:
+    """All that an answer says."""
+    return {
+        "index": 0,
+        "content": text,
+        "tokens": [],
+        "id_slot": 0,
+        "stop": True,
+        "model": result.model,
+        "tokens_predicted": result.completion_tokens,
+        "tokens_evaluated": result.prompt_tokens,
+        "has_new_line": "\n" in text,
+        "truncated": result.finish_reason == "context_full",
+        "stop_type": STOP_TYPES.get(result.finish_reason, "limit"),
+        "stopping_word": "",
+        "tokens_cached": result.prompt_tokens + result.completion_tokens,
+        "timings": _timings(result),
+        "localspec": statistics(result),
+    }
+
+
+def _timings(result: Result) -> dict[str, float]:
+    stats = result.stats
+    prompt_n, predicted_n = result.prompt_tokens - result.cached_tokens, result.completion_tokens
+    prompt_ms = 1000 * max(0.0, (stats.ttft_s or 0.0) - stats.queued_s)
+    speed = stats.decode_tokens_per_s
+    predicted_ms = 1000 * (predicted_n - 1) / speed if speed else 0.0
+    return {
+        "cache_n": result.cached_tokens,
+        **_rates("prompt", prompt_n, prompt_ms),
+        **_rates("predicted", predicted_n, predicted_ms),
+    }
+
+
+def _rates(name: str, n: int, ms: float) -> dict[str, float]:
+    return {
+        f"{name}_n": n,
+        f"{name}_ms": ms,
+        f"{name}_per_token_ms": ms / n if n else 0.0,
+        f"{name}_per_second": 1000 * n / ms if ms else 0.0,
+    }
+
+
+def _picked(body: Sampling, facts: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are wanted, by their paths; all if none is named."""
+    if body.response_fields is None:
+        return facts
+    picked = {}
+    for path in body.response_fields:
+        value: Any = facts
+        for key in filter(None, path.split("/")):
+            value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+        if value is not MISSING and path:
+            picked[path] = value
+    return picked
+
+
+def _piece(piece: bytes) -> str | list[int]:
+    """Bytes that are no text are told as numbers, as there."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
+
+
+def error(error: LocalspecError, status: HTTPStatus) -> Any:
+    """As its clients read it."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    return {"error": {"code": status, "message": sentence(error), "type": kind}}
+
+
+DIALECT = Dialect(
+    "llama.cpp",
+    (
+        Endpoint("POST", "/infill", InfillBody, infill),
+        Endpoint("POST", "/completion", CompletionBody, complete),
+        Endpoint("GET", "/health", Nothing, health, open=True),
+        Endpoint("GET", "/props", Nothing, props),
+        Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
+    ),
+    error,
+    SSE._replace(end=b""),
+)

@@ -1,0 +1,313 @@
+"""Ollama's dialect: tags, show, generate, chat and version; a line of JSON after the other, or one value.
+
+Of <https://github.com/ollama/ollama/blob/main/docs/api.md>. ``num_ctx`` is taken and means nothing: how much
+context a model has is said in localspec's own settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from localspec._version import __version__
+from localspec.client import Client, Stream
+from localspec.errors import EngineBusy, InvalidOptions, LocalspecError, ModelNotFound
+from localspec.http.dialect import NDJSON, Dialect, sentence
+from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
+from localspec.http.fields import Seed, Stops, model_of, names_of, options_of, refuse, statistics
+from localspec.http.openai import message_of
+from localspec.protocol.messages import ModelDescription, StreamDelta
+from localspec.protocol.options import Options
+from localspec.protocol.results import Result
+
+DURATION = re.compile(r"-?(?:\d+(?:\.\d+)?(?:ms|h|m|s))+")
+PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_S = 1_000_000_000
+FOR_EVER = 0
+"""seconds, as ``models/load`` understands them"""
+NS = 1_000_000_000
+
+
+class Given(msgspec.Struct):
+    """``options``"""
+
+    num_predict: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: Seed | None = None
+    stop: Stops = None
+
+
+class Asking(msgspec.Struct, kw_only=True):
+    """What both ways to ask have."""
+
+    model: str
+    stream: bool | None = None
+    options: Given | None = None
+    keep_alive: str | float | None = None
+    format: Any = None
+    think: Any = None
+    localspec: dict[str, Any] = {}
+
+
+class GenerateBody(Asking, kw_only=True):
+    """``POST /api/generate``"""
+
+    prompt: str = ""
+    suffix: str = ""
+    system: str = ""
+    raw: bool = False
+    template: str | None = None
+    context: list[int] | None = None
+    images: list[str] | None = None
+
+
+class Said(msgspec.Struct):
+    role: str
+    content: str = ""
+    images: list[str] | None = None
+
+
+class ChatBody(Asking, kw_only=True):
+    """``POST /api/chat``"""
+
+    messages: list[Said] = []
+    tools: list[Any] | None = None
+
+
+class ShowBody(msgspec.Struct):
+    """``POST /api/show``"""
+
+    model: str = ""
+    name: str = ""
+
+
+REFUSED: dict[str, tuple[Any, ...]] = {"format": ("",), "think": (False,)}
+REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
+REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
+
+Word = Callable[[str], dict[str, Any]]
+"""how a piece of text is said"""
+
+
+async def version(client: Client, body: Nothing) -> Answer:
+    """Ours."""
+    return {"version": __version__}
+
+
+async def tags(client: Client, body: Nothing) -> Answer:
+    """The models that can be loaded."""
+    return {"models": [_tag(name, model) for name, model in names_of(await client.models()).items()]}
+
+
+async def show(client: Client, body: ShowBody) -> Answer:
+    """What is known of a model."""
+    name = body.model or body.name
+    for model in await client.models():
+        if name in (model.id, model.path, *model.names):
+            info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
+            return {
+                "details": _details(model),
+                "model_info": {**info, f"{model.architecture}.context_length": model.context},
+                "capabilities": ["completion", *(["insert"] if model.fim else [])],
+                "modified_at": _now(),
+            }
+    raise ModelNotFound(f"there is no model named {name[:200]!r}")
+
+
+async def generate(client: Client, body: GenerateBody) -> Answer:
+    """Answer a prompt, continue it (``raw``), or fill in what is missing before ``suffix``; without a prompt
+    the model is loaded, or unloaded."""
+    refuse(body, REFUSED_OF_TEXTS)
+    word: Word = lambda text: {"response": text}  # noqa: E731
+    if not (body.prompt or body.suffix):
+        return await _kept(client, body, word)
+    options = await _options(client, body)
+    if body.suffix:
+        done = await client.complete(body.prompt, body.suffix, trigger="invoked", options=options).result()
+        text = done.items[0].text if done.items else ""
+        said = _one(body, {**word(text), **_end(body, done.result)})
+        return said if body.stream is not False else await anext(said)
+    if body.raw:
+        stream = client.generate(body.prompt, raw=True, options=options)
+    else:
+        system = (message_of("system", body.system),) if body.system else ()
+        stream = client.generate(messages=(*system, message_of("user", body.prompt)), options=options)
+    return await _answer(client, body, stream, word)
+
+
+async def chat(client: Client, body: ChatBody) -> Answer:
+    """Answer a conversation; without messages the model is loaded, or unloaded."""
+    refuse(body, REFUSED_OF_CHATS)
+    for said in body.messages:
+        if said.images:
+            raise InvalidOptions("images are not taken", "Send texts alone.")
+    word: Word = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
+    if not body.messages:
+        return await _kept(client, body, word)
+    messages = tuple(message_of(said.role, said.content) for said in body.messages)
+    stream = client.generate(messages=messages, options=await _options(client, body))
+    return await _answer(client, body, stream, word)
+
+
+# How it is said.
+
+
+async def _answer(client: Client, body: Asking, stream: Stream[Result], word: Word) -> Answer:
+    pieces = await begun(stream)
+    if body.stream is not False:
+        return _chunks(client, body, pieces, stream, word)
+    text = "".join([piece.text async for piece in pieces])
+    result = await stream.result()
+    await _let_go(client, body)
+    return {**_head(body), **word(text), **_end(body, result)}
+
+
+async def _chunks(
+    client: Client, body: Asking, pieces: AsyncIterator[StreamDelta], stream: Stream[Result], word: Word
+) -> AsyncIterator[Any]:
+    async for piece in pieces:
+        yield {**_head(body), **word(piece.text), "done": False}
+    result = await stream.result()
+    await _let_go(client, body)
+    yield {**_head(body), **word(""), **_end(body, result)}
+
+
+async def _one(body: Asking, said: dict[str, Any]) -> AsyncIterator[Any]:
+    yield {**_head(body), **said}
+
+
+def _head(body: Asking) -> dict[str, Any]:
+    return {"model": body.model, "created_at": _now()}
+
+
+def _end(body: Asking, result: Result) -> dict[str, Any]:
+    stats = result.stats
+    waited_s, first_s = stats.queued_s, stats.ttft_s or 0.0
+    answer_s = (result.completion_tokens - 1) / speed if (speed := stats.decode_tokens_per_s) else 0.0
+    return {
+        "done": True,
+        "done_reason": "stop" if result.finish_reason in ("stop", "stop_string", "cancelled") else "length",
+        "total_duration": round((first_s + answer_s) * NS),
+        "load_duration": round(waited_s * NS),
+        "prompt_eval_count": result.prompt_tokens,
+        "prompt_eval_duration": round(max(0.0, first_s - waited_s) * NS),
+        "eval_count": result.completion_tokens,
+        "eval_duration": round(answer_s * NS),
+        "localspec": statistics(result),
+    }
+
+
+def _tag(name: str, model: ModelDescription) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _now(),
+        "size": model.size,
+        "digest": model.id,
+        "details": _details(model),
+    }
+
+
+def _details(model: ModelDescription) -> dict[str, Any]:
+    family = model.architecture or ""
+    return {
+        "parent_model": "",
+        "format": model.format,
+        "family": family,
+        "families": [family],
+        "parameter_size": f"{model.parameters / 1e9:.1f}B" if model.parameters else "",
+        "quantization_level": model.quantisation or "",
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+# What is meant.
+
+
+async def _options(client: Client, body: Asking) -> Options:
+    """The options; a model that is to be kept for some time is told so first."""
+    given = body.options or Given()
+    said = {name: getattr(given, name) for name in Given.__struct_fields__ if name != "num_predict"}
+    if said["seed"] == -1:
+        said["seed"] = None
+    if given.num_predict is not None and given.num_predict >= 0:
+        said["max_tokens"] = given.num_predict
+    options = options_of({**said, "model": body.model}, body.localspec)
+    keep_s = seconds_of(body.keep_alive)
+    if keep_s:
+        await client.load(options.model, keep_alive_s=FOR_EVER if keep_s < 0 else keep_s).result()
+    return options
+
+
+async def _kept(client: Client, body: Asking, word: Word) -> Answer:
+    """Load the model, or unload it."""
+    keep_s, model = seconds_of(body.keep_alive), model_of(body.model)
+    if keep_s == 0:
+        await client.unload(model)
+    else:
+        until = None if keep_s is None else FOR_EVER if keep_s < 0 else keep_s
+        await client.load(model, keep_alive_s=until).result()
+    reason = "unload" if keep_s == 0 else "load"
+    return {**_head(body), **word(""), "done": True, "done_reason": reason}
+
+
+async def _let_go(client: Client, body: Asking) -> None:
+    """Who wants no model kept has it unloaded, unless others use it."""
+    if seconds_of(body.keep_alive) == 0:
+        with contextlib.suppress(EngineBusy, ModelNotFound):
+            await client.unload(model_of(body.model))
+
+
+def seconds_of(said: str | float | None) -> float | None:
+    """How long: seconds, or as Go writes it (``5m``, ``1h30m``); less than 0 is for ever.
+
+    Raises :class:`InvalidOptions`.
+    """
+    if said is None:
+        return None
+    if isinstance(said, str):
+        with contextlib.suppress(ValueError):
+            said = float(said)
+    if isinstance(said, str):
+        if DURATION.fullmatch(said) is None:
+            raise InvalidOptions(f"keep_alive is no duration: {said[:60]!r}", "Write seconds, or 5m, or -1.")
+        whole = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(said))
+        said = -whole if said.startswith("-") else whole
+    if not -LONGEST_S <= said <= LONGEST_S:
+        raise InvalidOptions("keep_alive is too long", "Write -1 for: until it is unloaded.")
+    return said
+
+
+def error(error: LocalspecError, status: HTTPStatus) -> Any:
+    """As its clients read it."""
+    return {"error": sentence(error)}
+
+
+DIALECT = Dialect(
+    "ollama",
+    (
+        Endpoint("GET", "/api/version", Nothing, version),
+        Endpoint("GET", "/api/tags", Nothing, tags),
+        Endpoint("POST", "/api/show", ShowBody, show),
+        Endpoint("POST", "/api/generate", GenerateBody, generate),
+        Endpoint("POST", "/api/chat", ChatBody, chat),
+    ),
+    error,
+    NDJSON,
+)

@@ -1,0 +1,46 @@
+"""What the door takes, as an OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from localspec._version import __version__
+from localspec.http.dialect import Dialect
+from localspec.http.endpoint import Endpoint, Nothing
+
+PLACE = "#/components/schemas/{name}"
+
+
+def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
+    """An OpenAPI 3.1 document of all addresses, made of what their bodies are checked by."""
+    endpoints = [(dialect.name, each) for dialect in dialects for each in dialect.endpoints]
+    schemas, components = msgspec.json.schema_components(
+        [each.body for _, each in endpoints], ref_template=PLACE
+    )
+    paths: dict[str, Any] = {}
+    for (dialect, endpoint), schema in zip(endpoints, schemas, strict=True):
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
+    bearer = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "localspec", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": bearer}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "tags": [dialect],
+        "summary": " ".join((endpoint.handler.__doc__ or "").split()),
+        "responses": {"200": {"description": "The answer."}, "default": {"description": "What went wrong."}},
+    }
+    if endpoint.open:
+        operation["security"] = []
+    if endpoint.body is not Nothing:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return operation

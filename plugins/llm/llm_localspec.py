@@ -1,0 +1,117 @@
+"""localspec's models for the `llm` command: the one that is configured, and those on this disk.
+
+They are asked on the daemon's own wire, which needs no HTTP door and no token; it is started if need be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import llm
+from pydantic import Field
+
+from localspec.client import connect
+from localspec.config import load_config
+from localspec.errors import LocalspecError
+from localspec.models.disk import read_disk
+from localspec.protocol.options import Options, parse_options
+from localspec.protocol.requests import Message
+
+NAME = "localspec"
+
+
+class Given(llm.Options):
+    """What may be said with ``-o``, by localspec's names; how far a value may go is localspec's to say."""
+
+    temperature: float | None = Field(default=None, description="0 is greedy")
+    max_tokens: int | None = Field(default=None, description="longest answer")
+    top_k: int | None = Field(default=None, description="sample among the k most probable tokens")
+    top_p: float | None = Field(
+        default=None, description="sample among the fewest that have this probability"
+    )
+    min_p: float | None = Field(default=None, description="drop what is less probable than this share")
+    repeat_penalty: float | None = Field(
+        default=None, description="above 1: what occurred becomes less probable"
+    )
+    seed: int | None = Field(default=None, description="the same seed gives the same text")
+    proposer: str | None = Field(default=None, description="auto, none, prompt-lookup, memory or draft")
+    draft: str | None = Field(default=None, description="the draft model: a name, none or auto")
+    k: int | None = Field(default=None, description="most draft tokens a round")
+
+
+class _Asking:
+    """What both kinds of models have in common."""
+
+    can_stream = True
+    Options = Given
+
+    def __init__(self, model: str | None = None) -> None:
+        self.model_id = NAME if model is None else f"{NAME}/{model}"
+        self._model = model
+
+    async def _pieces(self, prompt: Any, response: Any, conversation: Any) -> AsyncIterator[str]:
+        try:
+            options = self._options(prompt)
+            messages = tuple(_messages(prompt, conversation))
+            async with await connect(name="llm") as client:
+                stream = client.generate(messages=messages, options=options)
+                async for delta in stream:
+                    yield delta.text
+                result = await stream.result()
+        except LocalspecError as error:
+            raise llm.ModelError(f"{error.message}. {error.remedy}") from None
+        response.set_usage(input=result.prompt_tokens, output=result.completion_tokens)
+        response.response_json = {"model": result.model, "tokens_per_round": result.stats.tokens_per_round}
+
+    def _options(self, prompt: Any) -> Options:
+        said = {name: value for name, value in prompt.options if value is not None}
+        return parse_options(said if self._model is None else {"model": self._model, **said})
+
+
+class Localspec(_Asking, llm.Model):
+    """``llm -m localspec``"""
+
+    def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any = None) -> Iterator[str]:
+        pieces = self._pieces(prompt, response, conversation)
+        with asyncio.Runner() as runner:
+            try:
+                while True:
+                    yield runner.run(anext(pieces))
+            except StopAsyncIteration:
+                return
+            finally:
+                runner.run(pieces.aclose())  # type: ignore[attr-defined]
+
+
+class AsyncLocalspec(_Asking, llm.AsyncModel):
+    """The same for programs."""
+
+    async def execute(
+        self, prompt: Any, stream: bool, response: Any, conversation: Any = None
+    ) -> AsyncIterator[str]:
+        async for piece in self._pieces(prompt, response, conversation):
+            yield piece
+
+
+@llm.hookimpl
+def register_models(register: Any) -> None:
+    """The configured model, and those on this disk that can be loaded."""
+    register(Localspec(), AsyncLocalspec())
+    try:
+        disk = read_disk(load_config().model_dirs)
+    except LocalspecError:
+        return
+    for name in dict.fromkeys(each.names[0] for each in disk.models if each.names and each.problem is None):
+        register(Localspec(name), AsyncLocalspec(name))
+
+
+def _messages(prompt: Any, conversation: Any) -> Iterator[Message]:
+    earlier = [] if conversation is None else conversation.responses
+    if system := prompt.system or next((each.prompt.system for each in earlier if each.prompt.system), None):
+        yield Message("system", system)
+    for each in earlier:
+        yield Message("user", each.prompt.prompt or "")
+        yield Message("assistant", each.text_or_raise())
+    yield Message("user", prompt.prompt or "")

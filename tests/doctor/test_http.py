@@ -1,0 +1,58 @@
+"""What is told of the HTTP door."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.config import HttpConfig
+from localspec.doctor import http
+from localspec.errors import INSTALL_HTTP
+from localspec.protocol.messages import DaemonStatus
+
+RUNNING = DaemonStatus(
+    pid=7,
+    version="1",
+    protocol=1,
+    uptime_s=1.0,
+    socket=None,
+    url=None,
+    resident_bytes=None,
+    connections=0,
+    running=0,
+    models=(),
+)
+OPEN = DaemonStatus(
+    **{**{f: getattr(RUNNING, f) for f in RUNNING.__struct_fields__}, "http": "http://127.0.0.1:1"}
+)
+
+
+def told(config: HttpConfig, status: DaemonStatus | None = None) -> list[tuple[str, str]]:
+    return [(each.level, each.sentence) for each in http.door(config, status)]
+
+
+def test_closed_open_and_in_between() -> None:
+    wanted = HttpConfig(enabled=True)
+    assert "is closed, as it is meant to be" in told(HttpConfig())[0][1]
+    assert "is closed, as it is meant to be" in told(HttpConfig(), RUNNING)[0][1]
+    assert told(wanted)[0][0] == "ok" and "opens with the daemon, at port 8012" in told(wanted)[0][1]
+    assert told(wanted, RUNNING) == [("warning", "The HTTP door is to be open, and is closed.")]
+    assert told(wanted, OPEN)[0][1].startswith("The HTTP door is open at http://127.0.0.1:1.")
+    assert told(HttpConfig(), OPEN)[0][0] == "ok", "a flag may have opened it"
+
+
+def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "PACKAGES", ("starlette", "nobody_has_this"))
+    (found,) = http.door(HttpConfig(enabled=True), None)
+    assert found.level == "problem" and "nobody_has_this" in found.sentence and found.remedy == INSTALL_HTTP
+
+
+def test_dialects_without_a_token_are_a_warning() -> None:
+    level, sentence = told(HttpConfig(without_token=("ollama", "openai")), OPEN)[-1]
+    assert level == "warning" and "ollama, openai" in sentence
+
+
+def test_what_is_pasted_names_the_port() -> None:
+    text = http.clients(HttpConfig(port=4321))
+    assert text.count("http://127.0.0.1:4321") >= 6 and "URL" not in text
+    for program in ("llama.vim", "Continue", "Zed", "Helix", "llm"):
+        assert program in text

@@ -1,0 +1,101 @@
+"""A real daemon with its HTTP door, and ways to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+
+from localspec import home as homes
+from localspec.client import Client, connect
+from tests.client.conftest import own_home
+from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess
+from tests.waiting import DEADLINE_S, run, until_sync
+
+SECTION = "[http]\nenabled = true\nport = 0\n"
+
+
+class Door(NamedTuple):
+    """An open door: its daemon, its address and its token."""
+
+    daemon: DaemonProcess
+    url: str
+    token: str
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        """A request with the token, unless the headers say otherwise."""
+        shown = {"authorization": f"Bearer {self.token}", **headers}
+        content = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
+        with httpx2.Client(timeout=DEADLINE_S, trust_env=False) as client:
+            return client.request(method, self.url + path, content=content, headers=shown)
+
+    def post(self, path: str, body: Any, **headers: str) -> Any:
+        """What is answered to a body that must be taken."""
+        answer = self.ask("POST", path, body, **headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def running(self) -> int:
+        """Requests at work in the daemon."""
+        status = run(_status(self.daemon))
+        return sum(model.running for model in status.models)
+
+    def until_idle(self) -> None:
+        until_sync(lambda: self.running() == 0, "nothing is at work any more")
+
+    def until_busy(self) -> None:
+        until_sync(lambda: self.running() > 0, "something is at work")
+
+    @contextlib.contextmanager
+    def sent(self, path: str, body: Any) -> Iterator[socket.socket]:
+        """A connection on which this was asked, and nothing was read yet."""
+        content = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.token}\r\n"
+            f"Content-Length: {len(content)}\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", self.port), DEADLINE_S) as connection:
+            connection.sendall(head.encode() + content)
+            yield connection
+
+
+async def _status(daemon: DaemonProcess) -> Any:
+    async with await wire(daemon) as client:
+        return await client.status()
+
+
+async def wire(daemon: DaemonProcess) -> Client:
+    """The same daemon, on its own wire."""
+    return await connect(start=False, url=daemon.found.url, token=daemon.token.strip(), name="test")
+
+
+@contextlib.contextmanager
+def opened(*, real: bool = False, section: str = SECTION, **config: Any) -> Iterator[Door]:
+    """A daemon of a home of its own, with its door; it must end well."""
+    with own_home() as path:
+        command = REAL_DAEMON if real else ECHO_DAEMON
+        daemon = DaemonProcess(path, command=command, sections=section, **config)
+        yield door_of(daemon, path)
+        assert daemon.stop() == 0, daemon.log()
+
+
+def door_of(daemon: DaemonProcess, path: Path) -> Door:
+    """Wait until it is open."""
+    found: list[str] = []
+
+    def is_open() -> bool:
+        if (url := run(_status(daemon)).http) is not None:
+            found.append(url)
+        return bool(found)
+
+    until_sync(is_open, "the door is open")
+    return Door(daemon, found[-1], homes.http_token_path().read_text().strip())

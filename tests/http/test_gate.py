@@ -1,0 +1,116 @@
+"""Who is let in, and who is not."""
+
+from __future__ import annotations
+
+import socket
+
+import psutil
+import pytest
+
+from tests.http.door import SECTION, Door, opened
+from tests.waiting import DEADLINE_S
+
+CHAT = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"authorization": ""}, 401, "unauthorized"),
+        ({"authorization": "Bearer"}, 401, "unauthorized"),
+        ({"authorization": "Bearer wrong"}, 401, "unauthorized"),
+        ({"authorization": "Bearer %FC"}, 401, "unauthorized"),
+        ({"authorization": "Basic dXNlcjpwYXNz"}, 401, "unauthorized"),
+        ({"x-api-key": "wrong"}, 401, "unauthorized"),
+        ({"host": "evil.example"}, 403, "forbidden"),
+        ({"host": "127.0.0.1.evil.example"}, 403, "forbidden"),
+        ({"host": "0.0.0.0"}, 403, "forbidden"),
+        ({"origin": "https://evil.example"}, 403, "forbidden"),
+        ({"origin": "null"}, 403, "forbidden"),
+        ({"origin": "http://localhost:3000"}, 403, "forbidden"),
+        ({"sec-fetch-site": "cross-site"}, 403, "forbidden"),
+        ({"sec-fetch-site": "same-site"}, 403, "forbidden"),
+    ],
+)
+def test_who_stays_outside(echo: Door, headers: dict[str, str], status: int, code: str) -> None:
+    answer = echo.ask("POST", "/v1/chat/completions", CHAT, **headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    assert echo.token not in answer.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"host": "localhost"},
+        {"host": "localhost:8012"},
+        {"host": "[::1]:8012"},
+        {"authorization": "bearer  {token}"},
+        {"authorization": "", "x-api-key": "{token}"},
+        {"sec-fetch-site": "none"},
+    ],
+)
+def test_who_is_let_in(echo: Door, headers: dict[str, str]) -> None:
+    shown = {name: value.format(token=echo.token) for name, value in headers.items()}
+    answer = echo.ask("POST", "/v1/chat/completions", CHAT, **shown)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_page_that_asks_what_it_may_is_told_nothing(echo: Door) -> None:
+    answer = echo.ask(
+        "OPTIONS",
+        "/v1/chat/completions",
+        origin="https://evil.example",
+        **{"access-control-request-method": "POST"},
+    )
+    assert answer.status_code == 403
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_two_hosts_are_none(echo: Door) -> None:
+    with socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n")
+        assert connection.recv(1024).split()[1] in (b"400", b"403")
+
+
+def test_what_everybody_may_know(echo: Door) -> None:
+    assert echo.ask("GET", "/health", authorization="").json() == {"status": "ok"}
+    assert echo.ask("GET", "/openapi.json", authorization="").json()["openapi"] == "3.1.0"
+    assert echo.ask("GET", "/health", origin="https://evil.example").status_code == 403
+
+
+def test_it_listens_on_loopback_alone(echo: Door) -> None:
+    listening = [
+        connection.laddr
+        for process in echo.daemon.workers()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening == [("127.0.0.1", echo.port)]
+
+
+def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
+    with opened(section=SECTION + 'without_token = ["ollama"]\n') as door:
+        assert door.ask("GET", "/api/version", authorization="").status_code == 200
+        assert (
+            door.ask("GET", "/api/version", authorization="", origin="https://evil.example").status_code
+            == 403
+        )
+        assert door.ask("GET", "/v1/models", authorization="").status_code == 401
+        assert door.ask("GET", "/nothing", authorization="").status_code == 401
+        assert (
+            "every program and every user of this machine may ask in the dialect ollama" in door.daemon.log()
+        )
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/generate"])
+def test_more_than_is_taken_is_refused_before_it_is_read(echo: Door, path: str) -> None:
+    answer = echo.ask("POST", path, b'{"prompt": "' + b"x" * (5 << 20) + b'"}')
+    assert answer.status_code == 413 and "4 MiB" in answer.text
+
+
+def test_the_token_of_the_wire_opens_nothing_here(echo: Door) -> None:
+    wires = echo.daemon.token.strip()
+    assert wires != echo.token
+    assert echo.ask("GET", "/v1/models", authorization=f"Bearer {wires}").status_code == 401

@@ -1,0 +1,110 @@
+"""The door's process: opened with the daemon, again when it was killed, closed with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.client.conftest import own_home
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone
+from tests.http.door import SECTION, Door, door_of, opened
+from tests.waiting import DEADLINE_S, until_sync
+
+
+def process_of(door: Door) -> psutil.Process:
+    (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
+    return process
+
+
+def test_without_the_setting_there_is_no_door() -> None:
+    with own_home() as path:
+        daemon = DaemonProcess(path)
+        assert not [each for each in daemon.workers() if "localspec.http" in each.cmdline()]
+        assert daemon.stop() == 0
+
+
+def test_a_flag_opens_it_without_the_setting() -> None:
+    with own_home() as path:
+        daemon = DaemonProcess(path, command=(*ECHO_DAEMON, "--http"), sections="[http]\nport = 0\n")
+        door = door_of(daemon, path)
+        assert door.ask("GET", "/health").status_code == 200
+        assert daemon.stop() == 0
+
+
+def test_it_ends_with_the_daemon() -> None:
+    with opened() as door:
+        process = process_of(door)
+        assert door.daemon.stop() == 0
+        assert gone(process)
+        door.daemon.process.returncode = 0
+
+
+def test_it_ends_with_a_daemon_that_was_killed() -> None:
+    with own_home() as path:
+        daemon = DaemonProcess(path, sections=SECTION)
+        process = process_of(door_of(daemon, path))
+        daemon.stop(signal.SIGKILL)
+        until_sync(lambda: gone(process), "the door is closed")
+
+
+def test_one_that_was_killed_is_opened_again_and_nobody_else_notices() -> None:
+    with opened() as door:
+        before = process_of(door)
+        before.kill()
+        until_sync(lambda: gone(before), "it is dead")
+        again = door_of(door.daemon, door.daemon.home)
+        assert again.token == door.token and process_of(again).pid != before.pid
+        assert again.ask("GET", "/health").status_code == 200
+        assert "the HTTP door ended (-9); it is opened again in 1 s" in door.daemon.log()
+
+
+def test_a_port_that_others_have_is_named_and_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, own_home() as path:
+        port = taken.getsockname()[1]
+        daemon = DaemonProcess(path, sections=f"[http]\nenabled = true\nport = {port}\n")
+        sentence = "the HTTP door cannot be opened: Address already in use"
+        until_sync(lambda: sentence in daemon.log(), "it is told")
+        taken.close()
+        assert door_of(daemon, path).port == port
+        assert daemon.stop() == 0
+
+
+def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "starlette").mkdir()
+    (tmp_path / "starlette" / "__init__.py").write_text("raise ImportError(name='starlette')")
+    done = subprocess.run(
+        (sys.executable, "-m", "localspec.http"),
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 69 and done.stdout == ""
+    assert "the HTTP door lacks starlette. Install it" in done.stderr and "[http]" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_answers_that_stream_end_with_the_daemon(number: signal.Signals) -> None:
+    with opened() as door, door.sent("/completion", {"prompt": "stall", "stream": True}) as connection:
+        door.until_busy()
+        process = process_of(door)
+        door.daemon.process.send_signal(number)
+        said = b""
+        while chunk := connection.recv(1 << 16):
+            said += chunk
+        assert b"stalling" in said
+        until_sync(lambda: gone(process), "the door is closed")
+
+
+def test_its_token_is_for_this_user_alone() -> None:
+    with opened() as door:
+        (path,) = door.daemon.home.rglob("http-token")
+        assert path.stat().st_mode & 0o077 == 0 and path.read_text().strip() == door.token

@@ -1,0 +1,193 @@
+"""llama.cpp's dialect: what llama.vim sends is answered with what it reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec._version import __version__
+from tests.http.door import Door, wire
+from tests.waiting import run
+
+BEFORE = "import heapq\n\n\nclass Queue:\n    def __init__(self):\n        self.items = []\n\n"
+LINE = "    def push(self, item):\n        self."
+AFTER = "\n\n    def pop(self):\n        return heapq.heappop(self.items)\n"
+FIELDS = [
+    *("content", "timings/prompt_n", "timings/prompt_ms", "timings/prompt_per_token_ms"),
+    *("timings/prompt_per_second", "timings/predicted_n", "timings/predicted_ms"),
+    *("timings/predicted_per_token_ms", "timings/predicted_per_second", "truncated", "tokens_cached"),
+]
+VIM: dict[str, Any] = {
+    "id_slot": 0,
+    "input_prefix": BEFORE,
+    "input_suffix": AFTER,
+    "input_extra": [{"text": "items = []\n", "time": 12345, "filename": "other.py"}],
+    "prompt": LINE,
+    "n_predict": 128,
+    "stop": [],
+    "n_indent": 8,
+    "top_k": 40,
+    "top_p": 0.90,
+    "samplers": ["top_k", "top_p", "infill"],
+    "stream": False,
+    "cache_prompt": True,
+    "t_max_prompt_ms": 60_000,
+    "t_max_predict_ms": 60_000,
+    "response_fields": FIELDS,
+}
+"""as llama.vim sends it, but for the patience with a slow machine"""
+WARM = VIM | {
+    "input_prefix": "",
+    "input_suffix": "",
+    "prompt": "",
+    "n_predict": 0,
+    "samplers": [],
+    "t_max_prompt_ms": 1,
+    "t_max_predict_ms": 1,
+    "response_fields": [""],
+}
+
+
+def test_what_llama_vim_asks_and_reads(door: Door) -> None:
+    assert door.post("/infill", WARM) == {}
+    answer = door.post("/infill", VIM)
+    assert sorted(answer) == sorted(FIELDS)
+    assert answer["content"] and answer["truncated"] is False
+    assert all(isinstance(answer[name], int | float) for name in FIELDS if name.startswith("timings/"))
+    assert answer["tokens_cached"] > answer["timings/predicted_n"] >= 1
+
+    async def asked() -> str:
+        from localspec.protocol.requests import File
+
+        async with await wire(door.daemon) as client:
+            extra = (File("other.py", "items = []\n"),)
+            done = await client.complete(BEFORE + LINE, AFTER, extra=extra, trigger="automatic").result()
+            return done.items[0].text
+
+    assert answer["content"] == run(asked())
+
+
+def test_a_prompt_that_was_warmed_is_not_read_again(door: Door) -> None:
+    extra = [{"text": "def area(w, h):\n    return w * h\n" * 8, "filename": "shapes.py"}]
+    door.post(
+        "/infill",
+        WARM | {"input_extra": extra, "input_prefix": BEFORE, "input_suffix": AFTER, "prompt": LINE},
+    )
+    answer = door.post("/infill", VIM | {"input_extra": extra})
+    assert answer["timings/prompt_n"] <= 2
+
+
+def test_who_asks_for_it_is_told_more(door: Door) -> None:
+    unsure, asked = (
+        door.post("/infill", VIM | {"samplers": samplers})["content"] for samplers in (["infill"], ["top_k"])
+    )
+    assert asked.startswith(unsure) and len(asked) > len(unsure)
+
+
+def test_several_and_one_at_once(door: Door) -> None:
+    several = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": []})
+    assert 1 < len(several) <= 3 and len({each["content"] for each in several}) == len(several)
+    lines = door.ask("POST", "/infill", VIM | {"stream": True, "response_fields": None}).text.split("\n\n")
+    (event,) = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    assert event["content"] == door.post("/infill", VIM)["content"] and event["stop"]
+
+
+def test_time_is_up_before_a_prompt_is_read_and_in_an_answer(door: Door) -> None:
+    long = "".join(f"value_{i} = compute({i})\n" for i in range(90))
+    said = VIM | {"samplers": [], "response_fields": None, "input_prefix": long}
+    none = door.post("/infill", said | {"t_max_prompt_ms": 1})
+    assert (none["content"], none["tokens_predicted"], none["stop_type"]) == ("", 0, "limit")
+    hurried = door.post("/completion", {"prompt": "def f():\n", "n_predict": 1500, "t_max_predict_ms": 30})
+    assert 0 < hurried["tokens_predicted"] < 1500 and hurried["stop_type"] == "limit"
+    patient = door.post("/infill", said | {"t_max_prompt_ms": -1, "t_max_predict_ms": 0})
+    assert patient["content"]
+
+
+def test_lines_that_are_indented_less_are_left_out() -> None:
+    from localspec.http.llama_cpp import _indented
+
+    text = "a\n        b\n\n    c\n        d"
+    assert _indented(text, 8) == "a\n        b\n"
+    assert _indented(text, 4) == _indented(text, None) == _indented(text, 0) == text
+    assert _indented("a\n\tb\nc", 1) == "a\n\tb"
+
+
+def test_a_text_whole_and_as_it_comes(door: Door) -> None:
+    said = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
+    whole = door.post("/completion", said)
+    assert whole["content"] and whole["tokens_predicted"] <= 16 and whole["model"] == "stdlib-6m"
+    assert whole["localspec"]["stats"]["lossless"] is True
+    text = door.ask("POST", "/completion", said | {"stream": True}).text
+    events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    assert "".join(event["content"] for event in events) == whole["content"]
+    assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
+
+
+def test_tokens(door: Door) -> None:
+    text = "def grüße(🐻): # <|im_end|>"
+    plain = door.post("/tokenize", {"content": text, "parse_special": False})["tokens"]
+    pieces = door.post("/tokenize", {"content": text, "with_pieces": True, "parse_special": False})["tokens"]
+    assert [each["id"] for each in pieces] == plain
+    joined = b"".join(
+        each["piece"].encode() if isinstance(each["piece"], str) else bytes(each["piece"]) for each in pieces
+    )
+    assert joined.decode() == text
+    assert len(door.post("/tokenize", {"content": text})["tokens"]) <= len(plain)
+    assert door.post("/tokenize", {"content": ""}) == {"tokens": []}
+
+
+def test_what_is_loaded(door: Door) -> None:
+    props = door.post("/tokenize", {"content": "x"}) and door.ask("GET", "/props").json()
+    assert props["default_generation_settings"]["n_ctx"] == 2048
+    assert Path(props["model_path"]).name == "stdlib-6m.gguf" and __version__ in props["build_info"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/infill", {"lora": [{"id": 0, "scale": 0.5}]}, "lora is not supported"),
+        ("/infill", {"n_cmpl": 9}, "n_cmpl"),
+        ("/infill", {"input_extra": [{"filename": "x"}]}, "text"),
+        ("/completion", {"prompt": ["a", "b"]}, "one prompt is taken, not 2"),
+        ("/completion", {}, "prompt"),
+        ("/completion", {"prompt": "x", "grammar": "root ::= [0-9]"}, "grammar is not supported"),
+        ("/completion", {"prompt": "x", "n_probs": 5}, "n_probs is not supported"),
+        (
+            "/completion",
+            {"prompt": "x", "localspec": {"k": 99}},
+            "localspec.k takes a whole number from 1 to 20, not 99",
+        ),
+        ("/completion", [], "object"),
+        ("/tokenize", {}, "content"),
+    ],
+)
+def test_what_is_refused(echo: Door, path: str, body: Any, sentence: str) -> None:
+    answer = echo.ask("POST", path, body)
+    assert answer.status_code == 400 and sentence in answer.json()["error"]["message"], answer.text
+    assert answer.json()["error"]["code"] == 400
+
+
+def test_curl(door: Door, tmp_path: Path) -> None:
+    secret = tmp_path / "headers"
+    secret.write_text(f"Authorization: Bearer {door.token}\n")
+    done = subprocess.run(
+        ("curl", "-sSN", "--noproxy", "*", "-H", f"@{secret}", f"{door.url}/completion", "-d", "@-"),
+        input=json.dumps({"prompt": "import ", "n_predict": 4}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["content"]
+
+
+def test_time_until_the_first_token_is_told(door: Door) -> None:
+    began = time.perf_counter()
+    timings = door.post("/completion", {"prompt": "x = " * 200, "n_predict": 8})["timings"]
+    whole_ms = 1000 * (time.perf_counter() - began)
+    assert 0 < timings["prompt_ms"] + timings["predicted_ms"] < whole_ms
+    assert timings["prompt_n"] + timings["cache_n"] > 200

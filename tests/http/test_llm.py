@@ -1,0 +1,79 @@
+"""The real `llm` command, with the plugin installed beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.conftest import own_home
+from tests.editors.found import ROOT
+
+PLUGIN = ROOT / "plugins" / "llm"
+SHORT = ("-o", "temperature", "0", "-o", "max_tokens", "16")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the plugin is, with its entry point; the first question starts a daemon of its own."""
+    with own_home():
+        path = tmp_path_factory.mktemp("llm")
+        installed = path / "llm_localspec-0.1.0.dist-info"
+        installed.mkdir()
+        (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: llm-localspec\nVersion: 0.1.0\n")
+        (installed / "entry_points.txt").write_text("[llm]\nlocalspec = llm_localspec\n")
+        (path / "llm_localspec.py").symlink_to(PLUGIN / "llm_localspec.py")
+        yield path
+
+
+def llm(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    paths = (str(place), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    environment = {"PYTHONPATH": ":".join(filter(None, paths)), "LLM_USER_PATH": str(place / "user")}
+    return subprocess.run(
+        (sys.executable, "-m", "llm", *words),
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_models_that_it_brings(place: Path) -> None:
+    listed = llm(place, "models").stdout
+    assert "localspec\n" in listed.replace(": ", ":\n").replace("Localspec:\n", "")
+    assert "localspec/stdlib-6m" in listed and "localspec/stdlib-1m" in listed
+
+
+def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
+    whole = llm(place, "-m", "localspec", "--no-stream", *SHORT, "Sort a list.")
+    assert whole.returncode == 0 and whole.stdout.strip(), whole.stderr
+    assert llm(place, "-m", "localspec", *SHORT, "Sort a list.").stdout == whole.stdout
+    other = llm(place, "-m", "localspec/stdlib-1m", *SHORT, "-s", "You write Python.", stdin="Sort a list.")
+    assert other.returncode == 0 and other.stdout.strip(), other.stderr
+    gone_on = llm(place, "-c", *SHORT, "Shorter, please.")
+    assert gone_on.returncode == 0 and gone_on.stdout.strip(), gone_on.stderr
+    logged = llm(place, "logs", "-n", "1", "--usage").stdout
+    assert "output" in logged
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("-m", "localspec", "-o", "temperature", "9"), "temperature"),
+        (("-m", "localspec", "-o", "proposer", "psychic"), "proposer"),
+        (("-m", "localspec", "-o", "draft", "nobody-has-this"), "nobody-has-this"),
+    ],
+)
+def test_what_is_refused_is_said_without_a_traceback(
+    place: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    done = llm(place, *words, "Hello")
+    assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def test_it_is_small() -> None:
+    assert len((PLUGIN / "llm_localspec.py").read_text().splitlines()) < 150

@@ -1,0 +1,135 @@
+"""Ollama's own client, on the bundled pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ollama
+import pytest
+
+from localspec._version import __version__
+from localspec.errors import InvalidOptions
+from localspec.http.ollama import seconds_of
+from tests.http.door import Door, _status
+from tests.waiting import run
+
+PROMPT = "def fib(n):\n    "
+HELLO = [{"role": "user", "content": "Sort a list."}]
+SHORT: dict[str, Any] = {"num_predict": 24, "temperature": 0, "num_ctx": 4096}
+
+
+@pytest.fixture(scope="module")
+def client(door: Door) -> Iterator[ollama.Client]:
+    client = ollama.Client(host=door.url, headers={"Authorization": f"Bearer {door.token}"})
+    yield client
+    client._client.close()
+
+
+def test_tags_and_what_is_shown_of_them(client: ollama.Client) -> None:
+    models = client.list().models
+    names = [model.model for model in models]
+    assert "stdlib-6m" in names and len(names) == len(set(names))
+    for model in models:
+        assert model.size and model.details is not None and model.details.family == "qwen3"
+        shown = client.show(str(model.model))
+        assert shown.capabilities == ["completion", "insert"]
+        assert shown.modelinfo is not None and shown.modelinfo["general.architecture"] == "qwen3"
+
+
+def test_a_text_whole_and_as_it_comes(client: ollama.Client) -> None:
+    whole = client.generate("bundled", PROMPT, raw=True, options=SHORT)
+    assert whole.response and whole.done and whole.done_reason in ("length", "stop")
+    assert whole.eval_count and whole.eval_count <= 24 and whole.prompt_eval_count and whole.eval_duration
+    pieces = list(client.generate("bundled", PROMPT, raw=True, options=SHORT, stream=True))
+    assert "".join(piece.response or "" for piece in pieces) == whole.response
+    assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+
+
+def test_a_gap(client: ollama.Client) -> None:
+    said: dict[str, Any] = {"prompt": "import os\n\nprint(os.", "suffix": ")\n", "options": SHORT}
+    whole = client.generate("bundled", **said)
+    assert whole.response and "\n" not in whole.response and whole.done
+    pieces = list(client.generate("bundled", stream=True, **said))
+    assert "".join(piece.response or "" for piece in pieces) == whole.response
+
+
+def test_a_chat_whole_and_as_it_comes(client: ollama.Client) -> None:
+    whole = client.chat("bundled", HELLO, options=SHORT)
+    assert whole.message.role == "assistant" and whole.message.content
+    pieces = list(client.chat("bundled", HELLO, options=SHORT, stream=True))
+    assert "".join(piece.message.content or "" for piece in pieces) == whole.message.content
+    asked = client.generate("bundled", "Sort a list.", options=SHORT)
+    assert asked.response == whole.message.content, "a prompt is a chat of one question"
+    told = client.generate("bundled", "Sort a list.", system="You write Python.", options=SHORT)
+    chat = client.chat("bundled", [{"role": "system", "content": "You write Python."}, *HELLO], options=SHORT)
+    assert told.response == chat.message.content
+
+
+def loaded(door: Door) -> list[str]:
+    return [model.model for model in run(_status(door.daemon)).models]
+
+
+def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) -> None:
+    assert client.generate("bundled").done_reason == "load"
+    assert loaded(door)
+    kept = client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive="5m")
+    assert kept.response
+    (model,) = run(_status(door.daemon)).models
+    assert model.idle_left_s is not None and 200 < model.idle_left_s <= 300
+    client.chat("bundled", HELLO, options=SHORT, keep_alive=-1)
+    assert run(_status(door.daemon)).models[0].idle_left_s is None
+    assert client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive=0).response
+    assert loaded(door) == []
+    client.chat("bundled", [])
+    assert client.generate("bundled", keep_alive=0).done_reason == "unload"
+    assert loaded(door) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "sentence"),
+    [
+        ({"model": "nobody-has-this"}, 404, "nobody-has-this"),
+        ({"options": {"temperature": 9}}, 400, "temperature"),
+        ({"format": "json"}, 400, "format is not supported"),
+        ({"think": True}, 400, "think is not supported"),
+        ({"images": ["aGk="]}, 400, "images is not supported"),
+        ({"template": "{{ .Prompt }}"}, 400, "template is not supported"),
+        ({"context": [1, 2]}, 400, "context is not supported"),
+        ({"keep_alive": "soon"}, 400, "keep_alive is no duration"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(client: ollama.Client, said: dict[str, Any], status: int, sentence: str) -> None:
+    with pytest.raises(ollama.ResponseError) as refused:
+        client.generate(**{"model": "bundled", "prompt": PROMPT, **said})
+    assert refused.value.status_code == status and sentence in refused.value.error
+
+
+def test_the_version(door: Door) -> None:
+    assert door.ask("GET", "/api/version").json() == {"version": __version__}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (None, None),
+        (0, 0),
+        ("0", 0),
+        (-1, -1),
+        ("-1", -1),
+        (30, 30),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("500ms", 0.5),
+        ("-1m", -60),
+    ],
+)
+def test_durations(said: str | float | None, seconds: float | None) -> None:
+    assert seconds_of(said) == seconds
+
+
+@pytest.mark.parametrize("said", ["", "m", "5 minutes", "1e400", "nan", float("inf"), 1e12, "5m "])
+def test_what_is_no_duration(said: str | float) -> None:
+    with pytest.raises(InvalidOptions, match="keep_alive"):
+        seconds_of(said)

@@ -1,0 +1,181 @@
+"""OpenAI's own client, on the bundled pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.http.door import Door
+
+HELLO: Any = [{"role": "system", "content": "You write Python."}, {"role": "user", "content": "Sort a list."}]
+PROMPT = "def fib(n):\n    "
+SHORT: dict[str, Any] = {"model": "localspec", "max_tokens": 24, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def client(door: Door) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{door.url}/v1", api_key=door.token, max_retries=0) as client:
+        yield client
+
+
+def test_the_models_that_may_be_named(client: openai.OpenAI) -> None:
+    names = [model.id for model in client.models.list()]
+    assert names[0] == "localspec" and "stdlib-6m" in names
+    assert len(names) == len(set(names))
+    answer = client.completions.create(model=names[-1], prompt=PROMPT, max_tokens=4)
+    assert answer.model == names[-1]
+
+
+def test_a_chat_whole_and_as_it_comes(client: openai.OpenAI) -> None:
+    whole = client.chat.completions.create(messages=HELLO, **SHORT)
+    choice = whole.choices[0]
+    assert whole.id.startswith("chatcmpl-") and choice.message.role == "assistant"
+    assert choice.message.content and choice.finish_reason == "length"
+    assert whole.usage is not None and whole.usage.completion_tokens == 24
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + 24
+    stream = client.chat.completions.create(messages=HELLO, stream=True, **SHORT)
+    chunks = list(stream)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
+    assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_usage_comes_in_a_chunk_of_its_own_to_who_wants_it(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        messages=HELLO, stream=True, stream_options={"include_usage": True}, **SHORT
+    )
+    *_, end, usage = stream
+    assert end.choices[0].finish_reason == "length" and end.usage is None
+    assert usage.choices == [] and usage.usage is not None and usage.usage.completion_tokens == 24
+
+
+def test_our_statistics_and_our_options(client: openai.OpenAI) -> None:
+    drafted = {"localspec": {"proposer": "prompt-lookup", "k": 4, "exactness": "fast"}}
+    repeating = "x = 1\ny = 2\n" * 8
+    said: dict[str, Any] = {**SHORT, "prompt": repeating}
+    fast, plain = (
+        client.completions.create(**said, extra_body=extra)
+        for extra in (drafted, {"localspec": {"proposer": "none"}})
+    )
+    assert fast.choices[0].text == plain.choices[0].text
+    told = fast.model_extra
+    assert told is not None and plain.model_extra is not None
+    stats = told["localspec"]["stats"]
+    assert stats["accepted"] > 0 and plain.model_extra["localspec"]["stats"]["drafted"] == 0
+    assert "text" not in told["localspec"]
+
+
+def test_a_gap_is_filled_whole_and_as_it_comes(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {**SHORT, "prompt": "import os\n\nprint(os.", "suffix": ")\n"}
+    text = client.completions.create(**said).choices[0].text
+    assert text and "\n" not in text
+    chunks = list(client.completions.create(stream=True, **said))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == text
+
+
+def test_a_text_as_it_comes_with_its_beginning(client: openai.OpenAI) -> None:
+    text = client.completions.create(prompt=PROMPT, echo=True, **SHORT).choices[0].text
+    assert text.startswith(PROMPT) and len(text) > len(PROMPT)
+    chunks = list(client.completions.create(prompt=[PROMPT], echo=True, stream=True, **SHORT))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == text
+
+
+def test_probabilities_of_a_chat(client: openai.OpenAI) -> None:
+    choice = client.chat.completions.create(messages=HELLO, logprobs=True, **SHORT).choices[0]
+    assert choice.logprobs is not None and choice.logprobs.content is not None
+    tokens = choice.logprobs.content
+    assert "".join(token.token for token in tokens) == choice.message.content
+    assert all(token.logprob <= 0 and bytes(token.bytes or []).decode() == token.token for token in tokens)
+    streamed = [
+        token
+        for chunk in client.chat.completions.create(messages=HELLO, logprobs=True, stream=True, **SHORT)
+        if chunk.choices[0].logprobs is not None
+        for token in chunk.choices[0].logprobs.content or []
+    ]
+    assert [token.token for token in streamed] == [token.token for token in tokens]
+
+
+def test_probabilities_of_a_text(client: openai.OpenAI) -> None:
+    choice = client.completions.create(prompt=PROMPT, echo=True, logprobs=0, **SHORT).choices[0]
+    columns = choice.logprobs
+    assert columns is not None and columns.tokens is not None and columns.text_offset is not None
+    for token, at in zip(columns.tokens, columns.text_offset, strict=True):
+        assert choice.text[at : at + len(token)] == token
+    assert columns.token_logprobs is not None and len(columns.token_logprobs) == len(columns.tokens) > 1
+    assert PROMPT + "".join(columns.tokens) == choice.text
+
+
+def test_stops_and_seeds(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {"model": "localspec", "prompt": PROMPT, "max_tokens": 40, "temperature": 1}
+    one, same, other = (client.completions.create(seed=seed, **said).choices[0].text for seed in (7, 7, -7))
+    assert one == same != other
+    stop = one[8:11]
+    ended = client.completions.create(seed=7, stop=stop, **said).choices[0]
+    assert (ended.text, ended.finish_reason) == (one[: one.index(stop)], "stop")
+    several = client.completions.create(seed=7, stop=["\x00", stop, ""], **said).choices[0]
+    assert several.text == ended.text
+
+
+def test_content_in_parts(client: openai.OpenAI) -> None:
+    parts: Any = [{"role": "user", "content": [{"type": "text", "text": part} for part in ("Sort ", "it.")]}]
+    whole: Any = [{"role": "user", "content": "Sort it."}]
+    one, other = (
+        client.chat.completions.create(messages=messages, **SHORT).choices[0].message.content
+        for messages in (parts, whole)
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "sentence"),
+    [
+        ({"model": "nobody-has-this"}, openai.NotFoundError, "nobody-has-this"),
+        ({"temperature": 9}, openai.BadRequestError, "temperature"),
+        ({"n": 2}, openai.BadRequestError, "n is not supported"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+            openai.BadRequestError,
+            "tools is not",
+        ),
+        ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+        ({"logit_bias": {"1": 5}}, openai.BadRequestError, "logit_bias"),
+        ({"logprobs": True, "top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),
+        ({"messages": []}, openai.BadRequestError, "messages is empty"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, openai.BadRequestError, "no role named 'tool'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            openai.BadRequestError,
+            "image_url",
+        ),
+        ({"extra_body": {"localspec": {"propposer": "none"}}}, openai.BadRequestError, "'proposer'"),
+        ({"stop": ["x"] * 17}, openai.BadRequestError, "stop"),
+        ({"max_tokens": -1}, openai.BadRequestError, "max_tokens"),
+        ({"messages": [{"role": "user", "content": "word " * 9000}]}, openai.BadRequestError, "context"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(
+    client: openai.OpenAI, said: dict[str, Any], error: type[openai.APIStatusError], sentence: str
+) -> None:
+    for stream in (False, True):
+        with pytest.raises(error) as refused:
+            client.chat.completions.create(**{**SHORT, "messages": HELLO, "stream": stream, **said})
+        assert sentence in str(refused.value)
+        assert isinstance(refused.value.body, dict) and refused.value.body["code"]
+
+
+def test_a_wrong_key(door: Door) -> None:
+    with (
+        openai.OpenAI(base_url=f"{door.url}/v1", api_key="wrong", max_retries=0) as client,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        client.models.list()
+
+
+def test_several_prompts_are_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="one prompt is taken, not 2"):
+        client.completions.create(model="localspec", prompt=["a", "b"])

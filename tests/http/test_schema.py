@@ -1,0 +1,28 @@
+"""What the door says that it takes."""
+
+from __future__ import annotations
+
+import json
+
+from localspec.http.app import DIALECTS
+from localspec.http.schema import schema_of
+
+
+def test_every_address_is_told_with_what_it_takes() -> None:
+    document = schema_of(DIALECTS)
+    for dialect in DIALECTS:
+        for endpoint in dialect.endpoints:
+            operation = document["paths"][endpoint.path][endpoint.method.lower()]
+            assert operation["tags"] == [dialect.name] and operation["summary"].endswith(".")
+            assert ("requestBody" in operation) == (endpoint.method == "POST")
+    bodies = document["paths"]["/infill"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    told = document["components"]["schemas"][bodies["$ref"].rpartition("/")[2]]
+    assert "t_max_predict_ms" in told["properties"]
+
+
+def test_all_that_is_referred_to_is_there() -> None:
+    document = schema_of(DIALECTS)
+    text = json.dumps(document)
+    names = document["components"]["schemas"]
+    for part in text.split('"$ref": "#/components/schemas/')[1:]:
+        assert part.partition('"')[0] in names
