@@ -31,6 +31,7 @@ from localspec.protocol.messages import (
     Nothing,
     SpeculationDegraded,
     StoreDescription,
+    Tokenize,
     params_of,
 )
 from localspec.protocol.options import Options
@@ -84,6 +85,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
     "generate": (
         {"messages": [{"role": "user", "content": "hi"}], "options": {"stop": ["a"]}},
         Generate(messages=(Message("user", "hi"),), options=Options(stop=("a",))),
+    ),
+    "tokenize": (
+        {"text": "a", "model": "m", "start": True, "special": True},
+        Tokenize(text="a", model="m", start=True, special=True),
     ),
     "completion/inline": (
         {"prefix": "a", "suffix": "b", "extra": [{"path": "p", "text": "t"}], "n": 2, "max_ms": 500},

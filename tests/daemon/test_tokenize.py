@@ -1,0 +1,43 @@
+"""A text's tokens, asked of a daemon."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+import localspec
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, code, raw
+from tests.waiting import run
+
+TEXT = "def grüße(🐻): # <|im_end|>"
+
+
+@pytest.fixture
+def real(home: Path, start: StartDaemon) -> DaemonProcess:
+    return start(command=REAL_DAEMON)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("special", [False, True])
+def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> None:
+    async def test() -> None:
+        async with raw(real) as client:
+            found = (await client.call(1, "tokenize", text=TEXT, special=special))["result"]["tokens"]
+            with localspec.load("bundled", draft="none") as engine:
+                vocabulary = engine.target.vocabulary
+                assert [token["id"] for token in found] == vocabulary.encode(TEXT, special=special)
+            assert b"".join(base64.b64decode(token["piece"]) for token in found).decode() == TEXT
+
+    run(test())
+
+
+def test_a_worker_that_dies_fails_it_and_the_next_one_answers(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            assert code(await client.call(1, "tokenize", text="x", model="dies")) == "engine_crashed"
+            assert len((await client.call(2, "tokenize", text="x" * 1000))["result"]["tokens"]) == 1000
+
+    run(test())
