@@ -65,14 +65,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """shortest match of prompt lookup, in tokens"""
     ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
     """longest match that prompt lookup searches for, in tokens"""
-    lookup_output_only: bool = False
-    """prompt lookup searches the answer alone, not the prompt"""
     controller: Literal["cost", "ema", "fixed"] = "cost"
     """how auto chooses: by measured cost, by a moving average of acceptance, or always k tokens"""
-    ema_alpha: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    """of controller = "ema": how fast the average moves"""
-    acceptance_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.3
-    """of controller = "ema": a proposer under it is left alone but for probes"""
     repetition_gate: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """auto is off for prompts whose share of repeated 3-grams is under it; 0: never"""
     disable_by_batch_size: Count = 0

@@ -308,7 +308,7 @@ def _members(
 ) -> list[Proposer]:
     """Who can draft here, the cheapest first."""
     members: list[Proposer] = [
-        PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max, output_only=config.lookup_output_only)
+        PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)
     ]
     if learning.memory is not None:
         members.append(MemoryRecall(learning.memory.tables, learning.memory))

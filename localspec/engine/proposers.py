@@ -167,7 +167,7 @@ def assemble(
         own = [member for member in members if member.name not in mine]
         steered += [Controller([member], costs, calibration, name=member.name) for member in own]
     elif config.controller == "ema":
-        steered = [Ema(members, LONGEST_K, alpha=config.ema_alpha, off=config.acceptance_threshold)]
+        steered = [Ema(members, LONGEST_K)]
     else:
         steered = [Fixed(members, LONGEST_K)]
     return Proposers([Nothing(), *members, *extra], steered, limits)

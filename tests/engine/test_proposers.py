@@ -181,13 +181,6 @@ def test_a_moving_average_gives_up() -> None:
     assert found[:4] == [2] * 4 and found[4:9] == [1] * 5 and not any(found[9:])
 
 
-def test_how_fast_the_average_moves_and_what_is_too_little_can_be_set() -> None:
-    assert wrong_drafts(controller="ema", ema_alpha=1.0)[:4] == [2, 0, 0, 0]
-    assert not any(wrong_drafts(controller="ema", acceptance_threshold=0.8))
-    patient = wrong_drafts(controller="ema", acceptance_threshold=0.0)
-    assert all(patient[:12])
-
-
 def test_a_new_request_does_not_pay_for_the_last_one() -> None:
     mine = Noted("draft", wrong=True)
     engine = engine_with(controller="ema", proposers=[mine])
@@ -216,15 +209,6 @@ def test_a_proposer_of_ones_own_is_asked_for_a_few_tokens() -> None:
 def test_without_costs_a_named_proposer_has_the_default_length() -> None:
     stats = stats_of(engine_with(controller="ema"), proposer="prompt-lookup")
     assert max(stats.k_histogram) == DEFAULT_K
-
-
-def test_lookup_may_be_kept_to_the_answer() -> None:
-    """The prompt is eight letters three times: only after eight tokens does the answer repeat itself."""
-    for output_only, first in ((False, 1), (True, 10)):
-        engine = engine_with(lookup_output_only=output_only)
-        rounds = listened(engine)
-        stats_of(engine, proposer="prompt-lookup", k=1, max_tokens=20)
-        assert min(r.round for r in rounds if r.k) == first
 
 
 def test_lookup_searches_for_the_ngrams_of_the_configuration() -> None:
