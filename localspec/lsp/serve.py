@@ -13,6 +13,7 @@ from localspec.lsp.server import Server
 from localspec.lsp.stdio import Output, messages, open_input
 
 STDIN, STDOUT = 0, 1
+LAST_WORDS_S = 1.0
 
 
 def serve() -> int:
@@ -28,7 +29,8 @@ async def _serve() -> int:
         os.set_blocking(fd, True)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop, 0)
-    server.protocol.set_writer(Output(STDOUT, lambda: server.stop(1)))
+    output = Output(STDOUT, lambda: server.stop(1))
+    server.protocol.set_writer(output)
     reading = asyncio.create_task(_read(server))
     try:
         return await server.ended()
@@ -37,6 +39,7 @@ async def _serve() -> int:
         with contextlib.suppress(asyncio.CancelledError):
             await reading
         await server.link.close()
+        output.drain(LAST_WORDS_S)
 
 
 async def _read(server: Server) -> None:

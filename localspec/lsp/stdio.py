@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import re
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -48,20 +49,37 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 class Output:
-    """Writes messages; ``lost`` is called when nobody reads them any more."""
+    """Writes messages, on a thread: an editor that does not read holds up nothing else, not even the end.
+
+    ``lost`` is called when nobody reads them any more.
+    """
 
     def __init__(self, fd: int, lost: Callable[[], None]) -> None:
         self._fd = fd
-        self._lost = lost
+        self._loop, self._lost = asyncio.get_running_loop(), lost
+        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._pump, name="stdout", daemon=True)
+        self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Write all of it."""
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError:
-            self._lost()
+        """Have all of it written, after what was written before."""
+        self._waiting.put(data)
 
     def close(self) -> None:
-        """Whoever opened it closes it."""
+        """Nothing comes after this; whoever opened it closes it."""
+        self._waiting.put(None)
+
+    def drain(self, seconds: float) -> None:
+        """Wait for what is not written yet, but no longer."""
+        self.close()
+        self._thread.join(seconds)
+
+    def _pump(self) -> None:
+        try:
+            while (data := self._waiting.get()) is not None:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._lost)

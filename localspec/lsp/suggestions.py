@@ -52,6 +52,9 @@ class Suggestions:
         self._tell = tell
         self._offered: OrderedDict[str, Suggestion] = OrderedDict()
         self._shown: dict[str, Suggestion] = {}
+        """by the text that it is shown in"""
+        self._typed: dict[str, int] = {}
+        """how many code points of it were typed there"""
 
     def offer(self, suggestion: Suggestion) -> None:
         """It is sent to the editor."""
@@ -61,39 +64,52 @@ class Suggestions:
 
     def show(self, id: str) -> None:
         """A person sees it."""
-        if suggestion := self._offered.get(id):
+        suggestion = self._offered.get(id)
+        if suggestion is not None and self._shown.get(suggestion.uri) != suggestion:
+            self.close(suggestion.uri)
             self._shown[suggestion.uri] = suggestion
             self._tell(id, "shown", None)
 
     def accept(self, id: str) -> None:
-        """A person took all of it."""
+        """A person took all of it, and so has seen it: not every editor says that."""
+        self.show(id)
         self._end(id)
         self._tell(id, "accepted", None)
 
     def accept_part(self, id: str, units: int, encoding: Encoding) -> None:
         """A person took the beginning of it."""
         if suggestion := self._offered.get(id):
+            self.show(id)
             self._end(id)
             self._tell(id, "partial", suggestion.taken(units, encoding))
 
     def move(self, document: Document, place: Place) -> None:
-        """The person is there: what was shown elsewhere, and not typed, was not wanted."""
+        """The person is there; what was shown and is not typed along any more is gone."""
         shown = self._shown.get(document.uri)
-        if shown is not None and not _goes_on(shown, document, place):
-            self.close(document.uri)
+        if shown is None:
+            return
+        typed = document.between(shown.place, place) if _is_behind(shown, document, place) else None
+        if typed is not None and shown.text.startswith(typed):
+            self._typed[document.uri] = len(typed)
+            return
+        if typed is not None and typed.startswith(shown.text):
+            self._typed[document.uri] = len(shown.text)
+        self.close(document.uri)
 
     def close(self, uri: str) -> None:
-        """Nothing is shown there any more."""
+        """Nothing is shown there any more: what was typed of it counts as taken."""
+        typed = self._typed.pop(uri, 0)
         if shown := self._shown.pop(uri, None):
-            self._tell(shown.id, "dismissed", None)
+            event: SuggestionEvent = "partial" if typed else "dismissed"
+            self._tell(shown.id, event, typed or None)
 
     def _end(self, id: str) -> None:
         suggestion = self._offered.get(id)
         if suggestion is not None:
             self._shown.pop(suggestion.uri, None)
+            self._typed.pop(suggestion.uri, None)
 
 
-def _goes_on(shown: Suggestion, document: Document, place: Place) -> bool:
-    """Whether what stands between where it was shown and ``place`` is its beginning."""
-    is_there = shown.place.line < len(document.lines)
-    return is_there and shown.place <= place and shown.text.startswith(document.between(shown.place, place))
+def _is_behind(shown: Suggestion, document: Document, place: Place) -> bool:
+    """Whether ``place`` is where it was shown, or behind that."""
+    return shown.place.line < len(document.lines) and shown.place <= place

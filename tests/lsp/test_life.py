@@ -17,7 +17,7 @@ import pytest
 from localspec.client import connect, discovery
 from tests.daemon.harness import DaemonProcess, write_config
 from tests.lsp.editor import AUTOMATIC, COMMAND, editing, texts
-from tests.waiting import DEADLINE_S, run, soon, until
+from tests.waiting import DEADLINE_S, run, soon, until, until_sync
 
 URI = "file:///project/a.py"
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
@@ -82,6 +82,24 @@ def test_nobody_reads_any_more(fresh: Path) -> None:
     assert process.stderr.read() == b""
     process.stdin.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "the end of stdin"])
+def test_an_editor_that_reads_nothing_does_not_keep_it(fresh: Path, how: str) -> None:
+    process = begun()
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdin.write(b"".join(frame({**INITIALIZE, "id": id, "method": "nothing"}) for id in range(2500)))
+    process.stdin.flush()
+    # All was read once the pipe that it writes to is full.
+    full = psutil.Process(process.pid)
+    until_sync(lambda: full.status() == psutil.STATUS_SLEEPING, "it waits")
+    if how == "SIGTERM":
+        process.terminate()
+    else:
+        process.stdin.close()
+    assert process.wait(DEADLINE_S) == 0
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
 
 
 def test_what_is_no_request_is_refused_and_the_rest_is_answered(fresh: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_part_is_counted_in_code_points_of_the_daemons_text(
     log = Log()
     log.offer(text, lead=lead)
     log.suggestions.accept_part("1", units, "utf-16")
-    assert log.told == [("1", "partial", chars)]
+    assert log.told == [("1", "shown", None), ("1", "partial", chars)]
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\rb"])
@@ -65,7 +65,6 @@ def test_lines_end_as_editors_want_them(text: str) -> None:
     ("text", "place", "gone"),
     [
         ("x = ab", (0, 4), False),  # asked again where it was
-        ("x = ab", (0, 6), False),  # typed along
         ("x = ax", (0, 6), True),  # typed otherwise
         ("x = ab", (0, 3), True),  # went back
         ("x = ab\n", (1, 0), True),  # ended the line otherwise
@@ -78,6 +77,49 @@ def test_what_is_not_typed_along_was_not_wanted(text: str, place: tuple[int, int
     log.suggestions.show("1")
     log.suggestions.move(Document(URI, "", text), Place(*place))
     assert log.told[1:] == [("1", "dismissed", None)] * gone
+
+
+@pytest.mark.parametrize(
+    ("typed", "then", "chars"),
+    [
+        ("a", "x", 1),
+        ("ab", "x", 2),
+        ("abc\n", "d!", 5),  # all of it, and more
+        ("a", "", 1),
+    ],
+)
+def test_what_was_typed_along_counts_as_taken_when_it_is_left(typed: str, then: str, chars: int) -> None:
+    log = Log()
+    log.offer("abc\nd", place=(0, 4))
+    log.suggestions.show("1")
+
+    def go(text: str) -> None:
+        lines = text.split("\n")
+        log.suggestions.move(Document(URI, "", text), Place(len(lines) - 1, len(lines[-1])))
+
+    go(f"x = {typed}")
+    assert log.told == [("1", "shown", None)]
+    if then:
+        go(f"x = {typed}{then}")
+    else:
+        log.suggestions.close(URI)
+    assert log.told[1:] == [("1", "partial", chars)]
+
+
+def test_another_item_takes_the_place_of_the_one_that_is_shown() -> None:
+    log = Log()
+    for id in ("1", "2"):
+        log.offer("abc", id=id)
+        log.suggestions.show(id)
+        log.suggestions.show(id)
+    assert log.told == [("1", "shown", None), ("1", "dismissed", None), ("2", "shown", None)]
+
+
+def test_who_accepts_has_seen_it() -> None:
+    log = Log()
+    log.offer("abc")
+    log.suggestions.accept("1")
+    assert log.told == [("1", "shown", None), ("1", "accepted", None)]
 
 
 def test_what_was_not_shown_is_not_dismissed() -> None:
