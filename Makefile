@@ -6,7 +6,7 @@
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
 # make vsix            the VS Code extension, as plugins/vscode/localspec-….vsix; wants Node ≥ 20
-# make editors         VS Code and three Neovims into .editors, for tests; as root also what Debian has of them
+# make editors         VS Code and two Neovims into .editors, for tests; as root also what Debian has of editors
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
 PROMPT ?= What does `textwrap.dedent` do?
 export PROMPT

@@ -69,6 +69,8 @@ def main() -> None:
     parser.add_argument("editors", nargs="*", metavar="EDITOR", help=f"all of {', '.join(EDITORS)}")
     parser.add_argument("--keystrokes", type=int, default=100)
     said = parser.parse_args()
+    if strangers := set(said.editors) - set(EDITORS):
+        parser.error(f"there is no {', '.join(sorted(strangers))}; there are {', '.join(EDITORS)}")
     measured: dict[str, Sequence[Keystroke]] = {}
     for name in said.editors or EDITORS:
         print(f"{name} …", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Priority, Request
 
 UNFINISHED = ("deadline", "cancelled")
+PAUSE_SHARE = 0.25
+"""of the time that is allowed, most of it is for the answer"""
 VARIED = 0.7
 """the temperature of other answers to who wants none"""
 
@@ -37,7 +40,7 @@ async def inline(exchange: Exchange, params: messages.CompletionInline) -> messa
         found = await _known(exchange, asked, deadline)
         if found is None:
             if not asked.invoked:
-                await _paused(exchange, deadline)
+                await _paused(exchange, began, deadline)
             answer = await _ask(exchange, asked, params, began)
         else:
             answer = _answer_known(exchange, asked, found, params.n)
@@ -106,11 +109,12 @@ async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Fo
     return found
 
 
-async def _paused(exchange: Exchange, deadline: float | None) -> None:
+async def _paused(exchange: Exchange, began: float, deadline: float | None) -> None:
     """Wait until the person has probably stopped typing; a newer question ends it."""
+    longest = math.inf if deadline is None else PAUSE_SHARE * (deadline - began)
     with contextlib.suppress(TimeoutError):  # nothing is left to do then, which is soon found
         async with exchange.waiting(deadline):
-            await asyncio.sleep(exchange.pace.wait)
+            await asyncio.sleep(min(exchange.pace.wait, longest))
 
 
 async def _ask(
@@ -126,6 +130,7 @@ async def _ask(
         max_predict_ms=params.max_predict_ms,
     )
     request = waited(request, began - arrived)
+    is_loaded = any(key_of(asked.options) in worker.names for worker, _ in exchange.daemon.pool.loaded())
     requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
     try:
         raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))
@@ -133,7 +138,8 @@ async def _ask(
         exchange.cancel()  # the others, for which nobody waits any more
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
-    exchange.pace.answered(now() - began, whole=whole)
+    if is_loaded:  # else it tells how long a load takes
+        exchange.pace.answered(now() - began, whole=whole)
     results = [finished(result, asked.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole:

@@ -307,9 +307,7 @@ def _members(
     draft: Backend | None, vocabulary_size: int, config: EngineConfig, learning: Learning
 ) -> list[Proposer]:
     """Who can draft here, the cheapest first."""
-    members: list[Proposer] = [
-        PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)
-    ]
+    members: list[Proposer] = [PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)]
     if learning.memory is not None:
         members.append(MemoryRecall(learning.memory.tables, learning.memory))
     if draft is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -49,7 +50,7 @@ async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int
 
 async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
     """Forget what was learned there, once the person has said so."""
-    roots = _roots(server, arguments)
+    roots = [_workspace(root) for root in _roots(server, arguments)]
     question = f"Forget all that localspec has learned in {', '.join(roots)}?"
     if await _asked(server, question, "Forget", "Keep") != "Forget":
         return None
@@ -128,6 +129,13 @@ def _roots(server: Server, arguments: list[Any]) -> list[str]:
     if not roots:
         raise InvalidOptions("the editor has opened no directory", "Open one, or name one as argument.")
     return roots
+
+
+def _workspace(directory: str) -> str:
+    """What is learned in a directory is kept for the git repository around it, if there is one."""
+    from localspec.memory.workspace import workspace_of
+
+    return str(workspace_of(Path(directory)) or directory)
 
 
 def _name(model: ModelDescription) -> str:

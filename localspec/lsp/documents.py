@@ -54,7 +54,11 @@ class Document:
     @property
     def is_private(self) -> bool:
         """Whether it holds what is nobody's business, or no text of the person's."""
-        return uri_scheme(self.uri) not in SCHEMES or PurePath(self.path).name.startswith(".env")
+        # Late: an editor waits for the server's start, and this takes longer than all the rest of it.
+        from localspec.memory.texts import is_secret
+
+        name = PurePath(self.path).name.lower()
+        return uri_scheme(self.uri) not in SCHEMES or name.startswith(".env") or is_secret(name)
 
     def change(self, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> None:
         """Replace a part, or all."""

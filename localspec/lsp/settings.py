@@ -37,8 +37,11 @@ def section(values: Any) -> Mapping[str, Any]:
     """Ours of an editor's settings; some send that alone."""
     if not isinstance(values, Mapping):
         return {}
-    own = values.get(SECTION, values)
-    return own if isinstance(own, Mapping) else {}
+    if SECTION in values:
+        own = values[SECTION]
+        return own if isinstance(own, Mapping) else {}
+    # Some send all that they know: others' settings are sections, ours are none.
+    return {name: value for name, value in values.items() if not isinstance(value, Mapping)}
 
 
 def read_settings(values: Mapping[str, Any], base: Settings) -> tuple[Settings, list[str]]:

@@ -56,7 +56,7 @@ def text_files(path: Path) -> Iterator[Path]:
     itself is a file of secrets.
     """
     real = path.resolve()
-    if real.is_file() and _is_secret(real.name):
+    if real.is_file() and is_secret(real.name):
         raise InvalidOptions(f"{path} looks like a file of secrets", "Such files are never learnt.")
     if real.is_file():
         yield real
@@ -83,7 +83,7 @@ def may_learn(path: Path) -> bool:
     """Whether a file, which need not be there yet, may be learnt from without being named by a person: not
     what git ignores, nor what by its name holds secrets."""
     real = path.resolve()
-    if _is_secret(path.name) or _is_secret(real.name) or ".git" in real.parts:
+    if is_secret(path.name) or is_secret(real.name) or ".git" in real.parts:
         return False
     top = workspace_of(real.parent) or real.parent
     below = real.relative_to(top).parts
@@ -132,7 +132,7 @@ def _entries(
         if entry.is_dir():
             if not _is_ignored(Path(entry.path), ignores, "/"):
                 yield entry
-        elif entry.is_file() and not (_is_secret(entry.name) or _is_ignored(Path(entry.path), ignores, "")):
+        elif entry.is_file() and not (is_secret(entry.name) or _is_ignored(Path(entry.path), ignores, "")):
             yield entry
 
 
@@ -143,7 +143,8 @@ def _rules_above(folder: Path) -> list[Ignore]:
     return [_sparing(ignore, folder) for place in reversed(above) for ignore in _ignores(place)]
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether a file of this name holds secrets and little else."""
     return SECRET.match_file(name.lower())
 
 

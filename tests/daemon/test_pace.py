@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,28 @@ def test_a_model_that_has_to_be_loaded_first_is_not_slow_for_long() -> None:
     assert pace.wait == 0
 
 
+def test_a_load_makes_nobody_wait(daemon: DaemonProcess, tmp_path: Path) -> None:
+    """A model that was slow to load is asked at once all the same."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    async def test() -> None:
+        async with raw(daemon) as client:
+
+            async def ask(id: int, **more: Any) -> Any:
+                asked = {"prefix": f"{id}\nword", "suffix": "", "path": "a.py", **more}
+                return (await client.call(id, "completion/inline", **asked))["result"]
+
+            slow = {"model": f"gate:{gate}"}
+            assert (await ask(1, max_ms=1500, options=slow))["result"]["finish_reason"] == "deadline"
+            gate.write_text("open")
+            await client.call("load", "models/load", **slow)
+            answer = await ask(2, options=slow)
+            assert answer["items"] and answer["elapsed_ms"] < 1000 * GAP_S
+
+    run(test())
+
+
 def test_while_a_question_waits_a_newer_one_spares_the_model(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:
@@ -95,5 +120,8 @@ def test_while_a_question_waits_a_newer_one_spares_the_model(daemon: DaemonProce
             assert await at_work_when_replaced(2, after_s=1.0), "the first is begun at once"
             # This model is known to be slow now. A machine that sleeps in between is given another chance.
             assert any([not await at_work_when_replaced(id, after_s=0.1) for id in range(4, 14, 2)])
+            # Who has little time is not kept waiting for all of it.
+            await ask(20, "20\nword", max_ms=250)
+            assert (await client.response(20))["result"]["items"]
 
     run(test())

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.editors.found import LSP_MODE, NEOVIM_SUITES, PLACE, ROOT, VSCODE, emacs
+from tests.editors import found
+from tests.editors.found import LSP_MODE, NEOVIM_SUITES, NEOVIMS, PLACE, ROOT, VSCODE, emacs
 
 SYSTEM = {"chromium": "chromium", "nvim": "neovim", "tmux": "tmux", "emacs": "emacs-nox"}
 """programs, and the packages that bring them"""
@@ -135,6 +136,13 @@ def extension() -> None:
     run(sys.executable, "-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[editors]")
 
 
+def complete() -> None:
+    """Whether nothing is missing; the oldest Neovim is Debian 12's own."""
+    here = found.neovims()
+    if missing := [version for version in NEOVIMS if version not in here]:
+        raise RuntimeError(f"there is no Neovim {' and no Neovim '.join(missing)}")
+
+
 PARTS: dict[str, tuple[str, Callable[[], None]]] = {
     "system": ("Chromium, Neovim, Emacs and tmux of this Debian", system),
     "neovim-0.10": ("Neovim 0.10", lambda: neovim("trixie")),
@@ -142,6 +150,7 @@ PARTS: dict[str, tuple[str, Callable[[], None]]] = {
     "lsp-mode": ("lsp-mode for Emacs", lsp_mode),
     "vscode": ("code-server", vscode),
     "extension": ("the VS Code extension's tools", extension),
+    "all": ("every version that is tested", complete),
 }
 
 

@@ -54,6 +54,8 @@ def test_a_workspace_is_learned_and_forgotten(home: Path, tmp_path: Path) -> Non
             editor.answer = "Keep"
             assert await editor.do("localspec.forgetWorkspace") is None
             assert str(root) in await learned(client)
+            assert await editor.do("localspec.forgetWorkspace", str(root / "deep")) is None
+            assert editor.said[-1] == f"Forget all that localspec has learned in {root}?", "all that would go"
             editor.answer = "Forget"
             assert await editor.do("localspec.forgetWorkspace") == 1
             assert str(root) not in await learned(client)

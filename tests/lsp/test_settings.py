@@ -61,6 +61,8 @@ def test_what_is_wrong_is_named_and_the_rest_holds(values: dict[str, Any], sente
         ({"enabled": False}, {"enabled": False}),
         ({"localspec": {"enabled": False}, "python": {}}, {"enabled": False}),
         ({"localspec": None}, {}),
+        ({"python": {"analysis": {}}, "yaml": {}}, {}),
+        ({"maxms": 1, "python": {}}, {"maxms": 1}),
     ],
 )
 def test_sections(values: Any, own: dict[str, Any]) -> None:
