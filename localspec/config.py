@@ -111,6 +111,10 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 Dialect = Literal["openai", "llama.cpp", "ollama"]
 
 
+WITHOUT_TOKEN = "Every program and every user of this machine may ask in these dialects"
+"""what ``http.without_token`` risks"""
+
+
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP door: what other programs speak."""
 

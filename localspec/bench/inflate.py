@@ -375,7 +375,7 @@ def _random_parts(small: _Source, shape: Shape, vocabulary: int) -> Iterator[_Pa
 def _write(target: Path, metadata: dict[str, _Value], parts: Iterator[_Part], form: _Form) -> None:
     """Write a GGUF beside ``target`` and move it there; raises :class:`LocalspecError`."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(fd)
         try:

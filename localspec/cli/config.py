@@ -18,6 +18,7 @@ from localspec.cli.flags import ModelName
 from localspec.cli.here import workspace_from_here
 from localspec.config import (
     SECTION_EXAMPLES,
+    WITHOUT_TOKEN,
     Config,
     config_path,
     load_config,
@@ -144,6 +145,8 @@ def set_(
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
         output.note(printable(f"{told} {is_now} in {file.path}."))
+        if told == "http.without_token" and parsed:
+            output.note(f"{WITHOUT_TOKEN}.")
         if place[0] == "models":
             _tell_of_no_model(config, place[1])
         _tell_of_the_daemon(daemon)

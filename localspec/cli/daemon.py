@@ -135,6 +135,8 @@ def status(*, as_json: AsJson = False) -> int:
         output.write(describe(found))
         if told := CHANGED.get(found.settings):
             output.note(told)
+        elif found.http is None and load_config().http.enabled:
+            output.note("The HTTP door is to be open: `localspec doctor` tells why it is not.")
     return ExitCode.OK
 
 

@@ -56,9 +56,12 @@ def doctor(
 
 
 def _clients() -> int:
+    from localspec.doctor import daemon
     from localspec.doctor.http import clients
 
-    output.write(clients(load_config().http))
+    status = daemon.ask().status
+    closed = f"http://127.0.0.1:{load_config().http.port}"
+    output.write(clients(closed if status is None or status.http is None else status.http))
     return ExitCode.OK
 
 

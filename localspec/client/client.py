@@ -95,6 +95,15 @@ class Where(Deadlines, total=False):
     trigger: Trigger
 
 
+class Tokenizing(TypedDict, total=False):
+    """``start``: with the token that texts begin with; ``special``: the names of special tokens are those;
+    ``pieces``: with the bytes of each."""
+
+    start: bool
+    special: bool
+    pieces: bool
+
+
 class Warm(TypedDict, total=False):
     """What a prompt that is read ahead may be told besides its path, prefix and suffix."""
 
@@ -202,7 +211,7 @@ class Client:
         params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, Completions)
 
-    def warm(self, path: str, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
+    def warm(self, path: str | None, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
         """Have a completion's prompt read before it is asked for."""
         params = CompletionWarm(path=path, prefix=prefix, suffix=suffix, **more)
         return self._wire.request("completion/warm", params, Warmed)
@@ -292,11 +301,10 @@ class Client:
         return listed
 
     async def tokenize(
-        self, text: str, *, model: str | None = None, start: bool = False, special: bool = False
+        self, text: str, *, model: str | None = None, **how: Unpack[Tokenizing]
     ) -> tuple[TextToken, ...]:
-        """A text's tokens; ``start``: with the one that texts begin with, ``special``: names of special
-        tokens are those."""
-        params = Tokenize(text=text, model=model, start=start, special=special)
+        """A text's tokens."""
+        params = Tokenize(text=text, model=model, **how)
         found: Tokenized = await self._ask("tokenize", Tokenized, params)
         return found.tokens
 

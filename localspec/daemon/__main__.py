@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
         if said.log:
             redirect()
         server = partial(Server, worker_command=worker_command, http=said.http)
-        return _run(said.ready_fd, server, bounded=said.log)
+        return _run(said.ready_fd, server, bounded=said.log, must_be_mine=said.http)
     except LocalspecError as error:
         log.error("%s. %s", error.message, error.remedy)
         return error.exit_code
@@ -55,9 +55,14 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
         return ExitCode.ERROR
 
 
-def _run(ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool) -> int:
+def _run(
+    ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool, must_be_mine: bool
+) -> int:
     config = load_config()
     lock = instance.claim()
+    if lock is None and must_be_mine:
+        log.error("a daemon is already running. Run `localspec daemon stop` first.")
+        return ExitCode.ERROR
     if lock is None:
         log.info("a daemon is already running")
         _tell(ready_fd)

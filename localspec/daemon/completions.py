@@ -37,7 +37,8 @@ async def inline(exchange: Exchange, params: messages.CompletionInline) -> messa
     with exchange.newest.hold(params.path, exchange):
         deadline = first_deadline(params, began)
         asked = await _asked(exchange, params)
-        found = await _known(exchange, asked, deadline)
+        # What belongs to no file is asked by all kinds of programs, each with files of its own beside.
+        found = None if asked.path is None else await _known(exchange, asked, deadline)
         if found is None:
             if not asked.invoked:
                 await _paused(exchange, began, deadline)
@@ -53,7 +54,8 @@ async def inline(exchange: Exchange, params: messages.CompletionInline) -> messa
 
 async def warm(exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
     """Read a prompt while nobody waits; the path's next completion ends that."""
-    with exchange.daemon.ahead.hold(exchange.newest, params.path, exchange):
+    ahead, path = exchange.daemon.ahead, params.path
+    with contextlib.nullcontext() if path is None else ahead.hold(exchange.newest, path, exchange):
         options = replace(await merged(exchange, params.options, params.path), max_tokens=0)
         asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
         result = await generate(exchange, _request(asked, params.extra, "background"), lambda _: None)
@@ -142,7 +144,7 @@ async def _ask(
         exchange.pace.answered(now() - began, whole=whole)
     results = [finished(result, asked.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
-    if whole:
+    if whole and asked.path is not None:
         exchange.daemon.suggestions.keep(asked, texts)
     result = results[0]
     items = exchange.daemon.suggestions.show(asked, texts)

@@ -13,24 +13,26 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "localspec.http")
 PAUSES_S = (1, 5, 30, 120)
-"""after each end in a row; then always the last"""
+"""after each failure in a row; then always the last"""
 STOP_S = 3.0
 STDERR = 2
 
 
 async def keep_open(daemon: Daemon) -> None:
     """Have a door until this is cancelled; ``daemon.http`` is its address while it is there."""
-    for number in range(sys.maxsize):
-        code = await _once(daemon)
+    failures = 0
+    while True:
+        was_open, code = await _once(daemon)
         if code == ExitCode.UNAVAILABLE:
             return  # it has said what it lacks, and lacks it the next time, too
-        pause = PAUSES_S[min(number, len(PAUSES_S) - 1)]
+        failures = 1 if was_open else failures + 1
+        pause = PAUSES_S[min(failures, len(PAUSES_S)) - 1]
         log.warning("the HTTP door ended (%d); it is opened again in %d s", code, pause)
         await asyncio.sleep(pause)
 
 
-async def _once(daemon: Daemon) -> int:
-    """Run the process to its end; returns its exit code."""
+async def _once(daemon: Daemon) -> tuple[bool, int]:
+    """Run the process to its end; returns whether it was open, and the exit code."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         stdin=asyncio.subprocess.PIPE,  # ends with this process, however that ends
@@ -40,10 +42,10 @@ async def _once(daemon: Daemon) -> int:
     )
     assert process.stdin is not None and process.stdout is not None
     try:
-        daemon.http = (await process.stdout.readline()).decode().strip() or None
-        if daemon.http is not None:
-            log.info("the HTTP door is at %s", daemon.http)
-        return await process.wait()
+        daemon.http = url = (await process.stdout.readline()).decode().strip() or None
+        if url is not None:
+            log.info("the HTTP door is at %s", url)
+        return url is not None, await process.wait()
     finally:
         daemon.http = None
         process.stdin.close()

@@ -62,11 +62,19 @@ async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.Loade
 async def tokenize(exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
     """Find a text's tokens; the model is loaded for that."""
     key = key_of(await merged(exchange, Options(model=params.model)))
-    async with exchange.daemon.pool.lease(
-        key, lambda frame: exchange.model_progress(key.model, frame)
-    ) as worker:
-        found = await worker.tokenize(params.text, start=params.start, special=params.special)
-    return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, found.pieces)))
+    how = {"start": params.start, "special": params.special, "pieces": params.pieces}
+    try:
+        async with (
+            exchange.waiting(),
+            exchange.daemon.pool.lease(
+                key, lambda frame: exchange.model_progress(key.model, frame)
+            ) as worker,
+        ):
+            found = await worker.tokenize(params.text, **how)
+    except TimeoutError:
+        raise Gone("it was cancelled") from None
+    pieces = found.pieces if params.pieces else [None] * len(found.tokens)
+    return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, pieces)))
 
 
 async def unload(exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:

@@ -54,6 +54,7 @@ class Server:
     ) -> None:
         self._config = config
         self._http = http or config.http.enabled
+        self._door: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker_command)
         self._listeners: list[Listener] = []
 
@@ -63,10 +64,12 @@ class Server:
         await daemon.history.open()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(daemon.history.close)
+            # The door is closed last: what streams there ends as everything else does.
+            stack.push_async_callback(self._close_door)
             stack.push_async_callback(self._stop)
             await self._listen()
             if self._http:
-                stack.push_async_callback(_ended, asyncio.create_task(keep_open(daemon)))
+                self._door = asyncio.create_task(keep_open(daemon))
             _on_signals(daemon.stopping.set)
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
@@ -181,16 +184,16 @@ class Server:
             Path(daemon.socket).unlink(missing_ok=True)
         log.info("stopped")
 
+    async def _close_door(self) -> None:
+        if self._door is not None:
+            self._door.cancel()
+            await asyncio.wait([self._door])
+
     async def _drain(self) -> None:
         """Answers that are nearly done are done in a moment."""
         until = time.monotonic() + DRAIN_S
         while self._daemon.busy and time.monotonic() < until:
             await asyncio.sleep(DRAIN_STEP_S)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

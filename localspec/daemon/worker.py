@@ -219,10 +219,10 @@ class WorkerProcess:
         self.send(Submit(self._last_id, request, watch))
         return job
 
-    async def tokenize(self, text: str, *, start: bool, special: bool) -> Tokenized:
+    async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
         """Find a text's tokens. Raises :class:`EngineCrashed`."""
         job = self._job(lambda _: None)
-        self.send(Tokenize(self._last_id, text, start, special))
+        self.send(Tokenize(self._last_id, text, start, special, pieces))
         tokenized: Tokenized = await job.end
         return tokenized
 

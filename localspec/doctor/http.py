@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from localspec.config import HttpConfig
+from localspec.config import WITHOUT_TOKEN, HttpConfig
 from localspec.doctor.finding import Finding
 from localspec.errors import INSTALL_HTTP
 from localspec.protocol.messages import DaemonStatus
@@ -31,11 +31,11 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         yield Finding("http", "warning", told, "See `localspec daemon logs`.")
     if config.without_token:
         names = ", ".join(config.without_token)
-        told = f"Every program and every user of this machine may ask in these dialects: {names}."
+        told = f"{WITHOUT_TOKEN}: {names}."
         yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")
 
 
-def clients(config: HttpConfig) -> str:
-    """What to paste into other programs' settings."""
+def clients(url: str) -> str:
+    """What to paste into other programs' settings, for a door at this address."""
     text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
-    return text.replace("URL", f"http://127.0.0.1:{config.port}")
+    return text.replace("URL", url)

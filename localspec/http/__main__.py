@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from localspec import home
-from localspec.config import HttpConfig, load_config
+from localspec.config import WITHOUT_TOKEN, Config, load_config
 from localspec.daemon import token
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
@@ -36,7 +36,7 @@ def main() -> int:
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
-        asyncio.run(_serve(load_config().http))
+        asyncio.run(_serve(load_config()))
     except ImportError as error:
         log.error("the HTTP door lacks %s. %s", error.name, INSTALL_HTTP)
         return ExitCode.UNAVAILABLE
@@ -49,20 +49,26 @@ def main() -> int:
     return ExitCode.OK
 
 
-async def _serve(config: HttpConfig) -> None:
+async def _serve(config: Config) -> None:
     import uvicorn
 
     from localspec.http.app import create
+    from localspec.http.patience import Impatient
 
-    app = create(token.read_or_create(home.http_token_path()), config.without_token)
-    for dialect in config.without_token:
-        log.warning("every program and every user of this machine may ask in the dialect %s", dialect)
-    listening = socket.create_server((LOOPBACK, config.port))
+    app = create(
+        token.read_or_create(home.http_token_path()),
+        config.http.without_token,
+        most=max(1, config.daemon.max_connections // 2),
+    )
+    if config.http.without_token:
+        log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
+    listening = socket.create_server((LOOPBACK, config.http.port))
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             access_log=False,
             date_header=False,
+            http=Impatient,
             lifespan="off",
             log_config=None,
             server_header=False,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -14,9 +15,9 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from localspec.client import Client
-from localspec.errors import EngineError, InvalidOptions, LocalspecError
+from localspec.errors import EngineError, InvalidOptions, LocalspecError, QueueFull
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Endpoint, answered, status_of
@@ -29,13 +30,18 @@ DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
 
 
-def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
-    """The door, to be opened with ``token``; the dialects of ``without_token`` are open to all."""
+def create(token: str, without_token: tuple[str, ...] = (), most: int = 32) -> Starlette:
+    """The door, to be opened with ``token``; the dialects of ``without_token`` are open to all.
+
+    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too.
+    """
+    room = Room(most)
     of_path = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
     open_paths = {SCHEMA, *(each.path for dialect in DIALECTS for each in dialect.endpoints if each.open)}
 
     def dialect_of(path: str) -> Dialect:
-        return of_path.get(path, openai.DIALECT)
+        strangers = ollama.DIALECT if path.startswith("/api/") else openai.DIALECT
+        return of_path.get(path, strangers)
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_of(path), error, status)
@@ -55,7 +61,11 @@ def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
     async def schema(request: Request) -> Response:
         return _json(schema_of(DIALECTS))
 
-    routes = [_route(dialect, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
+    routes = [
+        Route(endpoint.path, Address(dialect, endpoint, room), methods=[endpoint.method])
+        for dialect in DIALECTS
+        for endpoint in dialect.endpoints
+    ]
     gate = Middleware(Gate, token=token, needs_token=needs_token, refuse=refuse)
     return Starlette(
         routes=[*routes, Route(SCHEMA, schema)],
@@ -64,35 +74,66 @@ def create(token: str, without_token: tuple[str, ...] = ()) -> Starlette:
     )
 
 
-def _route(dialect: Dialect, endpoint: Endpoint) -> Route:
-    async def answer(request: Request) -> Response:
+class Room:
+    """So many may be inside."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Inside, there is room for one less. Raises :class:`QueueFull`."""
+        if not self._left:
+            raise QueueFull("so many requests are at work that the door takes no more")
+        self._left -= 1
         try:
-            said, client = await answered(endpoint, request)
+            yield
+        finally:
+            self._left += 1
+
+
+class Address:
+    """One endpoint as an application: what is held for a request is let go once its answer was sent, or
+    nobody reads it."""
+
+    def __init__(self, dialect: Dialect, endpoint: Endpoint, room: Room) -> None:
+        self._dialect = dialect
+        self._endpoint = endpoint
+        self._room = room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with AsyncExitStack() as held:
+            response = await self._response(Request(scope, receive), held)
+            await response(scope, receive, send)
+
+    async def _response(self, request: Request, held: AsyncExitStack) -> Response:
+        try:
+            held.enter_context(self._room.taken())
+            said, client = await answered(self._endpoint, request)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except LocalspecError as error:
-            return _error(dialect, error, status_of(error))
+            return _error(self._dialect, error, status_of(error))
         except Exception:
-            log.exception("%s %s", endpoint.method, endpoint.path)
-            return _error(dialect, EngineError("the request failed"), HTTPStatus.INTERNAL_SERVER_ERROR)
+            # Nobody foresaw it: who asked is told so, and the log says where.
+            log.exception("%s %s", self._endpoint.method, self._endpoint.path)
+            failed = EngineError("the request failed")
+            return _error(self._dialect, failed, HTTPStatus.INTERNAL_SERVER_ERROR)
+        held.push_async_callback(client.close)
         if isinstance(said, AsyncIterator):
-            return StreamingResponse(_framed(dialect, said, client), media_type=dialect.framing.media_type)
-        await client.close()
+            framing = self._dialect.framing
+            return StreamingResponse(_framed(self._dialect, said), media_type=framing.media_type)
         return _json(said)
 
-    return Route(endpoint.path, answer, methods=[endpoint.method])
 
-
-async def _framed(dialect: Dialect, values: AsyncIterator[Any], client: Client) -> AsyncIterator[bytes]:
-    """The values as they come; who hangs up ends what is done for them."""
+async def _framed(dialect: Dialect, values: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """The values as they come."""
     try:
         async for value in values:
             yield dialect.framing.frame(value)
         yield dialect.framing.end
     except LocalspecError as error:
         yield dialect.framing.frame(dialect.error(error, status_of(error)))
-    finally:
-        await client.close()
 
 
 def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Response:

@@ -40,4 +40,5 @@ class Dialect(NamedTuple):
 
 def sentence(error: LocalspecError) -> str:
     """What happened, and what to do."""
-    return f"{error.message}. {error.remedy}"
+    end = "" if error.message.endswith(("?", ".")) else "."
+    return f"{error.message}{end} {error.remedy}"

@@ -12,13 +12,15 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from localspec.client import Client, Stream, connect
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import readable
 from localspec.protocol.results import Result
 
 MAX_BODY = 4 << 20
 """bytes; the daemon takes no longer messages"""
+BODY_S = 30.0
+DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 REMEDY = "See /openapi.json for what is taken."
 
 T = TypeVar("T")
@@ -42,6 +44,13 @@ class Endpoint(NamedTuple):
     open: bool = False
 
 
+class TooSlow(LocalspecError):
+    """A request that does not come."""
+
+    code = "too_slow"
+    default_remedy = "Send it in one go."
+
+
 class BodyTooLarge(LocalspecError):
     """More than is taken."""
 
@@ -60,6 +69,7 @@ STATUS = {
     "model_not_found": HTTPStatus.NOT_FOUND,
     "unauthorized": HTTPStatus.UNAUTHORIZED,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "too_slow": HTTPStatus.REQUEST_TIMEOUT,
     "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
     "engine_busy": HTTPStatus.TOO_MANY_REQUESTS,
 }
@@ -76,13 +86,24 @@ async def answered(endpoint: Endpoint, request: Request) -> tuple[Answer, Client
 
     Raises :class:`LocalspecError`, and :class:`ClientDisconnect` for who has hung up.
     """
-    body = await _body(endpoint.body, request)
-    client = await connect(start=False, name="http")
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _body(endpoint.body, request)
+    except TimeoutError:
+        raise TooSlow(f"the body did not come within {BODY_S} s") from None
+    client = await _connected()
     try:
         return await _unless_gone(request, endpoint.handler(client, body)), client
     except BaseException:
         await client.close()
         raise
+
+
+async def _connected() -> Client:
+    try:
+        return await connect(start=False, name="http")
+    except DaemonUnavailable as error:
+        raise DaemonUnavailable(f"the daemon cannot be asked: {error.message}", DAEMON_REMEDY) from None
 
 
 async def begun(stream: Stream[Result]) -> AsyncIterator[StreamDelta]:

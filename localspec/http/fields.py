@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from localspec.config import load_config
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import REMEDY
-from localspec.protocol.messages import ModelDescription
+from localspec.protocol.messages import Completions, ModelDescription
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.results import Result
 
@@ -51,6 +52,11 @@ def model_of(name: str | None) -> str | None:
     return None if name in (None, "", DEFAULT_MODEL) else name
 
 
+def configured_model() -> str:
+    """The name of the model that is configured. Raises :class:`InvalidOptions`."""
+    return load_config().options.model or ""
+
+
 def refuse(body: msgspec.Struct, fields: dict[str, tuple[Any, ...]]) -> None:
     """Raises :class:`InvalidOptions` for a field whose value is none of those that change nothing: an answer
     that does without it would be another one than was asked for."""
@@ -67,6 +73,11 @@ def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
         if model.problem is None:
             named.setdefault(model.names[0] if model.names else model.id, model)
     return named
+
+
+def text_of(filled: Completions) -> str:
+    """What fills a gap, as it is shown."""
+    return filled.items[0].text if filled.items else ""
 
 
 def statistics(result: Result) -> dict[str, Any]:

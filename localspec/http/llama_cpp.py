@@ -29,8 +29,6 @@ from localspec.protocol.results import FinishReason, Result, Stats
 
 MISSING = object()
 LONGEST_MS = 600_000
-WARMED = "/infill"
-"""the path of prompts that are read ahead: the next one ends the reading of the one before"""
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word", "cancelled": "none"}
 """all others are ``limit``"""
 
@@ -63,6 +61,14 @@ class Sampling(msgspec.Struct, kw_only=True):
     grammar: str | None = None
     json_schema: Any = None
     n_probs: int | None = None
+    logit_bias: Any = None
+    ignore_eos: bool | None = None
+    return_tokens: bool | None = None
+    mirostat: int | None = None
+    typical_p: float | None = None
+    dry_multiplier: float | None = None
+    xtc_probability: float | None = None
+    dynatemp_range: float | None = None
     localspec: dict[str, Any] = {}
 
 
@@ -86,7 +92,7 @@ class CompletionBody(Sampling, kw_only=True):
 class TokenizeBody(msgspec.Struct):
     """``POST /tokenize``"""
 
-    content: str
+    content: Annotated[str, Meta(max_length=1 << 18)]
     model: str | None = None
     add_special: bool = False
     parse_special: bool = True
@@ -94,6 +100,14 @@ class TokenizeBody(msgspec.Struct):
 
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "logit_bias": ([], {}),
+    "ignore_eos": (False,),
+    "return_tokens": (False,),
+    "mirostat": (0,),
+    "typical_p": (1,),
+    "dry_multiplier": (0,),
+    "xtc_probability": (0,),
+    "dynatemp_range": (0,),
     "lora": ([],),
     "grammar": ("",),
     "json_schema": ({},),
@@ -108,7 +122,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     extra = tuple(File(each.filename, each.text) for each in body.input_extra)
     if body.n_predict == 0:
         # Nobody waits for it, so no time limit ends it either.
-        warmed = await client.warm(WARMED, prefix, body.input_suffix, extra=extra, options=options).result()
+        warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
         return _picked(body, _facts(_read_only(options, warmed), ""))
     done = await client.complete(
         prefix,
@@ -158,11 +172,15 @@ async def props(client: Client, body: Nothing) -> Answer:
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
     """The tokens of a text."""
     found = await client.tokenize(
-        body.content, model=model_of(body.model), start=body.add_special, special=body.parse_special
+        body.content,
+        model=model_of(body.model),
+        start=body.add_special,
+        special=body.parse_special,
+        pieces=body.with_pieces,
     )
     if not body.with_pieces:
         return {"tokens": [token.id for token in found]}
-    return {"tokens": [{"id": token.id, "piece": _piece(token.piece)} for token in found]}
+    return {"tokens": [{"id": token.id, "piece": _piece(token.piece or b"")} for token in found]}
 
 
 async def _each(values: list[Any]) -> AsyncIterator[Any]:

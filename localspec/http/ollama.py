@@ -6,6 +6,7 @@ context a model has is said in localspec's own settings.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +21,18 @@ from localspec.client import Client, Stream
 from localspec.errors import EngineBusy, InvalidOptions, LocalspecError, ModelNotFound
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
-from localspec.http.fields import Seed, Stops, model_of, names_of, options_of, refuse, statistics
+from localspec.http.fields import (
+    DEFAULT_MODEL,
+    Seed,
+    Stops,
+    configured_model,
+    model_of,
+    names_of,
+    options_of,
+    refuse,
+    statistics,
+    text_of,
+)
 from localspec.http.openai import message_of
 from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
@@ -48,6 +60,9 @@ class Given(msgspec.Struct):
     presence_penalty: float | None = None
     seed: Seed | None = None
     stop: Stops = None
+    mirostat: int | None = None
+    typical_p: float | None = None
+    tfs_z: float | None = None
 
 
 class Asking(msgspec.Struct, kw_only=True):
@@ -95,6 +110,7 @@ class ShowBody(msgspec.Struct):
 
 
 REFUSED: dict[str, tuple[Any, ...]] = {"format": ("",), "think": (False,)}
+REFUSED_OPTIONS: dict[str, tuple[Any, ...]] = {"mirostat": (0,), "typical_p": (1,), "tfs_z": (1,)}
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
 
@@ -109,14 +125,15 @@ async def version(client: Client, body: Nothing) -> Answer:
 
 async def tags(client: Client, body: Nothing) -> Answer:
     """The models that can be loaded."""
-    return {"models": [_tag(name, model) for name, model in names_of(await client.models()).items()]}
+    return {"models": [_tag(name, model) for name, model in (await _named(client)).items()]}
 
 
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
-    name = body.model or body.name
-    for model in await client.models():
-        if name in (model.id, model.path, *model.names):
+    name = (body.model or body.name).removesuffix(":latest")
+    named = await _named(client)
+    for model in named.values() if name not in named else [named[name]]:
+        if name in named or name in (model.id, model.path, *model.names):
             info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
             return {
                 "details": _details(model),
@@ -125,6 +142,14 @@ async def show(client: Client, body: ShowBody) -> Answer:
                 "modified_at": _now(),
             }
     raise ModelNotFound(f"there is no model named {name[:200]!r}")
+
+
+async def _named(client: Client) -> dict[str, ModelDescription]:
+    """All that can be loaded, and the one that is configured by the name for that."""
+    named = names_of(await client.models())
+    configured = await asyncio.to_thread(configured_model)
+    own = [each for each in named.values() if configured in (each.id, each.path, *each.names)]
+    return {DEFAULT_MODEL: own[0], **named} if own else named
 
 
 async def generate(client: Client, body: GenerateBody) -> Answer:
@@ -137,8 +162,8 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     options = await _options(client, body)
     if body.suffix:
         done = await client.complete(body.prompt, body.suffix, trigger="invoked", options=options).result()
-        text = done.items[0].text if done.items else ""
-        said = _one(body, {**word(text), **_end(body, done.result)})
+        await _let_go(client, body)
+        said = _one(body, {**word(text_of(done)), **_end(body, done.result)})
         return said if body.stream is not False else await anext(said)
     if body.raw:
         stream = client.generate(body.prompt, raw=True, options=options)
@@ -228,9 +253,15 @@ def _details(model: ModelDescription) -> dict[str, Any]:
         "format": model.format,
         "family": family,
         "families": [family],
-        "parameter_size": f"{model.parameters / 1e9:.1f}B" if model.parameters else "",
+        "parameter_size": _parameters(model.parameters),
         "quantization_level": model.quantisation or "",
     }
+
+
+def _parameters(count: int | None) -> str:
+    if count is None:
+        return ""
+    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"
 
 
 def _now() -> str:
@@ -243,12 +274,14 @@ def _now() -> str:
 async def _options(client: Client, body: Asking) -> Options:
     """The options; a model that is to be kept for some time is told so first."""
     given = body.options or Given()
-    said = {name: getattr(given, name) for name in Given.__struct_fields__ if name != "num_predict"}
+    refuse(given, REFUSED_OPTIONS)
+    others = {"num_predict", *REFUSED_OPTIONS}
+    said = {name: getattr(given, name) for name in Given.__struct_fields__ if name not in others}
     if said["seed"] == -1:
         said["seed"] = None
     if given.num_predict is not None and given.num_predict >= 0:
         said["max_tokens"] = given.num_predict
-    options = options_of({**said, "model": body.model}, body.localspec)
+    options = options_of({**said, "model": _model(body)}, body.localspec)
     keep_s = seconds_of(body.keep_alive)
     if keep_s:
         await client.load(options.model, keep_alive_s=FOR_EVER if keep_s < 0 else keep_s).result()
@@ -257,12 +290,12 @@ async def _options(client: Client, body: Asking) -> Options:
 
 async def _kept(client: Client, body: Asking, word: Word) -> Answer:
     """Load the model, or unload it."""
-    keep_s, model = seconds_of(body.keep_alive), model_of(body.model)
+    keep_s = seconds_of(body.keep_alive)
     if keep_s == 0:
-        await client.unload(model)
+        await _unload(client, body)
     else:
         until = None if keep_s is None else FOR_EVER if keep_s < 0 else keep_s
-        await client.load(model, keep_alive_s=until).result()
+        await client.load(_model(body), keep_alive_s=until).result()
     reason = "unload" if keep_s == 0 else "load"
     return {**_head(body), **word(""), "done": True, "done_reason": reason}
 
@@ -271,7 +304,17 @@ async def _let_go(client: Client, body: Asking) -> None:
     """Who wants no model kept has it unloaded, unless others use it."""
     if seconds_of(body.keep_alive) == 0:
         with contextlib.suppress(EngineBusy, ModelNotFound):
-            await client.unload(model_of(body.model))
+            await _unload(client, body)
+
+
+async def _unload(client: Client, body: Asking) -> None:
+    """This model alone: without a name it would be all of them."""
+    await client.unload(_model(body) or await asyncio.to_thread(configured_model))
+
+
+def _model(body: Asking) -> str | None:
+    """Ollama's clients name the latest tag of what has none."""
+    return model_of(body.model.removesuffix(":latest"))
 
 
 def seconds_of(said: str | float | None) -> float | None:

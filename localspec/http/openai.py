@@ -19,7 +19,16 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
-from localspec.http.fields import DEFAULT_MODEL, Seed, Stops, names_of, options_of, refuse, statistics
+from localspec.http.fields import (
+    DEFAULT_MODEL,
+    Seed,
+    Stops,
+    names_of,
+    options_of,
+    refuse,
+    statistics,
+    text_of,
+)
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
@@ -77,6 +86,8 @@ class ChatBody(Sampling, kw_only=True):
     tools: list[Any] | None = None
     tool_choice: Any = None
     functions: list[Any] | None = None
+    function_call: Any = None
+    reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
 
@@ -93,6 +104,9 @@ class TextBody(Sampling, kw_only=True):
 
 REFUSED: dict[str, tuple[Any, ...]] = {"n": (1,), "logit_bias": ({},)}
 REFUSED_OF_CHATS = REFUSED | {
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "reasoning_effort": ("none",),
     "top_logprobs": (0,),
     "tools": ([],),
     "functions": ([],),
@@ -135,15 +149,18 @@ async def text(client: Client, body: TextBody) -> Answer:
     envelope = _envelope("cmpl", "text_completion", options)
     before = prompts[0] if body.echo else ""
     if body.suffix:
+        if body.logprobs is not None:
+            raise InvalidOptions("logprobs is not supported with suffix", "Leave logprobs out.")
         filled = await client.complete(prompts[0], body.suffix, trigger="invoked", options=options).result()
-        whole = msgspec.structs.replace(filled.result, text=filled.items[0].text if filled.items else "")
-        end = _end(envelope, {"index": 0, "text": before + whole.text, "logprobs": None}, whole)
-        return _once(end) if body.stream else end
+        choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
+        if body.stream:  # it is known only once it is whole
+            return _each(_last(envelope, choice, body, filled.result))
+        return _end(envelope, choice, filled.result)
     stream = client.generate(prompts[0], raw=True, options=options)
     if body.stream:
         return _text_chunks(envelope, body, before, await begun(stream), stream)
     tokens, result = await _whole(stream)
-    choice: dict[str, Any] = {"index": 0, "text": before + result.text}
+    choice = {"index": 0, "text": before + result.text}
     choice["logprobs"] = None if body.logprobs is None else _columns(result.text, tokens, len(before))
     return _end(envelope, choice, result)
 
@@ -209,8 +226,9 @@ def _usage(result: Result) -> dict[str, Any]:
     }
 
 
-async def _once(end: dict[str, Any]) -> AsyncIterator[Any]:
-    yield end
+async def _each(values: list[dict[str, Any]]) -> AsyncIterator[Any]:
+    for value in values:
+        yield value
 
 
 async def _chat_chunks(

@@ -47,12 +47,14 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
     """Find a text's tokens; answered by one Tokenized or Failed of the same id.
 
     ``start``: with the token before it that texts begin with. ``special``: names of special tokens are those.
+    ``pieces``: with the bytes of each.
     """
 
     id: int
     text: str
     start: bool
     special: bool
+    pieces: bool
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -149,7 +151,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag=True):
-    """The tokens of a text, and the bytes that each adds to it."""
+    """The tokens of a text, and the bytes that each adds to it if those are wanted."""
 
     id: int
     tokens: tuple[int, ...]

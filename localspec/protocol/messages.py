@@ -99,12 +99,13 @@ class Generate(Params):
 
 class Tokenize(Params):
     """``start`` puts the token before a text that texts begin with; with ``special`` the names of special
-    tokens are those."""
+    tokens are those; ``pieces`` asks for the bytes of each."""
 
-    text: str
+    text: Annotated[str, Meta(max_length=1 << 18)]
     model: str | None = None
     start: bool = False
     special: bool = False
+    pieces: bool = False
 
 
 Trigger = Literal["automatic", "invoked"]
@@ -138,11 +139,12 @@ class CompletionFeedback(Params):
 
 
 class CompletionWarm(Params):
-    """Read a prompt at background priority before its completion is asked for."""
+    """Read a prompt at background priority before its completion is asked for; that of the same ``path`` ends
+    the reading."""
 
-    path: str
     prefix: str
     suffix: str
+    path: str | None = None
     language: str | None = None
     extra: tuple[File, ...] = ()
     options: Options = Options()
@@ -297,10 +299,10 @@ class Completions(msgspec.Struct, frozen=True):
 
 
 class TextToken(msgspec.Struct, frozen=True):
-    """A token, and the bytes that stand for it (base64 on the wire)."""
+    """A token, and the bytes that stand for it (base64 on the wire) for who wants them."""
 
     id: int
-    piece: bytes
+    piece: bytes | None = None
 
 
 class Tokenized(msgspec.Struct, frozen=True):

@@ -180,7 +180,7 @@ class Worker:
         tokens = vocabulary.encode(frame.text, special=frame.special)
         if frame.start and vocabulary.bos is not None:
             tokens.insert(0, vocabulary.bos)
-        pieces = tuple(map(vocabulary.text_of, tokens))
+        pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()
         self._channel.send(Tokenized(frame.id, tuple(tokens), pieces))
 
     def _on_round(self, played: RoundPlayed) -> None:

@@ -201,9 +201,9 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
-            case Tokenize(id, text, start):
+            case Tokenize(id, text, start, _, pieces):
                 tokens = (BOS,) * start + tuple(text.encode())
-                self.send(Tokenized(id, tokens, tuple(bytes([token % 256]) for token in tokens)))
+                self.send(Tokenized(id, tokens, tuple(bytes([token % 256]) for token in tokens) * pieces))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
             case Stop():

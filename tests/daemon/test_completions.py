@@ -50,7 +50,7 @@ def text(completions: Any) -> str:
 def test_a_known_completion_is_answered_without_the_worker(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:
-            editor = Editor(client, None)
+            editor = Editor(client, "known.py")
             first = await editor.complete("one two")
             before = await editor.totals()
             again, typed = await editor.complete("one two"), await editor.complete("one twoone")
@@ -291,7 +291,7 @@ def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: Daemon
 def test_who_wants_several_gets_several_though_one_is_known(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:
-            editor = Editor(client, None, options={"temperature": 0.8})
+            editor = Editor(client, "known.py", options={"temperature": 0.8})
             sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
             assert sources == ["model", "model", "cache", "cache", "cache"]
 

@@ -25,7 +25,9 @@ def real(home: Path, start: StartDaemon) -> DaemonProcess:
 def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> None:
     async def test() -> None:
         async with raw(real) as client:
-            found = (await client.call(1, "tokenize", text=TEXT, special=special))["result"]["tokens"]
+            found = (await client.call(1, "tokenize", text=TEXT, special=special, pieces=True))["result"][
+                "tokens"
+            ]
             with localspec.load("bundled", draft="none") as engine:
                 vocabulary = engine.target.vocabulary
                 assert [token["id"] for token in found] == vocabulary.encode(TEXT, special=special)

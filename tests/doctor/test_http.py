@@ -52,7 +52,7 @@ def test_dialects_without_a_token_are_a_warning() -> None:
 
 
 def test_what_is_pasted_names_the_port() -> None:
-    text = http.clients(HttpConfig(port=4321))
+    text = http.clients("http://127.0.0.1:4321")
     assert text.count("http://127.0.0.1:4321") >= 6 and "URL" not in text
     for program in ("llama.vim", "Continue", "Zed", "Helix", "llm"):
         assert program in text

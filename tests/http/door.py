@@ -52,6 +52,12 @@ class Door(NamedTuple):
     def until_idle(self) -> None:
         until_sync(lambda: self.running() == 0, "nothing is at work any more")
 
+    def until_connected(self, count: int) -> None:
+        """Wait until the door has so many connections to the daemon; the one that asks is none of them."""
+        until_sync(
+            lambda: run(_status(self.daemon)).connections == count + 1, f"{count} requests are connected"
+        )
+
     def until_busy(self) -> None:
         until_sync(lambda: self.running() > 0, "something is at work")
 

@@ -100,7 +100,8 @@ def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
         assert door.ask("GET", "/v1/models", authorization="").status_code == 401
         assert door.ask("GET", "/nothing", authorization="").status_code == 401
         assert (
-            "every program and every user of this machine may ask in the dialect ollama" in door.daemon.log()
+            "Every program and every user of this machine may ask in these dialects: ollama"
+            in door.daemon.log()
         )
 
 

@@ -92,16 +92,31 @@ def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_answers_that_stream_end_with_the_daemon(number: signal.Signals) -> None:
-    with opened() as door, door.sent("/completion", {"prompt": "stall", "stream": True}) as connection:
-        door.until_busy()
-        process = process_of(door)
-        door.daemon.process.send_signal(number)
-        said = b""
-        while chunk := connection.recv(1 << 16):
-            said += chunk
-        assert b"stalling" in said
+def test_answers_that_stream_end_well_when_the_daemon_stops(number: signal.Signals) -> None:
+    body = {"prompt": "stall"}
+    with opened() as door, door.sent("/completion", body | {"stream": True}) as streams:
+        with door.sent("/completion", body) as whole:
+            until_sync(lambda: door.running() == 2, "both are at work")
+            process = process_of(door)
+            door.daemon.process.send_signal(number)
+            for connection in (streams, whole):
+                said = b""
+                while chunk := connection.recv(1 << 16):
+                    said += chunk
+                assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and b'"stop":true' in said
         until_sync(lambda: gone(process), "the door is closed")
+        assert "Traceback" not in door.daemon.log()
+
+
+def test_a_flag_that_cannot_be_heeded_is_an_error() -> None:
+    with opened() as door:
+        done = subprocess.run(
+            (sys.executable, "-m", "localspec.daemon", "--http"),
+            env={**os.environ, "LOCALSPEC_HOME": str(door.daemon.home)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1 and "Run `localspec daemon stop` first." in done.stderr
 
 
 def test_its_token_is_for_this_user_alone() -> None:

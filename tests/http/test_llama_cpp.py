@@ -79,7 +79,8 @@ def test_a_prompt_that_was_warmed_is_not_read_again(door: Door) -> None:
         WARM | {"input_extra": extra, "input_prefix": BEFORE, "input_suffix": AFTER, "prompt": LINE},
     )
     answer = door.post("/infill", VIM | {"input_extra": extra})
-    assert answer["timings/prompt_n"] <= 2
+    # Until a model's rounding is measured, whole chunks of 32 tokens are taken over.
+    assert 0 < answer["timings/prompt_n"] <= 32 < answer["tokens_cached"] / 2
 
 
 def test_who_asks_for_it_is_told_more(door: Door) -> None:

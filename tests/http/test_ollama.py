@@ -29,7 +29,7 @@ def client(door: Door) -> Iterator[ollama.Client]:
 def test_tags_and_what_is_shown_of_them(client: ollama.Client) -> None:
     models = client.list().models
     names = [model.model for model in models]
-    assert "stdlib-6m" in names and len(names) == len(set(names))
+    assert {"localspec", "stdlib-6m"} <= set(names) and len(names) == len(set(names))
     for model in models:
         assert model.size and model.details is not None and model.details.family == "qwen3"
         shown = client.show(str(model.model))
@@ -81,6 +81,12 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
     assert run(_status(door.daemon)).models[0].idle_left_s is None
     assert client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive=0).response
     assert loaded(door) == []
+    client.chat("stdlib-1m", [])
+    client.chat("localspec", HELLO, options=SHORT)
+    assert len(loaded(door)) == 2
+    client.generate("localspec:latest", "x = ", suffix="\n", options=SHORT, keep_alive=0)
+    assert loaded(door) == ["stdlib-1m"], "nothing but the one that answered"
+    client.generate("stdlib-1m", keep_alive=0)
     client.chat("bundled", [])
     assert client.generate("bundled", keep_alive=0).done_reason == "unload"
     assert loaded(door) == []
@@ -91,6 +97,7 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
     [
         ({"model": "nobody-has-this"}, 404, "nobody-has-this"),
         ({"options": {"temperature": 9}}, 400, "temperature"),
+        ({"options": {"mirostat": 2}}, 400, "mirostat is not supported"),
         ({"format": "json"}, 400, "format is not supported"),
         ({"think": True}, 400, "think is not supported"),
         ({"images": ["aGk="]}, 400, "images is not supported"),
@@ -104,6 +111,12 @@ def test_what_is_refused(client: ollama.Client, said: dict[str, Any], status: in
     with pytest.raises(ollama.ResponseError) as refused:
         client.generate(**{"model": "bundled", "prompt": PROMPT, **said})
     assert refused.value.status_code == status and sentence in refused.value.error
+
+
+def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:
+    with pytest.raises(ollama.ResponseError) as refused:
+        client.ps()
+    assert refused.value.status_code == 404 and refused.value.error.startswith("GET /api/ps: Not Found")
 
 
 def test_the_version(door: Door) -> None:

@@ -77,6 +77,15 @@ def test_a_gap_is_filled_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].text for chunk in chunks) == text
 
 
+def test_the_same_gap_asked_again_is_answered_by_the_model_again(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {"model": "localspec", "prompt": "print(os.", "suffix": ")\n", "max_tokens": 12}
+    first, again = (client.completions.create(**said) for _ in range(2))
+    assert first.choices[0].text == again.choices[0].text
+    assert first.usage and again.usage and first.usage.total_tokens == again.usage.total_tokens > 0
+    warm = {client.completions.create(temperature=2, **said).choices[0].text for _ in range(6)}
+    assert len(warm) > 1
+
+
 def test_a_text_as_it_comes_with_its_beginning(client: openai.OpenAI) -> None:
     text = client.completions.create(prompt=PROMPT, echo=True, **SHORT).choices[0].text
     assert text.startswith(PROMPT) and len(text) > len(PROMPT)
@@ -141,6 +150,8 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
             openai.BadRequestError,
             "tools is not",
         ),
+        ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice is not"),
+        ({"reasoning_effort": "low"}, openai.BadRequestError, "reasoning_effort is not"),
         ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
         ({"logit_bias": {"1": 5}}, openai.BadRequestError, "logit_bias"),
         ({"logprobs": True, "top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import localspec
+from localspec.completion.finishing import finished
+from localspec.completion.gap import Gap
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request
+from localspec.protocol.results import Result
 from tests.http.door import Door, wire
 from tests.waiting import run
 
@@ -20,11 +23,14 @@ PROMPTS = (
     "x = 1\ny = 2\nx = 1\ny = 2\nx = ",
     "# Größe: 🐻\n",
 )
+QUEUE = """class Queue:
+    def __init__(self):
+        self.items = []
+
+    def push(self, item):
+        self."""
 GAPS = (
-    (
-        "class Queue:\n    def __init__(self):\n        self.items = []\n\n    def put(self):\n        self.",
-        "\n",
-    ),
+    (QUEUE, "\n"),
     ("print(os.", ")\n"),
 )
 LONGEST = 48
@@ -112,6 +118,11 @@ def test_a_gap_in_this_process(door: Door, engine: localspec.Engine) -> None:
     sequence = engine.submit(Request(prompt=prompt, options=Options(**GREEDY)))
     while engine.step():
         pass
-    whole = sequence.events[-1].text  # type: ignore[union-attr]
-    answered = door.post("/v1/completions", GREEDY | {"prompt": prefix, "suffix": suffix})
-    assert whole.startswith(answered["choices"][0]["text"]), "what an editor would not show is cut off"
+    result = sequence.events[-1]
+    assert isinstance(result, Result)
+    shown = finished(result, Gap(prefix, suffix, None, None, True)).text
+    assert shown
+    assert (
+        door.post("/v1/completions", GREEDY | {"prompt": prefix, "suffix": suffix})["choices"][0]["text"]
+        == shown
+    )

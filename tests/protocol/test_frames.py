@@ -61,7 +61,7 @@ TO_WORKER: list[ToWorker] = [
     Submit(4, Request(prompt=FimPrompt("a", "b", multiline=False, tidy=True), priority="background")),
     Cancel(1),
     Forget("chat:one"),
-    Tokenize(7, "é\0", start=True, special=False),
+    Tokenize(7, "é\0", start=True, special=False, pieces=True),
     Teach("/p.py", "x = 1", "/w"),
     Stop(),
 ]

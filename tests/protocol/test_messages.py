@@ -87,8 +87,8 @@ EXAMPLES: dict[str, tuple[dict[str, Any], Params]] = {
         Generate(messages=(Message("user", "hi"),), options=Options(stop=("a",))),
     ),
     "tokenize": (
-        {"text": "a", "model": "m", "start": True, "special": True},
-        Tokenize(text="a", model="m", start=True, special=True),
+        {"text": "a", "model": "m", "start": True, "special": True, "pieces": True},
+        Tokenize(text="a", model="m", start=True, special=True, pieces=True),
     ),
     "completion/inline": (
         {"prefix": "a", "suffix": "b", "extra": [{"path": "p", "text": "t"}], "n": 2, "max_ms": 500},
