@@ -74,3 +74,8 @@ def test_everything_that_the_readme_shows_is_shipped() -> None:
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (PLUGIN / path).is_file(), path
         assert f"!{path}" in shipped
+
+
+def test_a_workspace_that_is_not_trusted_sets_nothing_but_how_a_completion_looks() -> None:
+    restricted = PACKAGE["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
+    assert SETTINGS.keys() - restricted == {"localspec.multiline", "localspec.maxMs"}
