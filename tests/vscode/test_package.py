@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from localspec._version import __version__
+from localspec.memory.texts import SECRET
 from tests.vscode.build import PLUGIN
 
 PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
@@ -79,3 +80,10 @@ def test_everything_that_the_readme_shows_is_shipped() -> None:
 def test_a_workspace_that_is_not_trusted_sets_nothing_but_how_a_completion_looks() -> None:
     restricted = PACKAGE["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
     assert SETTINGS.keys() - restricted == {"localspec.multiline", "localspec.maxMs"}
+
+
+def test_what_is_never_sent_is_what_is_never_learnt() -> None:
+    source = (PLUGIN / "src" / "secrets.ts").read_text("utf-8")
+    lists = "".join(re.findall(r"^const \w+ = (\[.*?\]);$", source, re.MULTILINE | re.DOTALL))
+    learnt = {str(pattern.pattern).removeprefix("!") for pattern in SECRET.patterns}
+    assert set(re.findall(r'"([^"]+)"', lists)) == {each for each in learnt if not each.startswith(".env")}
