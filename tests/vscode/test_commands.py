@@ -92,3 +92,16 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
     editor.page.wait_for_selector("text=localspec: forgot")
     assert tap.sent("memory/forget", since) == [{"workspace": str(editor.workspace)}]
     editor.command("Notifications: Clear All Notifications")
+
+
+def test_a_setting_of_a_wrong_kind_is_told_of_once_and_counts_as_not_set(editor: Editor, tap: Tap) -> None:
+    settings = editor.write(".vscode/settings.json", '{"localspec.model": 5}')
+    until_sync(lambda: editor.notices() != [], "it is told")
+    editor.open("wrong.py", BEFORE)
+    since = tap.mark()
+    editor.type("h")
+    assert "options" not in asked(tap, since)
+    (notice,) = editor.notices()
+    assert "The setting localspec.model is no string: it counts as not set." in notice
+    settings.unlink()
+    editor.command("Notifications: Clear All Notifications")

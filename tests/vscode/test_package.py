@@ -43,11 +43,13 @@ def test_the_table_of_commands_is_that_of_the_package() -> None:
 
 
 def test_every_setting_is_read_with_its_default_and_no_other_one() -> None:
-    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
-    read = re.findall(r'this\.get(?:<[^>]*>)?\("(\w+)", (.+?)\)[.;]', source)
-    assert {f"localspec.{key}": json.loads(default) for key, default in read} == {
+    table = (PLUGIN / "src" / "values.ts").read_text("utf-8").partition("DEFAULTS = {")[2].partition("}")[0]
+    defaults = re.findall(r"^ +(\w+): (.+?)(?: as .+)?,$", table, re.MULTILINE)
+    assert {f"localspec.{key}": json.loads(default) for key, default in defaults} == {
         name: setting["default"] for name, setting in SETTINGS.items()
     }
+    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
+    assert re.findall(r'this\.get\("(\w+)"\)', source) == [key for key, _ in defaults]
 
 
 def test_every_command_does_something() -> None:
