@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -91,4 +92,33 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
     editor.page.get_by_role("button", name="Forget", exact=True).click()
     editor.page.wait_for_selector("text=localspec: forgot")
     assert tap.sent("memory/forget", since) == [{"workspace": str(editor.workspace)}]
+    editor.command("Notifications: Clear All Notifications")
+
+
+def test_what_is_forgotten_is_the_repository_around_the_folder_and_asked_about_by_its_name(
+    editor: Editor, tap: Tap
+) -> None:
+    repository = editor.workspace.parent
+    (repository / ".git").mkdir()
+    since = tap.mark()
+    editor.command("localspec: Forget Workspace")
+    editor.page.wait_for_selector(f"text=Forget all that localspec has learned in {repository}?")
+    editor.page.get_by_role("button", name="Forget", exact=True).click()
+    told = re.compile(f"localspec: forgot .* of {re.escape(str(repository))}\\.")
+    until_sync(lambda: any(map(told.search, editor.notices())), "it is told")
+    assert tap.sent("memory/forget", since) == [{"workspace": str(repository)}]
+    (repository / ".git").rmdir()
+    editor.command("Notifications: Clear All Notifications")
+
+
+def test_a_setting_of_a_wrong_kind_is_told_of_once_and_counts_as_not_set(editor: Editor, tap: Tap) -> None:
+    settings = editor.write(".vscode/settings.json", '{"localspec.model": 5}')
+    until_sync(lambda: editor.notices() != [], "it is told")
+    editor.open("wrong.py", BEFORE)
+    since = tap.mark()
+    editor.type("h")
+    assert "options" not in asked(tap, since)
+    (notice,) = editor.notices()
+    assert "The setting localspec.model is no string: it counts as not set." in notice
+    settings.unlink()
     editor.command("Notifications: Clear All Notifications")

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from localspec._version import __version__
+from localspec.memory.texts import SECRET
 from tests.vscode.build import PLUGIN
 
 PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
@@ -42,11 +43,13 @@ def test_the_table_of_commands_is_that_of_the_package() -> None:
 
 
 def test_every_setting_is_read_with_its_default_and_no_other_one() -> None:
-    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
-    read = re.findall(r'this\.get(?:<[^>]*>)?\("(\w+)", (.+?)\)[.;]', source)
-    assert {f"localspec.{key}": json.loads(default) for key, default in read} == {
+    table = (PLUGIN / "src" / "values.ts").read_text("utf-8").partition("DEFAULTS = {")[2].partition("}")[0]
+    defaults = re.findall(r"^ +(\w+): (.+?)(?: as .+)?,$", table, re.MULTILINE)
+    assert {f"localspec.{key}": json.loads(default) for key, default in defaults} == {
         name: setting["default"] for name, setting in SETTINGS.items()
     }
+    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
+    assert re.findall(r'this\.get\("(\w+)"\)', source) == [key for key, _ in defaults]
 
 
 def test_every_command_does_something() -> None:
@@ -74,3 +77,15 @@ def test_everything_that_the_readme_shows_is_shipped() -> None:
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (PLUGIN / path).is_file(), path
         assert f"!{path}" in shipped
+
+
+def test_a_workspace_that_is_not_trusted_sets_nothing_but_how_a_completion_looks() -> None:
+    restricted = PACKAGE["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
+    assert SETTINGS.keys() - restricted == {"localspec.multiline", "localspec.maxMs"}
+
+
+def test_what_is_never_sent_is_what_is_never_learnt() -> None:
+    source = (PLUGIN / "src" / "secrets.ts").read_text("utf-8")
+    lists = "".join(re.findall(r"^const \w+ = (\[.*?\]);$", source, re.MULTILINE | re.DOTALL))
+    learnt = {str(pattern.pattern).removeprefix("!") for pattern in SECRET.patterns}
+    assert set(re.findall(r'"([^"]+)"', lists)) == {each for each in learnt if not each.startswith(".env")}

@@ -84,18 +84,19 @@ def test_pieces_of_other_files_are_sent_with_it(editor: Editor, tap: Tap) -> Non
     assert len(others) < 16
 
 
-def test_nothing_of_an_env_file_is_ever_sent(editor: Editor, tap: Tap) -> None:
-    editor.open(".env.local", "TOKEN=hunter2\n")
+@pytest.mark.parametrize(("secret", "other"), [(".env.local", "after_env.py"), ("id_rsa", "after_key.py")])
+def test_nothing_of_a_file_of_secrets_is_ever_sent(editor: Editor, tap: Tap, secret: str, other: str) -> None:
+    editor.open(secret, "TOKEN=hunter2\n")
     editor.type("PASSWORD=swordfish")
     assert "nothing of this file is sent" in editor.facts()
     editor.press("Alt+Backslash")
-    editor.saved(".env.local")
-    editor.open("after_env.py", "a = ")
+    editor.saved(secret)
+    editor.open(other, "a = ")
     since = tap.mark()
     editor.type("l")
     asked(tap, since)
     everything = json.dumps(tap.frames)
-    assert ".env" not in everything and "hunter2" not in everything and "sword" not in everything
+    assert secret not in everything and "hunter2" not in everything and "sword" not in everything
 
 
 def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> None:

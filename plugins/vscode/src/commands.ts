@@ -7,6 +7,7 @@ import type { Link } from "./link";
 import type { ModelDescription } from "./protocol";
 import { Settings } from "./settings";
 import type { Status } from "./status";
+import { workspaceOf } from "./workspace";
 
 const NEVER = new vscode.CancellationTokenSource().token;
 
@@ -107,7 +108,7 @@ export class Commands {
   }
 
   private async forget(): Promise<void> {
-    const root = await folder();
+    const root = await folder(workspaceOf);
     if (root === undefined) {
       return;
     }
@@ -146,14 +147,12 @@ function choices(models: readonly ModelDescription[], current: string): Choice[]
   return [configured, ...all].map((each) => (each.model === current ? { ...each, detail: "chosen" } : each));
 }
 
-/** The directory of a workspace's folder on this computer. */
-async function folder(): Promise<string | undefined> {
-  const folders = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file");
-  if (folders.length <= 1) {
-    if (folders[0] === undefined) {
-      void vscode.window.showInformationMessage("localspec: no folder of this computer is open.");
-    }
-    return folders[0]?.uri.fsPath;
+/** A folder of this computer that is open, or what `nameOf` makes of it: the person's choice where there are several. */
+async function folder(nameOf = (path: string): string => path): Promise<string | undefined> {
+  const local = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file");
+  const names = [...new Set(local.map(({ uri }) => nameOf(uri.fsPath)))];
+  if (names.length === 0) {
+    void vscode.window.showInformationMessage("localspec: no folder of this computer is open.");
   }
-  return (await vscode.window.showWorkspaceFolderPick())?.uri.fsPath;
+  return names.length > 1 ? vscode.window.showQuickPick(names, { title: "localspec: which folder?" }) : names[0];
 }

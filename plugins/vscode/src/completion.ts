@@ -213,6 +213,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     const end = document.positionAt(change.rangeOffset + change.text.length);
     const followed = this.fitting(document, end);
     const isTyped = [...change.text].length <= 1 || /^\r?\n[ \t]*$/.test(change.text);
+    this.feedback.along(followed.map(({ item }) => item.id));
     for (const each of followed) {
       // Once all of it is there by a command, `accepted` comes next.
       this.feedback.took(each.item.id, codePoints(each), !isTyped && goesOn(each));

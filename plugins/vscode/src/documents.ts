@@ -3,6 +3,7 @@
 import * as vscode from "vscode";
 
 import { LARGEST_FILE, type Lines } from "./context";
+import { isSecret } from "./secrets";
 import type { Settings } from "./settings";
 
 /** Where people write; output, source control's views and the like are not looked at. */
@@ -15,7 +16,7 @@ export function mayBeRead(document: vscode.TextDocument, settings: Settings): bo
   return (
     SCHEMES.includes(document.uri.scheme) &&
     !settings.excludedLanguages.includes(document.languageId) &&
-    !nameOf(document.uri).toLowerCase().startsWith(".env") &&
+    !isSecret(nameOf(document.uri)) &&
     sizeOf(document) <= LARGEST_FILE
   );
 }

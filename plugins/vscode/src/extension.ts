@@ -7,7 +7,7 @@ import { Completion } from "./completion";
 import { mayBeRead, SELECTOR } from "./documents";
 import { Link } from "./link";
 import { Notices } from "./notices";
-import { Settings, touches } from "./settings";
+import { misfits, Settings, touches } from "./settings";
 import { Status } from "./status";
 import { Visits } from "./visits";
 import { Warming } from "./warming";
@@ -16,7 +16,8 @@ export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel("localspec", { log: true });
   const status = new Status();
   const version = String((context.extension.packageJSON as { version: unknown }).version);
-  const link = new Link(version, status, new Notices(log), log);
+  const notices = new Notices(log);
+  const link = new Link(version, status, notices, log);
   const visits = new Visits();
   const completion = new Completion(link, visits, status, log);
   context.subscriptions.push(
@@ -32,9 +33,11 @@ export function activate(context: vscode.ExtensionContext): void {
       if (touches(event)) {
         completion.drop();
         link.forgive();
+        misfits(event).forEach((wrong) => notices.warn(wrong));
       }
     }),
   );
+  misfits().forEach((wrong) => notices.warn(wrong));
   if (vscode.window.visibleTextEditors.some(({ document }) => isWanted(document))) {
     void link.connect();
   }

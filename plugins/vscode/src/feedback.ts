@@ -28,6 +28,14 @@ export class Feedback {
     }
   }
 
+  /** The text goes along these. If the current one is not among them, another was cycled to: the first of them. */
+  along(items: readonly string[]): void {
+    const [first] = items;
+    if (first !== undefined && !items.some((item) => item === this.item)) {
+      this.offer(first);
+    }
+  }
+
   /** So much of it stands in the text; `byCommand` if a word or a line was accepted, not typed. */
   took(item: string, chars: number, byCommand: boolean): void {
     if (item !== this.item) {

@@ -20,7 +20,13 @@ export class Notices {
       return;
     }
     this.told.add(error.code);
-    void this.show(error);
+    void this.show(error.advice);
+  }
+
+  /** Tell of what is no error, but not as somebody meant it. */
+  warn(sentence: string): void {
+    this.log.warn(sentence);
+    void this.show(sentence);
   }
 
   /** What was wrong may have been mended: it is told again if not. */
@@ -28,10 +34,10 @@ export class Notices {
     this.told.clear();
   }
 
-  private async show(error: RpcError): Promise<void> {
+  private async show(sentence: string): Promise<void> {
     const settings = "Open Settings";
     const log = "Show Log";
-    const choice = await vscode.window.showWarningMessage(`localspec: ${error.advice}`, settings, log);
+    const choice = await vscode.window.showWarningMessage(`localspec: ${sentence}`, settings, log);
     if (choice === settings) {
       await vscode.commands.executeCommand("workbench.action.openSettings", "localspec.");
     } else if (choice === log) {

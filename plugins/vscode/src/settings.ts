@@ -2,49 +2,60 @@
 
 import * as vscode from "vscode";
 
+import { DEFAULTS, type Key, misfit, type Values, valueOf } from "./values";
+
 const SECTION = "localspec";
 
 export class Settings {
   constructor(private readonly scope?: vscode.ConfigurationScope) {}
 
   get enabled(): boolean {
-    return this.get("enabled", true);
+    return this.get("enabled");
   }
 
   get automatic(): boolean {
-    return this.get("automatic", true);
+    return this.get("automatic");
   }
 
   get excludedLanguages(): string[] {
-    return this.get<string[]>("excludedLanguages", []);
+    return this.get("excludedLanguages");
   }
 
   get model(): string {
-    return this.get("model", "").trim();
+    return this.get("model").trim();
   }
 
   get multiline(): boolean {
-    return this.get("multiline", true);
+    return this.get("multiline");
   }
 
   get maxMs(): number {
-    return this.get("maxMs", 5000);
+    return this.get("maxMs");
   }
 
   get command(): string {
-    return this.get("command", "localspec");
+    return this.get("command");
   }
 
   /** Change one for this person, in all workspaces; where a workspace says otherwise, there. */
-  async set(key: string, value: unknown): Promise<void> {
+  async set(key: Key, value: unknown): Promise<void> {
     const section = vscode.workspace.getConfiguration(SECTION, this.scope);
     const inWorkspace = section.inspect(key)?.workspaceValue !== undefined;
     await section.update(key, value, inWorkspace ? vscode.ConfigurationTarget.Workspace : vscode.ConfigurationTarget.Global);
   }
 
-  private get<T>(key: string, fallback: T): T {
-    return vscode.workspace.getConfiguration(SECTION, this.scope).get<T>(key) ?? fallback;
+  private get<K extends Key>(key: K): Values[K] {
+    return valueOf(key, vscode.workspace.getConfiguration(SECTION, this.scope).get(key));
   }
+}
+
+/** What is wrong with the settings: with all, or with those that have changed. */
+export function misfits(changed?: vscode.ConfigurationChangeEvent): string[] {
+  const section = vscode.workspace.getConfiguration(SECTION);
+  return (Object.keys(DEFAULTS) as Key[])
+    .filter((key) => changed?.affectsConfiguration(`${SECTION}.${key}`) ?? true)
+    .map((key) => misfit(key, section.get(key)))
+    .filter((told) => told !== undefined);
 }
 
 export function touches(event: vscode.ConfigurationChangeEvent): boolean {

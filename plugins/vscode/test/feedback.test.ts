@@ -56,3 +56,22 @@ test("another item than the first may be accepted", () => {
   feedback.accepted("b");
   assert.deepEqual(told, ["a shown", "a dismissed", "b shown", "b accepted"]);
 });
+
+test("a word accepted from another item than the first counts for that one", () => {
+  feedback.offer("a");
+  feedback.shown("a");
+  feedback.along(["b", "c"]);
+  feedback.took("b", 4, true);
+  feedback.took("c", 4, true);
+  feedback.leave();
+  assert.deepEqual(told, ["a shown", "a dismissed", "b shown", "b partial 4"]);
+});
+
+test("as long as the text goes along the current item, it stays the one", () => {
+  feedback.offer("a");
+  feedback.shown("a");
+  feedback.along(["b", "a"]);
+  feedback.along([]);
+  feedback.took("a", 2, true);
+  assert.deepEqual(told, ["a shown", "a partial 2"]);
+});

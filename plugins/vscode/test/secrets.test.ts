@@ -1,0 +1,18 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { isSecret } from "../src/secrets";
+
+test("names of keys, of credentials and of environments mark secrets", () => {
+  const names = ["id_rsa", "ID_ED25519", "server.pem", "tls.KEY", ".npmrc", "credentials", "prod.tfvars", ".env", ".ENV.local"];
+  assert.deepEqual(names.filter((name) => !isSecret(name)), []);
+});
+
+test("other names do not, though they look alike", () => {
+  const names = ["id_rsa.pub", "id_map.py", "pem.py", "key", "credentials.py", "my.npmrc", "environment.ts", "a.env", "README"];
+  assert.deepEqual(names.filter(isSecret), []);
+});
+
+test("a sample of an environment counts as one, as what ends like code does", () => {
+  assert.deepEqual([".env.example", ".env.py", ".envrc"].filter((name) => !isSecret(name)), []);
+});
