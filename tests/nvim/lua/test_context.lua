@@ -45,7 +45,14 @@ end)
 
 test("what is too large is not looked at", function()
   equal(nil, context.at(buffer({ ("x"):rep(context.LARGEST) }), 0, 0))
-  equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST), "y" }), 0))
+  local many = {}
+  for number = 1, context.LARGEST / 64 + 1 do
+    many[number] = ("x"):rep(63)
+  end
+  equal(nil, context.at(buffer(many), 0, 0), "the window is small, the file is not")
+  equal(nil, context.block(buffer(many), 0))
+  many[#many] = nil
+  equal("table", type(context.at(buffer(many), 0, 0)), "1 MiB")
   equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST_BLOCK) }), 0))
 end)
 

@@ -3,7 +3,7 @@
 local M = {}
 
 local BEFORE, AFTER, STEP = 256, 64, 64
---- No more bytes than this of one file are looked at, and of a block of another one.
+--- Files of more bytes are not looked at, nor are blocks of more.
 M.LARGEST, M.LARGEST_BLOCK = 1024 * 1024, 32 * 1024
 
 --- What ends a line of this buffer's file. Inside Neovim no line has it.
@@ -42,14 +42,17 @@ end
 ---@field prefix string
 ---@field suffix string
 
---- The text around a place; nil where it is too large.
+local function is_too_large(buf)
+  return vim.api.nvim_buf_get_offset(buf, vim.api.nvim_buf_line_count(buf)) > M.LARGEST
+end
+
+--- The text around a place; nil where the file is too large.
 ---@return localspec.Context?
 local function around(buf, row, col, first, last)
-  last = math.min(last, vim.api.nvim_buf_line_count(buf))
-  local size = vim.api.nvim_buf_get_offset(buf, last) - vim.api.nvim_buf_get_offset(buf, first)
-  if size > M.LARGEST then
+  if is_too_large(buf) then
     return nil
   end
+  last = math.min(last, vim.api.nvim_buf_line_count(buf))
   local before, behind = text(buf, first, row), text(buf, row, last)
   return {
     buf = buf,
@@ -110,7 +113,7 @@ end
 --- One block of a file's lines, for the ring; nil where there are none, or the file is too large.
 function M.block(buf, number)
   local count = vim.api.nvim_buf_line_count(buf)
-  if number * STEP >= count or vim.api.nvim_buf_get_offset(buf, count) > M.LARGEST then
+  if number * STEP >= count or is_too_large(buf) then
     return nil
   end
   local block = text(buf, number * STEP, math.min((number + 1) * STEP, count))
