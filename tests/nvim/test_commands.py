@@ -147,6 +147,24 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> 
     assert told["params"] == {"workspace": str(tmp_path)}
 
 
+def test_learning_that_never_began_can_be_begun_again(editor: Editor, tmp_path: Path) -> None:
+    def learn(times: int) -> None:
+        command(editor, f"prime {tmp_path}")
+        begun = "localspec: learning "
+        editor.until(lambda: sum(begun in each for each in editor.notices()) == times, "it is told")
+
+    program = tmp_path / "localspec"
+    editor.lua("vim.o.cmdheight = 5")
+    editor.setup(command=str(program))
+    learn(1)  # there is no such program
+    program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    program.chmod(0o755)
+    learn(2)  # nor an answer now
+    command(editor, f"prime {tmp_path}")
+    editor.until_notice("what was learnt so far is kept")
+    learn(3)
+
+
 def test_words_are_offered_and_others_refused(editor: Editor) -> None:
     names = ["disable", "enable", "forget", "model", "prime", "restart", "status", "toggle", "trigger"]
     assert offered(editor, "Localspec ") == names

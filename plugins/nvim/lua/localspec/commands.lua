@@ -11,7 +11,7 @@ local M = {}
 local AUTO = "auto" -- as configured for localspec
 local PATIENCE_MS = 1000
 
----@type localspec.Request? files being learnt
+---@type {request: localspec.Request?}? files being learnt
 local priming
 
 --- Ask the daemon on somebody's behalf; `answered(result)` unless it refuses, which is told. `ended` in any case.
@@ -149,12 +149,14 @@ local ACTIONS = {
 
   prime = function(path)
     if priming then
-      bridge.cancel(priming)
+      bridge.cancel(priming.request)
       return notice.tell("what was learnt so far is kept")
     end
     path = path and vim.fn.fnamemodify(path, ":p") or workspace()
     notice.tell(("learning %s; the same command ends that"):format(path))
-    priming = ask("memory/prime", { paths = { path } }, function(result)
+    local own = {}
+    priming = own
+    own.request = ask("memory/prime", { paths = { path } }, function(result)
       notice.tell(("learnt %d files, %d tokens"):format(result.files, result.tokens))
     end, function()
       priming = nil

@@ -72,11 +72,12 @@ end
 
 --- For what the daemon would not end by itself, as it does when something newer is asked for the same file.
 local function stop_asking()
-  if asked and asked.request then
-    bridge.cancel(asked.request)
-  end
+  local old = asked
   asked = nil
   status.set_thinking(false)
+  if old and old.request then
+    bridge.cancel(old.request)
+  end
 end
 
 local function params_of(around, trigger, count)
