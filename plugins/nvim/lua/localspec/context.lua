@@ -87,17 +87,23 @@ function M.typed_since(asked, buf, row, col)
   end
 end
 
+--- Whether a person lets this buffer be told of. (Vim script may have 0 for false.)
+function M.is_enabled(buf)
+  local enabled = vim.b[buf].localspec_enabled
+  return enabled ~= false and enabled ~= 0
+end
+
 --- Whether this buffer may be told of at all: a person's own text, neither secret nor excluded.
 ---@param exclude string[] filetypes
 function M.allowed(buf, exclude)
   if not vim.api.nvim_buf_is_loaded(buf) then
     return false -- by the time that an answer comes
   end
-  local options, enabled = vim.bo[buf], vim.b[buf].localspec_enabled
+  local options = vim.bo[buf]
   if options.buftype ~= "" and options.buftype ~= "acwrite" then
     return false
   end
-  if not options.modifiable or options.readonly or enabled == false or enabled == 0 then
+  if not options.modifiable or options.readonly or not M.is_enabled(buf) then
     return false
   end
   local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":t")
