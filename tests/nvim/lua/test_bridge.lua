@@ -44,3 +44,28 @@ test("what is asked again before there is a daemon takes the earlier one's place
   end)
   equal({ "first lost", "second lost" }, told)
 end)
+
+test("what is loaded for a request is not told of when that has ended", function()
+  local status, is_answered = require("localspec.status"), false
+  local program = vim.fn.tempname()
+  vim.fn.writefile({
+    "#!/bin/sh",
+    "read initialize",
+    [[echo '{"jsonrpc": "2.0", "id": 1, "result": {"server": {"version": "1"}}}']],
+    "read warm",
+    [[echo '{"jsonrpc": "2.0", "method": "model/progress", "params": {"fraction": 0.5}}']],
+    [[echo '{"jsonrpc": "2.0", "id": 2, "result": {}}']],
+    "exec cat >/dev/null",
+  }, program)
+  vim.fn.setfperm(program, "rwx------")
+  buffer({})
+  bridge.configure({ command = { program } })
+  bridge.request("completion/warm", {}, function(_, result)
+    is_answered = result ~= nil
+  end)
+  vim.wait(30000, function()
+    return is_answered
+  end, 10)
+  equal({ true, "localspec" }, { is_answered, status.line() })
+  bridge.stop()
+end)

@@ -42,8 +42,14 @@ end
 
 ---@param request localspec.Request
 local function send(request)
-  request.rpc = rpc
-  request.id = rpc:request(request.method, request.params, request.callback)
+  local own = rpc
+  request.rpc = own
+  request.id = own:request(request.method, request.params, function(error, result)
+    if not own:is_waiting() then
+      status.set_progress(nil)
+    end
+    request.callback(error, result)
+  end)
 end
 
 --- End what is held for this method, if anything is.
