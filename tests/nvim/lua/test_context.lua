@@ -130,6 +130,20 @@ test("the ring has the blocks of other files, the newest first, two a file", fun
   equal({}, ring.extra(other, { vim.bo[here].filetype }), "the other one is excluded by its language")
 end)
 
+test("the ring has nothing of what is compared", function()
+  ring.clear()
+  local compared = buffer({ "text" })
+  ring.visit(compared, 0)
+  vim.cmd("diffthis")
+  equal({}, ring.extra(0, {}))
+  vim.cmd("split")
+  local here = buffer({ "here" })
+  vim.cmd("diffoff")
+  equal({}, ring.extra(here, {}), "in another window")
+  vim.cmd("diffoff! | only")
+  equal(1, #ring.extra(here, {}))
+end)
+
 test("the ring has sixteen blocks at most, and none of what is gone", function()
   ring.clear()
   local buffers = {}

@@ -201,7 +201,9 @@ end
 --- The text was changed, or the cursor leaves: what is there may matter elsewhere.
 function M.visit()
   local buf, row = here()
-  ring.visit(buf, row)
+  if is_allowed(buf) then
+    ring.visit(buf, row)
+  end
 end
 
 --- Insert mode, or the buffer, is left.
