@@ -1,5 +1,7 @@
 --- What of a buffer a completion is told: the lines around a place, as the file has them.
 
+local secrets = require("localspec.secrets")
+
 local M = {}
 
 local BEFORE, AFTER, STEP = 256, 64, 64
@@ -107,7 +109,7 @@ function M.allowed(buf, exclude)
     return false
   end
   local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":t")
-  return not vim.startswith(name, ".env") and not vim.tbl_contains(exclude, options.filetype)
+  return not secrets.is_secret(name) and not vim.tbl_contains(exclude, options.filetype)
 end
 
 --- What the daemon calls the buffer's file.
