@@ -228,6 +228,7 @@ def test_no_option_changes_what_is_accepted(editor: Editor, tmp_path: Path) -> N
 
 
 def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
+    editor.lua("vim.o.completeopt = 'menu,menuone'")  # other tests' buffers may have no second match
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.type("n")
     editor.keys("<C-n>")
@@ -237,6 +238,7 @@ def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
     before = editor.text
     editor.keys("<C-e>")
     editor.until(lambda: not editor.expr("pumvisible()"), "the menu is closed")
+    editor.lua("vim.cmd('set completeopt&')")
     assert editor.text in (before, SINGLE + "n")
 
 
