@@ -75,6 +75,9 @@ def test_for_a_buffer_or_a_language(editor: Editor, tmp_path: Path) -> None:
     editor.open(tmp_path / "d.py", NONE)
     command(editor, "enable language")
     assert is_asked(editor, tmp_path / "e.py")
+    editor.lua("vim.b.localspec_enabled = 0")
+    command(editor, "toggle buffer")
+    assert statusline(editor) != "localspec off"
     command(editor, "enable universe")
     editor.until_notice('"universe" is none of: buffer, language')
 
@@ -145,6 +148,57 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> 
     assert editor.lua("return ASKED") == f"Forget what was learnt in {tmp_path}?"
     (told,) = editor.spoken("memory/forget")
     assert told["params"] == {"workspace": str(tmp_path)}
+
+
+@pytest.mark.parametrize("root", ["module", "app [slug] *,;"])
+@pytest.mark.parametrize("is_file", [False, True], ids=["repository", "submodule"])
+def test_the_nearest_repository_is_the_workspace(
+    editor: Editor, tmp_path: Path, root: str, is_file: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    place = tmp_path / root
+    (place / "pages").mkdir(parents=True)
+    if is_file:
+        (place / ".git").write_text("gitdir: ../.git/modules/module\n")
+    else:
+        (place / ".git").mkdir()
+    editor.open(place / "pages" / "a.py", SINGLE)
+    editor.lua("vim.fn.confirm = function(text) ASKED = text; return 2 end")
+    command(editor, "forget")
+    assert editor.lua("return ASKED") == f"Forget what was learnt in {place}?"
+
+
+def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
+    for name in ("my", "my dir"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.py").write_text(SINGLE)
+    editor.lua("vim.o.cmdheight = 5; SPOKEN = {}")
+    for typed in ("my dir", "my\\ dir"):
+        command(editor, f"prime {tmp_path}/{typed}")
+        editor.until_notice("learnt 1 files")
+        editor.lua("vim.cmd('messages clear')")
+    (first, second) = editor.spoken("memory/prime")
+    assert first["params"] == second["params"]
+    assert [path.rstrip("/") for path in first["params"]["paths"]] == [f"{tmp_path}/my dir"]
+    assert offered(editor, f"Localspec prime {tmp_path}/my d") == ["dir/"]
+
+
+def test_learning_that_never_began_can_be_begun_again(editor: Editor, tmp_path: Path) -> None:
+    def learn(times: int) -> None:
+        command(editor, f"prime {tmp_path}")
+        begun = "localspec: learning "
+        editor.until(lambda: sum(begun in each for each in editor.notices()) == times, "it is told")
+
+    program = tmp_path / "localspec"
+    editor.lua("vim.o.cmdheight = 5")
+    editor.setup(command=str(program))
+    learn(1)  # there is no such program
+    program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    program.chmod(0o755)
+    learn(2)  # nor an answer now
+    command(editor, f"prime {tmp_path}")
+    editor.until_notice("what was learnt so far is kept")
+    learn(3)
 
 
 def test_words_are_offered_and_others_refused(editor: Editor) -> None:

@@ -75,6 +75,17 @@ def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor,
     assert len(spoken) <= asked + 1, "what comes after it alone was asked"
 
 
+def test_what_was_typed_along_is_told_when_it_is_left(editor: Editor, tmp_path: Path) -> None:
+    text = suggested(editor, tmp_path / "a.py", SINGLE)
+    editor.type(text[:3])
+    editor.until(lambda: editor.ghost == rows(text[3:]), "the rest is drawn")
+    editor.keys("<Esc>")
+    editor.until(lambda: editor.feedback() == [("shown",), ("partial", 3)], "it is told")
+    suggested(editor, tmp_path / "b.py", SINGLE)
+    editor.type(text)
+    editor.until(lambda: editor.feedback()[:2] == [("shown",), ("partial", len(text))], "it is told")
+
+
 def test_typing_something_else_drops_it(editor: Editor, tmp_path: Path) -> None:
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.type("q")
@@ -143,6 +154,8 @@ def test_others_are_shown_in_turn(editor: Editor, tmp_path: Path) -> None:
     editor.until(lambda: editor.ghost == rows(texts[-1])[:22], "the last one is shown")
     editor.keys("<Tab>")
     until_text(editor, SINGLE + texts[-1])
+    told = [("shown",), ("dismissed",), ("shown",), ("accepted",)]
+    editor.until(lambda: editor.feedback()[:4] == told, "the first one is told as dismissed")
     (asked,) = [each for each in editor.spoken("completion/inline") if each["params"]["n"] == 3]
     assert asked["params"]["trigger"] == "invoked"
 
@@ -215,6 +228,7 @@ def test_no_option_changes_what_is_accepted(editor: Editor, tmp_path: Path) -> N
 
 
 def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
+    editor.lua("vim.o.completeopt = 'menu,menuone'")  # other tests' buffers may have no second match
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.type("n")
     editor.keys("<C-n>")
@@ -224,6 +238,7 @@ def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
     before = editor.text
     editor.keys("<C-e>")
     editor.until(lambda: not editor.expr("pumvisible()"), "the menu is closed")
+    editor.lua("vim.cmd('set completeopt&')")
     assert editor.text in (before, SINGLE + "n")
 
 

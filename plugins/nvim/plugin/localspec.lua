@@ -4,7 +4,7 @@ end
 vim.g.loaded_localspec = true
 
 vim.api.nvim_create_user_command("Localspec", function(command)
-  require("localspec.commands").run(command.fargs)
+  require("localspec.commands").run(command.args)
 end, {
   nargs = "*",
   complete = function(lead, line)

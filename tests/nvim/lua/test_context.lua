@@ -45,7 +45,14 @@ end)
 
 test("what is too large is not looked at", function()
   equal(nil, context.at(buffer({ ("x"):rep(context.LARGEST) }), 0, 0))
-  equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST), "y" }), 0))
+  local many = {}
+  for number = 1, context.LARGEST / 64 + 1 do
+    many[number] = ("x"):rep(63)
+  end
+  equal(nil, context.at(buffer(many), 0, 0), "the window is small, the file is not")
+  equal(nil, context.block(buffer(many), 0))
+  many[#many] = nil
+  equal("table", type(context.at(buffer(many), 0, 0)), "1 MiB")
   equal(nil, context.block(buffer({ ("x"):rep(context.LARGEST_BLOCK) }), 0))
 end)
 
@@ -98,9 +105,11 @@ test("what is nobody's own text, secret or excluded is not told", function()
   equal(false, context.allowed(buf, {}), "as Vim script has it")
   vim.api.nvim_buf_delete(buf, { force = true })
   equal(false, context.allowed(buf, {}), "it is gone")
-  buf = buffer({})
-  vim.api.nvim_buf_set_name(buf, "/nowhere/.env.local")
-  equal(false, context.allowed(buf, {}))
+  for name, is_allowed in pairs({ [".env.local"] = false, [".ENV"] = false, id_rsa = false, ["x.pem"] = false, ["x.c"] = true }) do
+    buf = buffer({})
+    vim.api.nvim_buf_set_name(buf, "/nowhere/" .. name)
+    equal(is_allowed, context.allowed(buf, {}), name)
+  end
 end)
 
 test("a buffer without a name has one of its own", function()
@@ -121,6 +130,20 @@ test("the ring has the blocks of other files, the newest first, two a file", fun
   equal("line 128\n", extra[1].text:sub(-9))
   equal("line 193\n", extra[2].text:sub(1, 9))
   equal({}, ring.extra(other, { vim.bo[here].filetype }), "the other one is excluded by its language")
+end)
+
+test("the ring has nothing of what is compared", function()
+  ring.clear()
+  local compared = buffer({ "text" })
+  ring.visit(compared, 0)
+  vim.cmd("diffthis")
+  equal({}, ring.extra(0, {}))
+  vim.cmd("split")
+  local here = buffer({ "here" })
+  vim.cmd("diffoff")
+  equal({}, ring.extra(here, {}), "in another window")
+  vim.cmd("diffoff! | only")
+  equal(1, #ring.extra(here, {}))
 end)
 
 test("the ring has sixteen blocks at most, and none of what is gone", function()

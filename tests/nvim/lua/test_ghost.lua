@@ -17,6 +17,7 @@ end)
 
 test("what cannot be seen is named, and what ends a line is not", function()
   equal("^A", ghost.expanded("\1", 0))
+  equal("a^@b", ghost.expanded("a\0b", 0))
   equal("x", ghost.expanded("x\r", 0))
 end)
 

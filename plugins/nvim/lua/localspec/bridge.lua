@@ -12,13 +12,16 @@ local WAITS = { 0, 1, 2, 5, 10, 30 }
 local INSTALL = "Install localspec (README, “Install”), or set `command` to where it is."
 
 ---@class localspec.Request
----@field id integer? once it was sent
----@field cancelled boolean
+---@field method string
+---@field params table
+---@field callback fun(error: table?, result: any)
+---@field rpc localspec.Rpc? once it was sent, and by its
+---@field id integer?
 
 local settings = { command = { "localspec" } }
 local job, rpc, ready = nil, nil, false
 local failures, next_attempt = 0, 0
----@type table<string, fun()> what was asked while there was no daemon yet, by method: the newest of each
+---@type table<string, localspec.Request> what was asked while there was no daemon yet, by method: the newest of each
 local held = {}
 
 local function now()
@@ -37,11 +40,30 @@ local function failed(error)
   notice.once(error.data.code, vim.trim(error.data.message .. " " .. error.data.remedy))
 end
 
+---@param request localspec.Request
+local function send(request)
+  local own = rpc
+  request.rpc = own
+  request.id = own:request(request.method, request.params, function(error, result)
+    if not own:is_waiting() then
+      status.set_progress(nil)
+    end
+    request.callback(error, result)
+  end)
+end
+
+--- End what is held for this method, if anything is.
+local function drop(method)
+  local request = held[method]
+  held[method] = nil
+  if request then
+    request.callback(failure("lost", "there is no daemon"))
+  end
+end
+
 local function drop_held()
-  local dropped = held
-  held = {}
-  for _, give_up in pairs(dropped) do
-    give_up(true)
+  for _, method in ipairs(vim.tbl_keys(held)) do
+    drop(method)
   end
 end
 
@@ -55,8 +77,8 @@ local function welcomed(error, result)
   status.set_error(nil)
   local waiting = held
   held = {}
-  for _, send in pairs(waiting) do
-    send()
+  for _, request in pairs(waiting) do
+    send(request)
   end
 end
 
@@ -121,23 +143,13 @@ end
 --- asked again while there is no daemon yet takes the earlier one's place.
 ---@return localspec.Request
 function M.request(method, params, callback)
-  local request = { cancelled = false }
-  local function send(give_up)
-    if give_up then
-      return callback(failure("lost", "there is no daemon"))
-    elseif not request.cancelled then
-      request.rpc = rpc
-      request.id = rpc:request(method, params, callback)
-    end
-  end
+  local request = { method = method, params = params, callback = callback }
   if ready then
-    send()
+    send(request)
     return request
   end
-  if held[method] then
-    held[method](true)
-  end
-  held[method] = send
+  drop(method)
+  held[method] = request
   if not job then
     if now() >= next_attempt then
       start()
@@ -152,8 +164,9 @@ end
 --- Nobody wants the answer any more.
 ---@param request localspec.Request
 function M.cancel(request)
-  request.cancelled = true
-  if request.id and request.rpc == rpc then
+  if held[request.method] == request then
+    drop(request.method)
+  elseif request.id and request.rpc == rpc then
     rpc:cancel(request.id)
   end
 end

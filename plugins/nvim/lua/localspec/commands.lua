@@ -2,6 +2,7 @@
 
 local bridge = require("localspec.bridge")
 local completion = require("localspec.completion")
+local context = require("localspec.context")
 local localspec = require("localspec")
 local notice = require("localspec.notice")
 local status = require("localspec.status")
@@ -11,7 +12,7 @@ local M = {}
 local AUTO = "auto" -- as configured for localspec
 local PATIENCE_MS = 1000
 
----@type localspec.Request? files being learnt
+---@type {request: localspec.Request?}? files being learnt
 local priming
 
 --- Ask the daemon on somebody's behalf; `answered(result)` unless it refuses, which is told. `ended` in any case.
@@ -30,16 +31,22 @@ local function ask(method, params, answered, ended)
   end)
 end
 
---- The directory that git, or else Neovim, takes for the project's.
-local function workspace()
-  local here = vim.fn.expand("%:p:h")
-  for _, find in ipairs({ vim.fn.finddir, vim.fn.findfile }) do
-    local found = find(".git", vim.fn.escape(here, " ,;") .. ";")
-    if found ~= "" then
-      return vim.fn.fnamemodify(found, ":p"):gsub("/+$", ""):gsub("/%.git$", "")
+--- The nearest directory around this one that has a `.git`, which in worktrees and submodules is a file.
+local function root_of(directory)
+  local place, below = vim.loop.fs_realpath(directory) or directory, nil
+  while place ~= below do
+    if vim.loop.fs_stat(place .. "/.git") then
+      return place
     end
+    place, below = vim.fn.fnamemodify(place, ":h"), place
   end
-  return vim.fn.getcwd()
+end
+
+--- The directory that git, or else Neovim, takes for the project's; as the daemon finds it.
+local function workspace()
+  local name, current = vim.api.nvim_buf_get_name(0), vim.fn.getcwd()
+  local is_file = name ~= "" and vim.bo.buftype == ""
+  return is_file and root_of(vim.fn.fnamemodify(name, ":h")) or root_of(current) or current
 end
 
 local function tell_enabled()
@@ -52,7 +59,7 @@ local SCOPES = {
     localspec.set("enabled", wanted(localspec.settings().enabled))
   end,
   buffer = function(wanted)
-    vim.b.localspec_enabled = wanted(vim.b.localspec_enabled ~= false)
+    vim.b.localspec_enabled = wanted(context.is_enabled(vim.api.nvim_get_current_buf()))
   end,
   language = function(wanted)
     local exclude, filetype = vim.deepcopy(localspec.settings().exclude), vim.bo.filetype
@@ -149,12 +156,14 @@ local ACTIONS = {
 
   prime = function(path)
     if priming then
-      bridge.cancel(priming)
+      bridge.cancel(priming.request)
       return notice.tell("what was learnt so far is kept")
     end
-    path = path and vim.fn.fnamemodify(path, ":p") or workspace()
+    path = path and vim.fn.fnamemodify(path:gsub("\\ ", " "), ":p") or workspace()
     notice.tell(("learning %s; the same command ends that"):format(path))
-    priming = ask("memory/prime", { paths = { path } }, function(result)
+    local own = {}
+    priming = own
+    own.request = ask("memory/prime", { paths = { path } }, function(result)
       notice.tell(("learnt %d files, %d tokens"):format(result.files, result.tokens))
     end, function()
       priming = nil
@@ -171,17 +180,18 @@ local ACTIONS = {
   end,
 }
 
---- Run one; without a word, say how things are.
----@param words string[]
+--- Run one; without a word, say how things are. All that comes behind the first word is one argument.
+---@param words string
 function M.run(words)
-  local name = words[1] or "status"
+  local name, argument = vim.trim(words):match("^(%S*)%s*(.*)$")
+  name = name ~= "" and name or "status"
   localspec.settings()
   if not ACTIONS[name] then
     local names = vim.tbl_keys(ACTIONS)
     table.sort(names)
     return notice.tell(("%q is none of: %s"):format(name, table.concat(names, ", ")), vim.log.levels.WARN)
   end
-  ACTIONS[name](words[2])
+  ACTIONS[name](argument ~= "" and argument or nil)
 end
 
 --- Names of models, if the daemon tells them soon.
@@ -203,8 +213,11 @@ local ARGUMENTS = {
   enable = { "buffer", "language" },
   disable = { "buffer", "language" },
   model = models,
-  prime = function(lead)
-    return vim.fn.getcompletion(lead, "file")
+  prime = function(lead, line)
+    local path = line:match("prime%s+(.*)$") or lead -- `lead` begins at its last space
+    return vim.tbl_map(function(found)
+      return found:sub(#path - #lead + 1)
+    end, vim.fn.getcompletion(path, "file"))
   end,
 }
 
@@ -214,7 +227,7 @@ function M.complete(lead, line)
   local is_first = #words < 2 or (#words == 2 and lead ~= "")
   local offered = is_first and vim.tbl_keys(ACTIONS) or ARGUMENTS[words[2]] or {}
   if type(offered) == "function" then
-    offered = offered(lead)
+    offered = offered(lead, line)
   end
   local fitting = vim.tbl_filter(function(each)
     return vim.startswith(each, lead)

@@ -1,5 +1,6 @@
 --- What is asked, shown, accepted and dropped while somebody types.
 
+local Feedback = require("localspec.feedback")
 local Suggestion = require("localspec.suggestion")
 local bridge = require("localspec.bridge")
 local context = require("localspec.context")
@@ -13,8 +14,9 @@ local M = {}
 local CYCLED = 3
 
 local settings
----@type {suggestion: localspec.Suggestion, context: localspec.Context, told: table, taken: boolean}?
+---@type {suggestion: localspec.Suggestion, context: localspec.Context}?
 local shown
+local feedback = Feedback.new(bridge.feedback)
 ---@type {request: localspec.Request?}? what is waited for
 local asked
 ---@type {buf: integer, tick: integer}? the text that was asked about, or followed, last
@@ -42,39 +44,40 @@ local function is_covered()
   return not settings.popup_menu and vim.fn.pumvisible() == 1
 end
 
---- Draw what is left of the suggestion, unless the popup menu is in its place.
-local function draw()
+--- Draw what is left of a suggestion, unless the popup menu is in its place.
+---@param suggestion localspec.Suggestion
+local function draw(suggestion)
   if is_covered() then
     return ghost.clear()
   end
-  local item = shown.suggestion:item()
   local buf, row, col = here()
-  ghost.draw(buf, row, col, shown.suggestion:rest())
-  if not shown.told[item.id] then
-    shown.told[item.id] = true
-    bridge.feedback(item.id, "shown")
-  end
+  ghost.draw(buf, row, col, suggestion:rest())
+  feedback:shown(suggestion:item().id)
 end
 
---- Forget what is shown; unless something of it was taken, that is told.
-local function drop(is_dismissed)
+--- Forget what is shown, and tell what became of it.
+local function drop()
   ghost.clear()
-  if shown and is_dismissed and not shown.taken then
-    local item = shown.suggestion:item()
-    if shown.told[item.id] then
-      bridge.feedback(item.id, "dismissed")
-    end
-  end
+  feedback:leave()
   shown = nil
+end
+
+--- So much of the current item stands in the text; it is the one that counts from now on.
+local function took(by_command)
+  local suggestion = shown.suggestion
+  local item = suggestion:item()
+  feedback:offer(item.id)
+  feedback:took(item.id, suggestion:taken(), by_command)
 end
 
 --- For what the daemon would not end by itself, as it does when something newer is asked for the same file.
 local function stop_asking()
-  if asked and asked.request then
-    bridge.cancel(asked.request)
-  end
+  local old = asked
   asked = nil
   status.set_thinking(false)
+  if old and old.request then
+    bridge.cancel(old.request)
+  end
 end
 
 local function params_of(around, trigger, count)
@@ -111,9 +114,10 @@ local function show(items, around)
   if not suggestion:follow(typed) or suggestion:rest() == "" then
     return false
   end
-  drop(false)
-  shown = { suggestion = suggestion, context = around, told = {}, taken = false }
-  draw()
+  drop()
+  feedback:offer(suggestion:item().id)
+  draw(suggestion)
+  shown = { suggestion = suggestion, context = around }
   return true
 end
 
@@ -164,20 +168,19 @@ function M.update()
     return
   elseif not is_allowed(buf) then
     stop_asking()
-    return drop(false)
+    return drop()
   end
   local tick = vim.api.nvim_buf_get_changedtick(buf)
   if shown then
     local typed = context.typed_since(shown.context, buf, row, col)
     if typed and shown.suggestion:follow(typed) then
+      took(false)
       if shown.suggestion:rest() ~= "" then
         seen = { buf = buf, tick = tick }
-        return draw()
+        return draw(shown.suggestion)
       end
-      drop(false)
-    else
-      drop(true)
     end
+    drop()
   end
   if seen and seen.buf == buf and seen.tick == tick then
     return -- the cursor alone has moved
@@ -198,14 +201,16 @@ end
 --- The text was changed, or the cursor leaves: what is there may matter elsewhere.
 function M.visit()
   local buf, row = here()
-  ring.visit(buf, row)
+  if is_allowed(buf) then
+    ring.visit(buf, row)
+  end
 end
 
 --- Insert mode, or the buffer, is left.
 function M.leave()
   M.visit()
   stop_asking()
-  drop(true)
+  drop()
 end
 
 --- The cursor has rested: have the model read what is around it, if it has not yet.
@@ -256,15 +261,15 @@ function M.take(what)
   end
   local suggestion = shown.suggestion
   local piece = what == "all" and suggestion:rest() or suggestion[what](suggestion)
-  local item, is_all = suggestion:item(), piece == suggestion:rest()
+  local is_all = piece == suggestion:rest()
   insert(piece)
-  shown.taken = true
   if is_all then
-    bridge.feedback(item.id, "accepted")
-    drop(false)
+    feedback:accepted(suggestion:item().id)
+    drop()
     seen = nil
   else
-    bridge.feedback(item.id, "partial", suggestion:chars_with(piece))
+    suggestion:follow(suggestion.typed .. piece)
+    took(true)
   end
   M.update()
 end
@@ -276,7 +281,7 @@ function M.cycle(step)
   end
   if shown.suggestion.is_whole then
     if shown.suggestion:cycle(step) then
-      draw()
+      draw(shown.suggestion)
     end
     return
   end
@@ -287,7 +292,7 @@ function M.cycle(step)
     shown.suggestion, shown.context = shown.suggestion:joined(items), around
     shown.suggestion.is_whole = true
     shown.suggestion:cycle(step)
-    draw()
+    draw(shown.suggestion)
   end)
 end
 
@@ -300,21 +305,21 @@ function M.trigger()
     return notice.tell("nothing is completed in this buffer")
   end
   bridge.try_at_once()
-  drop(true)
+  drop()
   ask("invoked", 1, show)
 end
 
 --- Show it no more until the text changes.
 function M.dismiss()
   stop_asking()
-  drop(true)
+  drop()
 end
 
 ---@param new_settings table
 function M.configure(new_settings)
   settings = new_settings
   stop_asking()
-  drop(false)
+  drop()
 end
 
 return M

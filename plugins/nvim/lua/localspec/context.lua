@@ -1,9 +1,11 @@
 --- What of a buffer a completion is told: the lines around a place, as the file has them.
 
+local secrets = require("localspec.secrets")
+
 local M = {}
 
 local BEFORE, AFTER, STEP = 256, 64, 64
---- No more bytes than this of one file are looked at, and of a block of another one.
+--- Files of more bytes are not looked at, nor are blocks of more.
 M.LARGEST, M.LARGEST_BLOCK = 1024 * 1024, 32 * 1024
 
 --- What ends a line of this buffer's file. Inside Neovim no line has it.
@@ -42,14 +44,17 @@ end
 ---@field prefix string
 ---@field suffix string
 
---- The text around a place; nil where it is too large.
+local function is_too_large(buf)
+  return vim.api.nvim_buf_get_offset(buf, vim.api.nvim_buf_line_count(buf)) > M.LARGEST
+end
+
+--- The text around a place; nil where the file is too large.
 ---@return localspec.Context?
 local function around(buf, row, col, first, last)
-  last = math.min(last, vim.api.nvim_buf_line_count(buf))
-  local size = vim.api.nvim_buf_get_offset(buf, last) - vim.api.nvim_buf_get_offset(buf, first)
-  if size > M.LARGEST then
+  if is_too_large(buf) then
     return nil
   end
+  last = math.min(last, vim.api.nvim_buf_line_count(buf))
   local before, behind = text(buf, first, row), text(buf, row, last)
   return {
     buf = buf,
@@ -84,21 +89,27 @@ function M.typed_since(asked, buf, row, col)
   end
 end
 
+--- Whether a person lets this buffer be told of. (Vim script may have 0 for false.)
+function M.is_enabled(buf)
+  local enabled = vim.b[buf].localspec_enabled
+  return enabled ~= false and enabled ~= 0
+end
+
 --- Whether this buffer may be told of at all: a person's own text, neither secret nor excluded.
 ---@param exclude string[] filetypes
 function M.allowed(buf, exclude)
   if not vim.api.nvim_buf_is_loaded(buf) then
     return false -- by the time that an answer comes
   end
-  local options, enabled = vim.bo[buf], vim.b[buf].localspec_enabled
+  local options = vim.bo[buf]
   if options.buftype ~= "" and options.buftype ~= "acwrite" then
     return false
   end
-  if not options.modifiable or options.readonly or enabled == false or enabled == 0 then
+  if not options.modifiable or options.readonly or not M.is_enabled(buf) then
     return false
   end
   local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":t")
-  return not vim.startswith(name, ".env") and not vim.tbl_contains(exclude, options.filetype)
+  return not secrets.is_secret(name) and not vim.tbl_contains(exclude, options.filetype)
 end
 
 --- What the daemon calls the buffer's file.
@@ -110,7 +121,7 @@ end
 --- One block of a file's lines, for the ring; nil where there are none, or the file is too large.
 function M.block(buf, number)
   local count = vim.api.nvim_buf_line_count(buf)
-  if number * STEP >= count or vim.api.nvim_buf_get_offset(buf, count) > M.LARGEST then
+  if number * STEP >= count or is_too_large(buf) then
     return nil
   end
   local block = text(buf, number * STEP, math.min((number + 1) * STEP, count))

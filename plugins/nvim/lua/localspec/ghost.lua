@@ -19,7 +19,7 @@ end
 --- A line as it is drawn from this display column on: virtual text has no tabs of its own.
 function M.expanded(line, column)
   local shown = {}
-  line = line:gsub("\r$", "")
+  line = line:gsub("\r$", ""):gsub("%z", "\n") -- a NUL, as Neovim keeps one in a line
   for piece, tab in line:gmatch("([^\t]*)(\t?)") do
     shown[#shown + 1] = vim.fn.strtrans(piece)
     column = column + vim.fn.strdisplaywidth(shown[#shown], column)

@@ -23,14 +23,28 @@ function M.visit(buf, row)
   visited = kept
 end
 
+--- Whether a file is compared with another one.
+local function is_compared(buf)
+  for _, window in ipairs(vim.fn.win_findbuf(buf)) do
+    if vim.wo[window].diff then
+      return true
+    end
+  end
+  return false
+end
+
+local function is_allowed(buf, exclude)
+  return context.allowed(buf, exclude) and not is_compared(buf)
+end
+
 --- Blocks of files other than `buf`'s, the newest first.
 ---@param exclude string[]
 ---@return {path: string, text: string}[]
 function M.extra(buf, exclude)
   local found = {}
   for _, entry in ipairs(visited) do
-    if #found < BLOCKS and entry.buf ~= buf and vim.api.nvim_buf_is_loaded(entry.buf) then
-      local text = context.allowed(entry.buf, exclude) and context.block(entry.buf, entry.block)
+    if #found < BLOCKS and entry.buf ~= buf and is_allowed(entry.buf, exclude) then
+      local text = context.block(entry.buf, entry.block)
       if text and text:find("%S") then
         found[#found + 1] = { path = context.path(entry.buf), text = text }
       end

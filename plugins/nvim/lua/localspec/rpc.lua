@@ -28,6 +28,11 @@ function Rpc:notify(method, params)
   self.send(self:encode({ method = method, params = params }))
 end
 
+--- Whether an answer is to come.
+function Rpc:is_waiting()
+  return next(self.waiting) ~= nil
+end
+
 --- Have the daemon end a request, whose callback is called all the same.
 function Rpc:cancel(id)
   if self.waiting[id] then

@@ -38,8 +38,14 @@ end
 M.set_thinking = setter("thinking")
 M.set_server = setter("server")
 M.set_error = setter("error")
---- A model is being loaded.
-M.set_progress = setter("progress")
+
+local set_progress = setter("progress")
+
+--- A model is being loaded; nil: none is, or nobody waits for it.
+---@param progress {fraction: number}?
+function M.set_progress(progress)
+  set_progress(progress and (progress.fraction or 0) < 1 and progress or nil)
+end
 
 function M.configure(new_settings)
   settings = new_settings
@@ -49,7 +55,6 @@ end
 --- A completion was answered.
 function M.count(result)
   local stats = result.stats or {}
-  state.progress = nil
   state.completions = state.completions + 1
   state.model = result.result and result.result.model or state.model
   state.off_reason = stats.speculation_off_reason

@@ -79,9 +79,9 @@ function Suggestion:joined(more)
   return Suggestion.new(items)
 end
 
---- How many code points of the daemon's item there are once `piece` of the rest is taken, too.
-function Suggestion:chars_with(piece)
-  return Suggestion.chars(self:item().before .. self.typed .. piece)
+--- How many code points of the daemon's item stand in the text.
+function Suggestion:taken()
+  return Suggestion.chars(self:item().before .. self.typed)
 end
 
 --- The beginning of the rest up to the end of its first word, or of what stands between words.

@@ -1,0 +1,72 @@
+--- What became of the suggestion that is shown: told once, in code points of the item. The rule of all editors.
+
+---@class localspec.Feedback
+---@field private tell fun(item: string, event: string, chars: integer?)
+---@field private item string?
+---@field private is_shown boolean
+---@field private taken integer
+---@field private told integer
+local Feedback = {}
+Feedback.__index = Feedback
+
+---@param tell fun(item: string, event: string, chars: integer?)
+function Feedback.new(tell)
+  local own = setmetatable({ tell = tell }, Feedback)
+  own:clear()
+  return own
+end
+
+---@private
+function Feedback:clear()
+  self.item, self.is_shown, self.taken, self.told = nil, false, 0, 0
+end
+
+--- Another item is offered; the one before is gone, unless it is the same one.
+function Feedback:offer(item)
+  if item ~= self.item then
+    self:leave()
+    self.item = item
+  end
+end
+
+--- It was seen.
+function Feedback:shown(item)
+  if item == self.item and not self.is_shown then
+    self.is_shown = true
+    self.tell(item, "shown")
+  end
+end
+
+--- So much of it stands in the text; `by_command` if a word or a line was accepted, not typed.
+function Feedback:took(item, chars, by_command)
+  if item ~= self.item then
+    return
+  end
+  self.taken = chars
+  if by_command and chars > self.told then
+    self:shown(item)
+    self.told = chars
+    self.tell(item, "partial", chars)
+  end
+end
+
+function Feedback:accepted(item)
+  self:offer(item)
+  self:shown(item)
+  self.tell(item, "accepted")
+  self:clear()
+end
+
+--- It is gone: what was typed of it counts as taken.
+function Feedback:leave()
+  local item = self.item
+  if item and self.taken > self.told then
+    self:shown(item)
+    self.tell(item, "partial", self.taken)
+  elseif item and self.is_shown and self.told == 0 then
+    self.tell(item, "dismissed")
+  end
+  self:clear()
+end
+
+return Feedback

@@ -1,0 +1,68 @@
+-- The cases of plugins/vscode/test/feedback.test.ts: editors tell the same.
+
+local Feedback = require("localspec.feedback")
+
+--- What is told while `run` does with a feedback what an editor does.
+local function told(run)
+  local said = {}
+  run(Feedback.new(function(item, event, chars)
+    said[#said + 1] = table.concat({ item, event, chars }, " ")
+  end))
+  return said
+end
+
+test("it is shown once, and accepted", function()
+  local said = told(function(feedback)
+    feedback:offer("a")
+    feedback:shown("a")
+    feedback:offer("a")
+    feedback:shown("a")
+    feedback:accepted("a")
+    feedback:leave()
+  end)
+  equal({ "a shown", "a accepted" }, said)
+end)
+
+test("what was seen and not taken is dismissed; what nobody saw is not told of", function()
+  local said = told(function(feedback)
+    feedback:offer("a")
+    feedback:offer("b")
+    feedback:shown("a")
+    feedback:shown("b")
+    feedback:offer("c")
+    feedback:leave()
+    feedback:leave()
+  end)
+  equal({ "b shown", "b dismissed" }, said)
+end)
+
+test("words are told at once, letters when it is over, from the item's beginning", function()
+  local said = told(function(feedback)
+    feedback:offer("a")
+    feedback:took("a", 1, false)
+    feedback:took("a", 6, true)
+    feedback:took("a", 6, true)
+    feedback:took("a", 8, false)
+    feedback:leave()
+  end)
+  equal({ "a shown", "a partial 6", "a partial 8" }, said)
+end)
+
+test("what was taken in part and given up is not dismissed as well", function()
+  local said = told(function(feedback)
+    feedback:offer("a")
+    feedback:took("a", 3, true)
+    feedback:took("a", 0, false)
+    feedback:leave()
+  end)
+  equal({ "a shown", "a partial 3" }, said)
+end)
+
+test("another item than the first may be accepted", function()
+  local said = told(function(feedback)
+    feedback:offer("a")
+    feedback:shown("a")
+    feedback:accepted("b")
+  end)
+  equal({ "a shown", "a dismissed", "b shown", "b accepted" }, said)
+end)
