@@ -32,7 +32,8 @@ class Impatient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
-        super().connection_lost(exc)
+        if self in self.connections:  # else it was one too many, and never made
+            super().connection_lost(exc)
 
     def _wait(self) -> None:
         self._waiting = self.loop.call_later(HEAD_S, self._look)

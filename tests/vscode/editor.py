@@ -252,9 +252,15 @@ def editing(
 
 def put_command(folder: Path) -> None:
     """The command `localspec` of this checkout."""
-    command = folder / "localspec"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m localspec "$@"\n')
-    command.chmod(0o755)
+    put_program(folder / "localspec", f'#!/bin/sh\nexec "{sys.executable}" -m localspec "$@"\n')
+
+
+def put_program(path: Path, text: str) -> None:
+    """At once as it is to be: an editor may look for it at any time."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(text)
+    unfinished.chmod(0o755)
+    unfinished.replace(path)
 
 
 def localspec(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

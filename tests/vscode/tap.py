@@ -16,6 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from tests.vscode.editor import put_program
 from tests.waiting import DEADLINE_S, until_sync
 
 Frame = dict[str, Any]
@@ -45,9 +46,7 @@ class Tap:
 
     def put_command(self, folder: Path) -> None:
         """A command ``localspec`` that tells editors to come here."""
-        command = folder / "localspec"
-        command.write_text(COMMAND.format(python=sys.executable, url=self.url))
-        command.chmod(0o755)
+        put_program(folder / "localspec", COMMAND.format(python=sys.executable, url=self.url))
 
     def mark(self) -> int:
         """From where on to look."""
