@@ -32,7 +32,10 @@ SECRET = GitIgnoreSpec.from_lines(
         ".htpasswd",
         "shadow",
         "credentials",
-        "id_*",
+        "id_rsa*",
+        "id_dsa*",
+        "id_ecdsa*",
+        "id_ed25519*",
     )
     + ("*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn")
     + ("!*.pub", "!*.py", "!.env.example", "!.env.sample", "!.env.template")

@@ -3,7 +3,8 @@
 const SECRET = [
   ...[".git-credentials", ".vault-token", "kubeconfig", "*.tfvars", "*.tfstate"],
   ...["credentials.json", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml"],
-  ...[".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", "shadow", "credentials", "id_*"],
+  ...[".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", "shadow", "credentials"],
+  ...["id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"],
   ...["*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn"],
 ];
 const HARMLESS = ["*.pub", "*.py"];

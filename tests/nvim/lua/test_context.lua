@@ -105,7 +105,7 @@ test("what is nobody's own text, secret or excluded is not told", function()
   equal(false, context.allowed(buf, {}), "as Vim script has it")
   vim.api.nvim_buf_delete(buf, { force = true })
   equal(false, context.allowed(buf, {}), "it is gone")
-  for name, is_allowed in pairs({ [".env.local"] = false, [".ENV"] = false, id_rsa = false, ["x.pem"] = false, ["x.c"] = true }) do
+  for name, is_allowed in pairs({ [".env.local"] = false, [".ENV"] = false, id_rsa = false, id_ed25519_sk = false, ["id_map.ts"] = true, ["x.pem"] = false, ["x.c"] = true }) do
     buf = buffer({})
     vim.api.nvim_buf_set_name(buf, "/nowhere/" .. name)
     equal(is_allowed, context.allowed(buf, {}), name)

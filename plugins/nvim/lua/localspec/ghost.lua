@@ -11,8 +11,19 @@ local namespace = vim.api.nvim_create_namespace("localspec")
 ---@type integer? the buffer that is drawn in
 local drawn_in
 
+--- As comments are, but for terminals in which those look like all else: Neovim's own colours from 0.10 on have
+--- none for them without true colour.
+local function dim()
+  local comment = vim.fn.synIDtrans(vim.fn.hlID("Comment"))
+  if vim.o.termguicolors or vim.fn.synIDattr(comment, "fg", "cterm") ~= "" then
+    return { default = true, link = "Comment" }
+  end
+  local gui = vim.fn.synIDattr(comment, "fg#", "gui")
+  return { default = true, fg = gui ~= "" and gui or "Gray", ctermfg = "DarkGray" }
+end
+
 function M.define_highlights()
-  vim.api.nvim_set_hl(0, GROUP, { default = true, link = "Comment" })
+  vim.api.nvim_set_hl(0, GROUP, dim())
   vim.api.nvim_set_hl(0, REST, { default = true, link = "Normal" })
 end
 

@@ -16,6 +16,7 @@ local NAMES = set([[
   .netrc .npmrc .pypirc .pgpass .htpasswd shadow credentials
 ]])
 local ENDINGS = set("tfvars tfstate pem key p12 pfx kdbx keystore jks gpg asc ovpn")
+local KEYS = { "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519" }
 local PUBLIC_ENDINGS = set("pub py")
 
 ---@param name string a file's name, without its directory
@@ -27,7 +28,12 @@ function M.is_secret(name)
   elseif PUBLIC_ENDINGS[ending] then
     return false
   end
-  return NAMES[name] or ENDINGS[ending] or vim.startswith(name, "id_")
+  for _, beginning in ipairs(KEYS) do
+    if vim.startswith(name, beginning) then
+      return true
+    end
+  end
+  return NAMES[name] or ENDINGS[ending]
 end
 
 return M
