@@ -24,12 +24,39 @@ Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Stops = str | list[str] | None
 
 
-def options_of(said: dict[str, Any], own: dict[str, Any]) -> Options:
-    """``said`` in a dialect's fields, by our names; ``own`` are our options as they are, and come first.
+class Sampling(msgspec.Struct, kw_only=True):
+    """How tokens are chosen, as all dialects say it."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: Seed | None = None
+    stop: Stops = None
+
+
+class FineSampling(Sampling, kw_only=True):
+    """The same where there is more to say; without a seed, or with -1, chance decides."""
+
+    top_k: int | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed == -1:
+            self.seed = None
+
+
+def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any]) -> Options:
+    """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first.
 
     What is None was not said. Raises :class:`InvalidOptions`.
     """
-    values = {name: value for name, value in said.items() if value is not None}
+    names = (
+        FineSampling.__struct_fields__ if isinstance(sampling, FineSampling) else Sampling.__struct_fields__
+    )
+    said = {name: getattr(sampling, name) for name in names}
+    values = {name: value for name, value in (said | others).items() if value is not None}
     if "model" in values and (name := model_of(values.pop("model"))) is not None:
         values["model"] = name
     if isinstance(stop := values.get("stop"), str):

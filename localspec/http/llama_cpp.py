@@ -21,7 +21,7 @@ from localspec.client import Client, Deadlines, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
-from localspec.http.fields import DEFAULT_MODEL, Seed, Stops, model_of, options_of, refuse, statistics
+from localspec.http.fields import DEFAULT_MODEL, FineSampling, model_of, options_of, refuse, statistics
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
@@ -38,20 +38,11 @@ class Extra(msgspec.Struct):
     filename: str = "unnamed"
 
 
-class Sampling(msgspec.Struct, kw_only=True):
+class Asking(FineSampling, kw_only=True):
     """What both ways to ask have."""
 
     model: str | None = None
     n_predict: int | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repeat_penalty: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    seed: Seed | None = None
-    stop: Stops = None
     stream: bool | None = None
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
@@ -72,7 +63,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     localspec: dict[str, Any] = {}
 
 
-class InfillBody(Sampling, kw_only=True):
+class InfillBody(Asking, kw_only=True):
     """``POST /infill``"""
 
     input_prefix: str = ""
@@ -83,7 +74,7 @@ class InfillBody(Sampling, kw_only=True):
     n_cmpl: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
-class CompletionBody(Sampling, kw_only=True):
+class CompletionBody(Asking, kw_only=True):
     """``POST /completion``"""
 
     prompt: str | list[str]
@@ -196,19 +187,12 @@ async def _chunks(
     yield _picked(body, _facts(await stream.result(), ""))
 
 
-def _options(body: Sampling) -> Options:
-    names = (
-        *("model", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "frequency_penalty"),
-        *("presence_penalty", "seed", "stop"),
-    )
-    said = {name: getattr(body, name) for name in names}
-    if said["seed"] == -1:
-        said["seed"] = None
+def _options(body: Asking) -> Options:
     longest = None if body.n_predict is None or body.n_predict < 0 else body.n_predict
-    return options_of({**said, "max_tokens": longest}, body.localspec)
+    return options_of(body, {"model": body.model, "max_tokens": longest}, body.localspec)
 
 
-def _limits(body: Sampling) -> Deadlines:
+def _limits(body: Asking) -> Deadlines:
     """Those that were said; 0 and less are none, as there."""
     times: Deadlines = {}
     if body.t_max_prompt_ms is not None and body.t_max_prompt_ms > 0:
@@ -289,7 +273,7 @@ def _rates(name: str, n: int, ms: float) -> dict[str, float]:
     }
 
 
-def _picked(body: Sampling, facts: dict[str, Any]) -> dict[str, Any]:
+def _picked(body: Asking, facts: dict[str, Any]) -> dict[str, Any]:
     """The fields that are wanted, by their paths; all if none is named."""
     if body.response_fields is None:
         return facts

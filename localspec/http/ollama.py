@@ -23,8 +23,7 @@ from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
 from localspec.http.fields import (
     DEFAULT_MODEL,
-    Seed,
-    Stops,
+    FineSampling,
     configured_model,
     model_of,
     names_of,
@@ -47,19 +46,10 @@ FOR_EVER = 0
 NS = 1_000_000_000
 
 
-class Given(msgspec.Struct):
+class Given(FineSampling, kw_only=True):
     """``options``"""
 
     num_predict: int | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repeat_penalty: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    seed: Seed | None = None
-    stop: Stops = None
     mirostat: int | None = None
     typical_p: float | None = None
     tfs_z: float | None = None
@@ -275,13 +265,8 @@ async def _options(client: Client, body: Asking) -> Options:
     """The options; a model that is to be kept for some time is told so first."""
     given = body.options or Given()
     refuse(given, REFUSED_OPTIONS)
-    others = {"num_predict", *REFUSED_OPTIONS}
-    said = {name: getattr(given, name) for name in Given.__struct_fields__ if name not in others}
-    if said["seed"] == -1:
-        said["seed"] = None
-    if given.num_predict is not None and given.num_predict >= 0:
-        said["max_tokens"] = given.num_predict
-    options = options_of({**said, "model": _model(body)}, body.localspec)
+    longest = None if given.num_predict is None or given.num_predict < 0 else given.num_predict
+    options = options_of(given, {"model": _model(body), "max_tokens": longest}, body.localspec)
     keep_s = seconds_of(body.keep_alive)
     if keep_s:
         await client.load(options.model, keep_alive_s=FOR_EVER if keep_s < 0 else keep_s).result()

@@ -19,16 +19,7 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
-from localspec.http.fields import (
-    DEFAULT_MODEL,
-    Seed,
-    Stops,
-    names_of,
-    options_of,
-    refuse,
-    statistics,
-    text_of,
-)
+from localspec.http.fields import DEFAULT_MODEL, Sampling, names_of, options_of, refuse, statistics, text_of
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
@@ -58,25 +49,19 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class Sampling(msgspec.Struct, kw_only=True):
+class Asking(Sampling, kw_only=True):
     """What both ways to ask have."""
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    seed: Seed | None = None
-    stop: Stops = None
     n: int | None = None
     logit_bias: dict[str, float] | None = None
     localspec: dict[str, Any] = {}
 
 
-class ChatBody(Sampling, kw_only=True):
+class ChatBody(Asking, kw_only=True):
     """``POST /v1/chat/completions``"""
 
     messages: list[Said]
@@ -92,7 +77,7 @@ class ChatBody(Sampling, kw_only=True):
     modalities: list[str] | None = None
 
 
-class TextBody(Sampling, kw_only=True):
+class TextBody(Asking, kw_only=True):
     """``POST /v1/completions``"""
 
     prompt: str | list[str]
@@ -183,10 +168,9 @@ def _text(content: str | list[Part] | None) -> str:
     return content or ""
 
 
-def _options(body: Sampling, max_tokens: int | None, *, logprobs: bool) -> Options:
-    names = ("model", "temperature", "top_p", "frequency_penalty", "presence_penalty", "seed", "stop")
-    said = {name: getattr(body, name) for name in names}
-    return options_of({**said, "max_tokens": max_tokens, "logprobs": logprobs or None}, body.localspec)
+def _options(body: Asking, max_tokens: int | None, *, logprobs: bool) -> Options:
+    others = {"model": body.model, "max_tokens": max_tokens, "logprobs": logprobs or None}
+    return options_of(body, others, body.localspec)
 
 
 async def _whole(stream: Stream[Result]) -> tuple[list[Token], Result]:
@@ -270,7 +254,7 @@ async def _text_chunks(
 
 
 def _last(
-    envelope: dict[str, Any], choice: dict[str, Any], body: Sampling, result: Result
+    envelope: dict[str, Any], choice: dict[str, Any], body: Asking, result: Result
 ) -> list[dict[str, Any]]:
     """The end of a stream; who wants its usage gets that in a chunk of its own."""
     end = _end(envelope, choice, result)
