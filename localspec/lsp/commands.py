@@ -66,9 +66,10 @@ async def restart_daemon(server: Server, arguments: list[Any]) -> None:
     from localspec.config import load_config
 
     load_config()  # while it is broken, the daemon that runs is the only one to be had
-    if (running := server.link.connected) is not None:
-        with contextlib.suppress(DaemonUnavailable):  # it is gone already
-            await running.shutdown()
+    with contextlib.suppress(DaemonUnavailable):  # it is gone already
+        # One that is just being started, or was found a moment ago, is meant as well.
+        running = await server.link.client(at_once=True)
+        await running.shutdown()
     client = await server.link.client(at_once=True)
     server.renew()
     server.say(INFO, f"The daemon has started again, localspec {client.welcome.server.version}.")

@@ -24,6 +24,7 @@ def test_schemathesis_finds_nothing(echo: Door, tmp_path: Path) -> None:
             *("-H", f"Authorization: Bearer {echo.token}"),
             *("--checks", "all", "--exclude-checks", NOT, "-n", str(share(CASES))),
             *("--phases", "coverage,fuzzing", "--no-color", "--continue-on-failure"),
+            *("--request-timeout", "60", "--max-response-time", "60"),
         ),
         cwd=tmp_path,
         capture_output=True,
