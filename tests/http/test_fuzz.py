@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,13 @@ NOT = "positive_data_acceptance"
 def test_schemathesis_finds_nothing(echo: Door, tmp_path: Path) -> None:
     done = subprocess.run(
         (
-            *("schemathesis", "run", f"{echo.url}/openapi.json", "--url", echo.url),
+            *(
+                Path(sys.executable).with_name("schemathesis"),
+                "run",
+                f"{echo.url}/openapi.json",
+                "--url",
+                echo.url,
+            ),
             *("-H", f"Authorization: Bearer {echo.token}"),
             *("--checks", "all", "--exclude-checks", NOT, "-n", str(share(CASES))),
             *("--phases", "coverage,fuzzing", "--no-color", "--continue-on-failure"),
