@@ -10,9 +10,12 @@ from tests.vscode.tap import Tap, tapping
 from tests.waiting import until_sync
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Editor, Tap]]:
-    """One VS Code for all tests that need no fresh one, and the wire to its daemon."""
+    """One VS Code for all tests that need no fresh one, and the wire to its daemon.
+
+    It is closed before tests of something else: the browser's driver has an event loop in this thread.
+    """
     root = tmp_path_factory.mktemp("vscode")
     with tapping(root / "home") as tap, editing(root, tap.put_command) as editor:
         editor.start("first.py", "import this\n")
