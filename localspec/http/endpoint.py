@@ -120,6 +120,12 @@ async def begun(stream: Stream[Result]) -> AsyncIterator[StreamDelta]:
     return all_of_it()
 
 
+async def each(values: list[Any]) -> AsyncIterator[Any]:
+    """What is known whole, for who wants it piece by piece."""
+    for value in values:
+        yield value
+
+
 async def _body(struct: type[T], request: Request) -> T:
     """Raises :class:`InvalidOptions` for what is not JSON, or not what is taken."""
     if struct is Nothing:

@@ -20,7 +20,7 @@ from localspec._version import __version__
 from localspec.client import Client, Deadlines, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
+from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
 from localspec.http.fields import DEFAULT_MODEL, FineSampling, model_of, options_of, refuse, statistics
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
@@ -127,7 +127,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     answers = [_picked(body, {**_facts(done.result, text), "index": i}) for i, text in enumerate(texts)]
     if body.stream:
-        return _each(answers)
+        return each(answers)
     return answers if body.n_cmpl > 1 else answers[0]
 
 
@@ -172,11 +172,6 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
     if not body.with_pieces:
         return {"tokens": [token.id for token in found]}
     return {"tokens": [{"id": token.id, "piece": _piece(token.piece or b"")} for token in found]}
-
-
-async def _each(values: list[Any]) -> AsyncIterator[Any]:
-    for value in values:
-        yield value
 
 
 async def _chunks(

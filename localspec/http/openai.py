@@ -18,7 +18,7 @@ import msgspec
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
+from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
 from localspec.http.fields import DEFAULT_MODEL, Sampling, names_of, options_of, refuse, statistics, text_of
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import Options
@@ -139,7 +139,7 @@ async def text(client: Client, body: TextBody) -> Answer:
         filled = await client.complete(prompts[0], body.suffix, trigger="invoked", options=options).result()
         choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
         if body.stream:  # it is known only once it is whole
-            return _each(_last(envelope, choice, body, filled.result))
+            return each(_last(envelope, choice, body, filled.result))
         return _end(envelope, choice, filled.result)
     stream = client.generate(prompts[0], raw=True, options=options)
     if body.stream:
@@ -208,11 +208,6 @@ def _usage(result: Result) -> dict[str, Any]:
         "total_tokens": result.prompt_tokens + result.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": result.cached_tokens},
     }
-
-
-async def _each(values: list[dict[str, Any]]) -> AsyncIterator[Any]:
-    for value in values:
-        yield value
 
 
 async def _chat_chunks(

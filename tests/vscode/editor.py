@@ -47,6 +47,14 @@ LAST = re.compile(
 )
 ITEM = "#localspec\\.localspec\\.localspec\\.status"
 
+BEFORE = """def bisect(a, x, lo=0, hi=None):
+    if lo < 0:
+        raise ValueError('lo must be non-negative')
+    if hi is None:
+        hi = len(a)
+    if """
+"""a file that the bundled model goes on with"""
+
 
 class Last(NamedTuple):
     """A completion: how long in all, how long in the daemon, from where, and how much."""

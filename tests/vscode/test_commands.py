@@ -8,19 +8,13 @@ from typing import Any
 import pytest
 
 from tests.vscode.asking import Asking
-from tests.vscode.editor import Editor
+from tests.vscode.editor import BEFORE, Editor
 from tests.vscode.tap import Tap
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
 
 INLINE = "completion/inline"
-BEFORE = """def bisect(a, x, lo=0, hi=None):
-    if lo < 0:
-        raise ValueError('lo must be non-negative')
-    if hi is None:
-        hi = len(a)
-    if """
 
 
 def asked(tap: Tap, since: int) -> dict[str, Any]:

@@ -6,17 +6,11 @@ import psutil
 import pytest
 
 from tests.vscode.asking import Asking
-from tests.vscode.editor import Editor
+from tests.vscode.editor import BEFORE, Editor
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
 
-BEFORE = """def bisect(a, x, lo=0, hi=None):
-    if lo < 0:
-        raise ValueError('lo must be non-negative')
-    if hi is None:
-        hi = len(a)
-    if """
 SHELF = """import unittest
 
 

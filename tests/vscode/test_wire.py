@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.vscode.asking import Asking
-from tests.vscode.editor import Editor
+from tests.vscode.editor import BEFORE, Editor
 from tests.vscode.tap import Tap
 from tests.waiting import until_sync
 
@@ -16,12 +16,6 @@ pytestmark = pytest.mark.slow
 
 INLINE = "completion/inline"
 LINES = [f"line_{i} = {i}  # 😀 e\u0301\n" for i in range(500)]
-BEFORE = """def bisect(a, x, lo=0, hi=None):
-    if lo < 0:
-        raise ValueError('lo must be non-negative')
-    if hi is None:
-        hi = len(a)
-    if """
 
 
 def asked(tap: Tap, since: int) -> dict[str, Any]:
