@@ -170,6 +170,22 @@ def test_typing_on_cancels_what_is_asked(editor: Editor, tap: Tap) -> None:
     assert [each["prefix"] for each in tap.sent(INLINE, since)] == [BEFORE + "h", BEFORE + "hi"]
 
 
+def test_who_asks_for_more_is_asked_for_again_where_something_was_answered_already(
+    editor: Editor, tap: Tap
+) -> None:
+    editor.open("again.py", BEFORE)
+    since = tap.mark()
+    editor.type("l")
+    answer(tap, since)
+    for _ in range(2):
+        since = tap.mark()
+        editor.press("Alt+Backslash")
+        params = asked(tap, since)
+        assert (params["prefix"], params["trigger"]) == (BEFORE + "l", "invoked")
+        (item,) = answer(tap, since)["items"]
+        editor.until_ghost(lambda ghost, text=item["text"]: ghost == text, "it is shown")  # type: ignore[misc]
+
+
 def test_a_lost_connection_is_made_again_and_what_waited_is_asked_anew(
     editor: Editor, tap: Tap, asking: Asking
 ) -> None:

@@ -3,7 +3,7 @@
 import * as vscode from "vscode";
 
 import { type Window, firstLine, sentPrefix, sentSuffix, windowAt } from "./context";
-import { inDiff, linesOf, mayBeRead, pathOf } from "./documents";
+import { inDiff, linesOf, mayBeRead, pathOf, SELECTOR } from "./documents";
 import { Feedback } from "./feedback";
 import type { Link } from "./link";
 import type { CompletionParams, Completions, Trigger } from "./protocol";
@@ -14,6 +14,8 @@ import type { Visits } from "./visits";
 
 /** Run by VS Code once all of an item is in the text; no command of people's. */
 export const ACCEPTED = "localspec.accepted";
+/** Every provider of this extension; what a command names is asked, whatever is shown already. */
+const PROVIDER = "localspec.localspec:*";
 const CYCLED = 3;
 /** What stands on the screen for so long has been shown. */
 const SEEN_MS = 100;
@@ -28,6 +30,7 @@ interface Question {
 export class Completion implements vscode.InlineCompletionItemProvider, vscode.Disposable {
   private readonly feedback: Feedback;
   private readonly listeners: vscode.Disposable;
+  private registration = this.register();
   private offer: Offer | undefined;
   private seen: NodeJS.Timeout | undefined;
   /** Whose the next question is, if it is one that this extension has VS Code put. */
@@ -87,6 +90,9 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   /** Ask for more than comes by itself, at the cursor. */
   async trigger(): Promise<void> {
     this.drop();
+    // VS Code does not put a question again to a provider that has answered it.
+    this.registration.dispose();
+    this.registration = this.register();
     await this.putQuestion("invoked");
   }
 
@@ -106,14 +112,19 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
 
   dispose(): void {
     this.drop();
+    this.registration.dispose();
     this.listeners.dispose();
+  }
+
+  private register(): vscode.Disposable {
+    return vscode.languages.registerInlineCompletionItemProvider(SELECTOR, this);
   }
 
   /** Have VS Code ask. Older ones take it for a person's wish to go through all there is. */
   private async putQuestion(trigger: Trigger): Promise<void> {
     this.own = trigger;
     try {
-      await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false });
+      await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger", { explicit: false, providerId: PROVIDER });
     } catch (error) {
       this.log.debug(`nothing was shown: ${String(error)}`); // the editor was closed meanwhile
     } finally {

@@ -4,7 +4,7 @@ import * as vscode from "vscode";
 
 import { Commands } from "./commands";
 import { Completion } from "./completion";
-import { mayBeRead, SELECTOR } from "./documents";
+import { mayBeRead } from "./documents";
 import { Link } from "./link";
 import { Notices } from "./notices";
 import { misfits, Settings, touches } from "./settings";
@@ -28,7 +28,6 @@ export function activate(context: vscode.ExtensionContext): void {
     completion,
     new Warming(completion, link),
     new Commands(link, completion, status, log).register(),
-    vscode.languages.registerInlineCompletionItemProvider(SELECTOR, completion),
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (touches(event)) {
         completion.drop();
