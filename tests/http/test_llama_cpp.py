@@ -14,6 +14,7 @@ from localspec._version import __version__
 from tests.http.door import Door, wire
 from tests.waiting import run
 
+GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
 BEFORE = "import heapq\n\n\nclass Queue:\n    def __init__(self):\n        self.items = []\n\n"
 LINE = "    def push(self, item):\n        self."
 AFTER = "\n\n    def pop(self):\n        return heapq.heappop(self.items)\n"
@@ -119,11 +120,10 @@ def test_lines_that_are_indented_less_are_left_out() -> None:
 
 
 def test_a_text_whole_and_as_it_comes(door: Door) -> None:
-    said = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
-    whole = door.post("/completion", said)
+    whole = door.post("/completion", GREEDY)
     assert whole["content"] and whole["tokens_predicted"] <= 16 and whole["model"] == "stdlib-6m"
     assert whole["localspec"]["stats"]["lossless"] is True
-    text = door.ask("POST", "/completion", said | {"stream": True}).text
+    text = door.ask("POST", "/completion", GREEDY | {"stream": True}).text
     events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
     assert "".join(event["content"] for event in events) == whole["content"]
     assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
@@ -178,12 +178,13 @@ def test_curl(door: Door, tmp_path: Path) -> None:
     secret.write_text(f"Authorization: Bearer {door.token}\n")
     done = subprocess.run(
         ("curl", "-sSN", "--noproxy", "*", "-H", f"@{secret}", f"{door.url}/completion", "-d", "@-"),
-        input=json.dumps({"prompt": "import ", "n_predict": 4}),
+        input=json.dumps(GREEDY),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["content"]
+    content = json.loads(done.stdout)["content"]
+    assert content and content == door.post("/completion", GREEDY)["content"]
 
 
 def test_time_until_the_first_token_is_told(door: Door) -> None:
