@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import guard, instance, supervisor, token
+from localspec.daemon import guard, instance, loopback, supervisor, token
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.door import keep_open
@@ -33,7 +33,6 @@ from localspec.protocol.messages import PROTOCOL, SUBPROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 SOCKET_NAME = "daemon.sock"
 SOCKET_PATH_BYTES = 103
 """the longest address of a Unix socket that every system takes"""
@@ -103,12 +102,12 @@ class Server:
 
     async def _listen_tcp(self, secret: str) -> str:
         try:
-            listening = socket.create_server((LOOPBACK, self._config.daemon.port))
+            listening = loopback.listen(self._config.daemon.port)
         except OSError as error:
             log.warning("port %d cannot be used (%s): another one", self._config.daemon.port, error.strerror)
-            listening = socket.create_server((LOOPBACK, 0))
+            listening = loopback.listen(0)
         await self._serve(listening, Gate(True, secret, self._origins()))
-        return f"ws://{LOOPBACK}:{listening.getsockname()[1]}"
+        return f"ws://{loopback.HOST}:{listening.getsockname()[1]}"
 
     async def _serve(self, listening: socket.socket, gate: Gate) -> None:
         limits = self._config.daemon

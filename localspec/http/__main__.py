@@ -9,14 +9,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import sys
 import threading
 from typing import TYPE_CHECKING
 
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
-from localspec.daemon import token
+from localspec.daemon import loopback, token
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
 
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localspec.http")
 
-LOOPBACK = "127.0.0.1"
 CLOSE_S = 2
+IDLE_S = 60
+"""longer than clients keep a connection (5 s in httpx): else it may be closed while it is being used again"""
 STDIN = 0
 
 
@@ -62,7 +62,7 @@ async def _serve(config: Config) -> None:
     )
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    listening = socket.create_server((LOOPBACK, config.http.port))
+    listening = loopback.listen(config.http.port)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -73,11 +73,12 @@ async def _serve(config: Config) -> None:
             log_config=None,
             server_header=False,
             timeout_graceful_shutdown=CLOSE_S,
+            timeout_keep_alive=IDLE_S,
             ws="none",
         )
     )
     _ends_with_stdin(server)
-    sys.stdout.write(f"http://{LOOPBACK}:{listening.getsockname()[1]}\n")
+    sys.stdout.write(f"http://{loopback.HOST}:{listening.getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve(sockets=[listening])
 

@@ -13,7 +13,8 @@ MOST = 256
 
 
 class Impatient(H11Protocol):
-    """Closes connections that ask nothing, or slowly, and at once those above :data:`MOST`."""
+    """Closes connections that ask nothing, or slowly, and at once those above :data:`MOST`; one that was
+    answered may be idle for as long as uvicorn lets it."""
 
     _waiting: asyncio.TimerHandle | None = None
 
@@ -25,20 +26,25 @@ class Impatient(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
-            self._wait()
         super().data_received(data)
+        if self._is_asked():
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
+        self._stop_waiting()
         if self in self.connections:  # else it was one too many, and never made
             super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        self._waiting = self.loop.call_later(HEAD_S, self._look)
+    def _is_asked(self) -> bool:
+        """Whether a request's head is there, and not yet all of its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
 
-    def _look(self) -> None:
-        self._waiting = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 
 import psutil
 import pytest
 
+from localspec.http.patience import HEAD_S, MOST
 from tests.http.door import Door, opened
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.slow
-MOST = 256
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,14 @@ def test_one_that_asks_nothing_is_closed(door: Door, begun: bytes) -> None:
     with silent(door) as connection:
         connection.sendall(begun)
         assert connection.recv(1) == b""
+
+
+def test_one_that_asks_again_and_again_is_kept(door: Door) -> None:
+    with closing(HTTPConnection("127.0.0.1", door.port, timeout=DEADLINE_S)) as connection:
+        end = time.monotonic() + 1.5 * HEAD_S
+        while time.monotonic() < end:
+            connection.request("GET", "/health")
+            assert connection.getresponse().read()
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(door: Door) -> None:
