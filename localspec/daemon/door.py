@@ -33,13 +33,17 @@ async def keep_open(daemon: Daemon) -> None:
 
 async def _once(daemon: Daemon) -> tuple[bool, int]:
     """Run the process to its end; returns whether it was open, and the exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        stdin=asyncio.subprocess.PIPE,  # ends with this process, however that ends
-        stdout=asyncio.subprocess.PIPE,
-        stderr=STDERR,
-        start_new_session=True,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            stdin=asyncio.subprocess.PIPE,  # ends with this process, however that ends
+            stdout=asyncio.subprocess.PIPE,
+            stderr=STDERR,
+            start_new_session=True,
+        )
+    except OSError as error:
+        log.warning("the HTTP door cannot be started: %s", error)
+        return False, ExitCode.ERROR
     assert process.stdin is not None and process.stdout is not None
     try:
         daemon.http = url = (await process.stdout.readline()).decode().strip() or None

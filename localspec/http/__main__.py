@@ -35,6 +35,7 @@ def main() -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # what is no HTTP is told to who has sent it
     try:
         asyncio.run(_serve(load_config()))
     except ImportError as error:

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.errors import LocalspecError
+from localspec.errors import DaemonUnavailable, LocalspecError
 from localspec.http.endpoint import Endpoint
+
+DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
 
 class Framing(NamedTuple):
@@ -39,6 +41,7 @@ class Dialect(NamedTuple):
 
 
 def sentence(error: LocalspecError) -> str:
-    """What happened, and what to do."""
+    """What happened, and what to do; without the advice for who has typed a command."""
+    remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
     end = "" if error.message.endswith(("?", ".")) else "."
-    return f"{error.message}{end} {error.remedy}"
+    return f"{error.message}{end} {remedy}"

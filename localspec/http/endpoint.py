@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from localspec.client import Client, Stream, connect
-from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import readable
 from localspec.protocol.results import Result
@@ -20,7 +20,6 @@ from localspec.protocol.results import Result
 MAX_BODY = 4 << 20
 """bytes; the daemon takes no longer messages"""
 BODY_S = 30.0
-DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 REMEDY = "See /openapi.json for what is taken."
 
 T = TypeVar("T")
@@ -91,19 +90,12 @@ async def answered(endpoint: Endpoint, request: Request) -> tuple[Answer, Client
             body = await _body(endpoint.body, request)
     except TimeoutError:
         raise TooSlow(f"the body did not come within {BODY_S} s") from None
-    client = await _connected()
+    client = await connect(start=False, name="http")
     try:
         return await _unless_gone(request, endpoint.handler(client, body)), client
     except BaseException:
         await client.close()
         raise
-
-
-async def _connected() -> Client:
-    try:
-        return await connect(start=False, name="http")
-    except DaemonUnavailable as error:
-        raise DaemonUnavailable(f"the daemon cannot be asked: {error.message}", DAEMON_REMEDY) from None
 
 
 async def begun(stream: Stream[Result]) -> AsyncIterator[StreamDelta]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from localspec.config import load_config
-from localspec.errors import InvalidOptions
+from localspec.errors import InvalidOptions, ShuttingDown
 from localspec.http.endpoint import REMEDY
 from localspec.protocol.messages import Completions, ModelDescription
 from localspec.protocol.options import Options, check_value, parse_options
@@ -45,13 +45,16 @@ class FineSampling(Sampling, kw_only=True):
     def __post_init__(self) -> None:
         if self.seed == -1:
             self.seed = None
+        if self.top_k is not None:
+            self.top_k = max(0, self.top_k)  # as far as that goes all tokens may come, by either
 
 
-def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any]) -> Options:
+def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None) -> Options:
     """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first.
 
     What is None was not said. Raises :class:`InvalidOptions`.
     """
+    own = own or {}
     names = (
         FineSampling.__struct_fields__ if isinstance(sampling, FineSampling) else Sampling.__struct_fields__
     )
@@ -90,7 +93,8 @@ def refuse(body: msgspec.Struct, fields: dict[str, tuple[Any, ...]]) -> None:
     for name, harmless in fields.items():
         value = getattr(body, name)
         if value is not None and value not in harmless:
-            raise InvalidOptions(f"{name} is not supported", f"Leave {name} out.")
+            others = " or ".join(msgspec.json.encode(each).decode() for each in harmless)
+            raise InvalidOptions(f"{name} is not supported", f"Leave {name} out, or say {others}.")
 
 
 def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
@@ -100,6 +104,14 @@ def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
         if model.problem is None:
             named.setdefault(model.names[0] if model.names else model.id, model)
     return named
+
+
+def uncut(result: Result) -> Result:
+    """The result. Raises :class:`ShuttingDown` for what was ended from outside: who asked has not hung up, so
+    it was the daemon's end."""
+    if result.finish_reason == "cancelled":
+        raise ShuttingDown("the daemon ended before the answer did")
+    return result
 
 
 def text_of(filled: Completions) -> str:

@@ -21,21 +21,22 @@ from localspec.client import Client, Deadlines, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import DEFAULT_MODEL, FineSampling, model_of, options_of, refuse, statistics
+from localspec.http.fields import DEFAULT_MODEL, FineSampling, model_of, options_of, refuse, statistics, uncut
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
 from localspec.protocol.results import FinishReason, Result, Stats
 
 MISSING = object()
+UNNAMED = "unnamed"
 LONGEST_MS = 600_000
-STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word", "cancelled": "none"}
+STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word"}
 """all others are ``limit``"""
 
 
 class Extra(msgspec.Struct):
     text: str
-    filename: str = "unnamed"
+    filename: str | None = None
 
 
 class Asking(FineSampling, kw_only=True):
@@ -60,7 +61,7 @@ class Asking(FineSampling, kw_only=True):
     dry_multiplier: float | None = None
     xtc_probability: float | None = None
     dynatemp_range: float | None = None
-    localspec: dict[str, Any] = {}
+    localspec: dict[str, Any] | None = None
 
 
 class InfillBody(Asking, kw_only=True):
@@ -110,7 +111,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill in what is missing between prefix and suffix; ``prompt`` is the end of the prefix."""
     refuse(body, REFUSED)
     prefix, options = body.input_prefix + body.prompt, _options(body)
-    extra = tuple(File(each.filename, each.text) for each in body.input_extra)
+    extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
         # Nobody waits for it, so no time limit ends it either.
         warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
@@ -226,7 +227,7 @@ def _read_only(options: Options, warmed: Warmed) -> Result:
 
 
 def _facts(result: Result, text: str) -> dict[str, Any]:
-    """All that an answer says."""
+    """All that an answer says; of several to one question, each says how long all took."""
     return {
         "index": 0,
         "content": text,
@@ -238,7 +239,7 @@ def _facts(result: Result, text: str) -> dict[str, Any]:
         "tokens_evaluated": result.prompt_tokens,
         "has_new_line": "\n" in text,
         "truncated": result.finish_reason == "context_full",
-        "stop_type": STOP_TYPES.get(result.finish_reason, "limit"),
+        "stop_type": STOP_TYPES.get(uncut(result).finish_reason, "limit"),
         "stopping_word": "",
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": _timings(result),
@@ -270,7 +271,7 @@ def _rates(name: str, n: int, ms: float) -> dict[str, float]:
 
 def _picked(body: Asking, facts: dict[str, Any]) -> dict[str, Any]:
     """The fields that are wanted, by their paths; all if none is named."""
-    if body.response_fields is None:
+    if not body.response_fields:
         return facts
     picked = {}
     for path in body.response_fields:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -31,6 +32,7 @@ from localspec.http.fields import (
     refuse,
     statistics,
     text_of,
+    uncut,
 )
 from localspec.http.openai import message_of
 from localspec.protocol.messages import ModelDescription, StreamDelta
@@ -64,16 +66,18 @@ class Asking(msgspec.Struct, kw_only=True):
     keep_alive: str | float | None = None
     format: Any = None
     think: Any = None
-    localspec: dict[str, Any] = {}
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    localspec: dict[str, Any] | None = None
 
 
 class GenerateBody(Asking, kw_only=True):
     """``POST /api/generate``"""
 
-    prompt: str = ""
-    suffix: str = ""
-    system: str = ""
-    raw: bool = False
+    prompt: str | None = None
+    suffix: str | None = None
+    system: str | None = None
+    raw: bool | None = None
     template: str | None = None
     context: list[int] | None = None
     images: list[str] | None = None
@@ -81,25 +85,30 @@ class GenerateBody(Asking, kw_only=True):
 
 class Said(msgspec.Struct):
     role: str
-    content: str = ""
+    content: str | None = None
     images: list[str] | None = None
 
 
 class ChatBody(Asking, kw_only=True):
     """``POST /api/chat``"""
 
-    messages: list[Said] = []
+    messages: list[Said] | None = None
     tools: list[Any] | None = None
 
 
 class ShowBody(msgspec.Struct):
     """``POST /api/show``"""
 
-    model: str = ""
-    name: str = ""
+    model: str | None = None
+    name: str | None = None
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {"format": ("",), "think": (False,)}
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "format": ("",),
+    "think": (False,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+}
 REFUSED_OPTIONS: dict[str, tuple[Any, ...]] = {"mirostat": (0,), "typical_p": (1,), "tfs_z": (1,)}
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
@@ -120,7 +129,7 @@ async def tags(client: Client, body: Nothing) -> Answer:
 
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
-    name = (body.model or body.name).removesuffix(":latest")
+    name = (body.model or body.name or "").removesuffix(":latest")
     named = await _named(client)
     for model in named.values() if name not in named else [named[name]]:
         if name in named or name in (model.id, model.path, *model.names):
@@ -146,58 +155,65 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     """Answer a prompt, continue it (``raw``), or fill in what is missing before ``suffix``; without a prompt
     the model is loaded, or unloaded."""
     refuse(body, REFUSED_OF_TEXTS)
+    began, prompt = time.monotonic(), body.prompt or ""
     word: Word = lambda text: {"response": text}  # noqa: E731
-    if not (body.prompt or body.suffix):
+    if not (prompt or body.suffix):
         return await _kept(client, body, word)
     options = await _options(client, body)
     if body.suffix:
-        done = await client.complete(body.prompt, body.suffix, trigger="invoked", options=options).result()
+        done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
         await _let_go(client, body)
-        said = _one(body, {**word(text_of(done)), **_end(body, done.result)})
+        said = _one(body, {**word(text_of(done)), **_end(done.result, began)})
         return said if body.stream is not False else await anext(said)
     if body.raw:
-        stream = client.generate(body.prompt, raw=True, options=options)
+        stream = client.generate(prompt, raw=True, options=options)
     else:
         system = (message_of("system", body.system),) if body.system else ()
-        stream = client.generate(messages=(*system, message_of("user", body.prompt)), options=options)
-    return await _answer(client, body, stream, word)
+        stream = client.generate(messages=(*system, message_of("user", prompt)), options=options)
+    return await _answer(client, body, stream, word, began)
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation; without messages the model is loaded, or unloaded."""
     refuse(body, REFUSED_OF_CHATS)
-    for said in body.messages:
+    began, conversation = time.monotonic(), body.messages or []
+    for said in conversation:
         if said.images:
             raise InvalidOptions("images are not taken", "Send texts alone.")
     word: Word = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
-    if not body.messages:
+    if not conversation:
         return await _kept(client, body, word)
-    messages = tuple(message_of(said.role, said.content) for said in body.messages)
+    messages = tuple(message_of(said.role, said.content or "") for said in conversation)
     stream = client.generate(messages=messages, options=await _options(client, body))
-    return await _answer(client, body, stream, word)
+    return await _answer(client, body, stream, word, began)
 
 
 # How it is said.
 
 
-async def _answer(client: Client, body: Asking, stream: Stream[Result], word: Word) -> Answer:
+async def _answer(client: Client, body: Asking, stream: Stream[Result], word: Word, began: float) -> Answer:
     pieces = await begun(stream)
     if body.stream is not False:
-        return _chunks(client, body, pieces, stream, word)
+        return _chunks(client, body, pieces, stream, word, began)
     text = "".join([piece.text async for piece in pieces])
     result = await stream.result()
     await _let_go(client, body)
-    return {**_head(body), **word(text), **_end(body, result)}
+    return {**_head(body), **word(text), **_end(result, began)}
 
 
 async def _chunks(
-    client: Client, body: Asking, pieces: AsyncIterator[StreamDelta], stream: Stream[Result], word: Word
+    client: Client,
+    body: Asking,
+    pieces: AsyncIterator[StreamDelta],
+    stream: Stream[Result],
+    word: Word,
+    began: float,
 ) -> AsyncIterator[Any]:
     async for piece in pieces:
         yield {**_head(body), **word(piece.text), "done": False}
     result = await stream.result()
     await _let_go(client, body)
-    yield {**_head(body), **word(""), **_end(body, result)}
+    yield {**_head(body), **word(""), **_end(result, began)}
 
 
 async def _one(body: Asking, said: dict[str, Any]) -> AsyncIterator[Any]:
@@ -208,17 +224,19 @@ def _head(body: Asking) -> dict[str, Any]:
     return {"model": body.model, "created_at": _now()}
 
 
-def _end(body: Asking, result: Result) -> dict[str, Any]:
-    stats = result.stats
-    waited_s, first_s = stats.queued_s, stats.ttft_s or 0.0
+def _end(result: Result, began: float) -> dict[str, Any]:
+    """The last of an answer; what is neither the prompt's time nor the answer's went into loading the model,
+    and waiting for it."""
+    stats, whole_s = uncut(result).stats, time.monotonic() - began
+    prompt_s = max(0.0, (stats.ttft_s or 0.0) - stats.queued_s)
     answer_s = (result.completion_tokens - 1) / speed if (speed := stats.decode_tokens_per_s) else 0.0
     return {
         "done": True,
-        "done_reason": "stop" if result.finish_reason in ("stop", "stop_string", "cancelled") else "length",
-        "total_duration": round((first_s + answer_s) * NS),
-        "load_duration": round(waited_s * NS),
+        "done_reason": "stop" if result.finish_reason in ("stop", "stop_string") else "length",
+        "total_duration": round(whole_s * NS),
+        "load_duration": round(max(0.0, whole_s - prompt_s - answer_s) * NS),
         "prompt_eval_count": result.prompt_tokens,
-        "prompt_eval_duration": round(max(0.0, first_s - waited_s) * NS),
+        "prompt_eval_duration": round(prompt_s * NS),
         "eval_count": result.completion_tokens,
         "eval_duration": round(answer_s * NS),
         "localspec": statistics(result),

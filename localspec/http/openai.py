@@ -19,7 +19,16 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import DEFAULT_MODEL, Sampling, names_of, options_of, refuse, statistics, text_of
+from localspec.http.fields import (
+    DEFAULT_MODEL,
+    Sampling,
+    names_of,
+    options_of,
+    refuse,
+    statistics,
+    text_of,
+    uncut,
+)
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
@@ -58,7 +67,7 @@ class Asking(Sampling, kw_only=True):
     max_tokens: int | None = None
     n: int | None = None
     logit_bias: dict[str, float] | None = None
-    localspec: dict[str, Any] = {}
+    localspec: dict[str, Any] | None = None
 
 
 class ChatBody(Asking, kw_only=True):
@@ -130,12 +139,12 @@ async def text(client: Client, body: TextBody) -> Answer:
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     if len(prompts) != 1:
         raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
+    if body.logprobs is not None and (body.suffix or body.echo):
+        raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
     options = _options(body, body.max_tokens, logprobs=body.logprobs is not None)
     envelope = _envelope("cmpl", "text_completion", options)
     before = prompts[0] if body.echo else ""
     if body.suffix:
-        if body.logprobs is not None:
-            raise InvalidOptions("logprobs is not supported with suffix", "Leave logprobs out.")
         filled = await client.complete(prompts[0], body.suffix, trigger="invoked", options=options).result()
         choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
         if body.stream:  # it is known only once it is whole
@@ -146,7 +155,7 @@ async def text(client: Client, body: TextBody) -> Answer:
         return _text_chunks(envelope, body, before, await begun(stream), stream)
     tokens, result = await _whole(stream)
     choice = {"index": 0, "text": before + result.text}
-    choice["logprobs"] = None if body.logprobs is None else _columns(result.text, tokens, len(before))
+    choice["logprobs"] = None if body.logprobs is None else _columns(result.text, tokens, 0)
     return _end(envelope, choice, result)
 
 
@@ -191,7 +200,7 @@ def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
 
 
 def _end(envelope: dict[str, Any], choice: dict[str, Any], result: Result) -> dict[str, Any]:
-    choice["finish_reason"] = FINISH.get(result.finish_reason, "stop")
+    choice["finish_reason"] = FINISH.get(uncut(result).finish_reason, "stop")
     return {
         **envelope,
         "model": result.model,
@@ -237,7 +246,7 @@ async def _text_chunks(
             "choices": [{"index": 0, "text": text, "logprobs": logprobs, "finish_reason": None}],
         }
 
-    offset = len(before)
+    offset = 0
     if before:
         yield chunk(before)
     async for piece in pieces:

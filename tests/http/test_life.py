@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -12,15 +13,26 @@ from pathlib import Path
 import psutil
 import pytest
 
+from localspec.config import Config
+from localspec.daemon import door as door_module
+from localspec.daemon.daemon import Daemon
 from tests.client.conftest import own_home
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone
 from tests.http.door import SECTION, Door, door_of, opened
-from tests.waiting import DEADLINE_S, until_sync
+from tests.waiting import DEADLINE_S, run, until, until_sync
 
 
 def process_of(door: Door) -> psutil.Process:
     (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
     return process
+
+
+def read(connection: socket.socket) -> bytes:
+    """All that comes until it is closed."""
+    said = b""
+    while chunk := connection.recv(1 << 16):
+        said += chunk
+    return said
 
 
 def test_without_the_setting_there_is_no_door() -> None:
@@ -76,6 +88,22 @@ def test_a_port_that_others_have_is_named_and_tried_again() -> None:
         assert daemon.stop() == 0
 
 
+def test_a_program_that_is_not_there_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(door_module, "COMMAND", ("/nowhere/python",))
+    monkeypatch.setattr(door_module, "PAUSES_S", (0,))
+
+    async def test() -> None:
+        opening = asyncio.create_task(door_module.keep_open(Daemon(Config())))
+        await until(lambda: caplog.text.count("the HTTP door cannot be started") > 1, "it is told twice")
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+
+    run(test())
+
+
 def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> None:
     (tmp_path / "starlette").mkdir()
     (tmp_path / "starlette" / "__init__.py").write_text("raise ImportError(name='starlette')")
@@ -92,18 +120,18 @@ def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_answers_that_stream_end_well_when_the_daemon_stops(number: signal.Signals) -> None:
+def test_answers_that_the_end_of_the_daemon_cuts_short_are_not_told_as_whole(number: signal.Signals) -> None:
     body = {"prompt": "stall"}
     with opened() as door, door.sent("/completion", body | {"stream": True}) as streams:
         with door.sent("/completion", body) as whole:
             until_sync(lambda: door.running() == 2, "both are at work")
             process = process_of(door)
             door.daemon.process.send_signal(number)
-            for connection in (streams, whole):
-                said = b""
-                while chunk := connection.recv(1 << 16):
-                    said += chunk
-                assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and b'"stop":true' in said
+            told = b"the daemon ended before the answer did. Try again in a moment."
+            said, refused = read(streams), read(whole)
+            assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and told in said
+            assert refused.startswith(b"HTTP/1.1 503") and told in refused
+            assert b'"stop":true' not in said + refused
         until_sync(lambda: gone(process), "the door is closed")
         assert "Traceback" not in door.daemon.log()
 

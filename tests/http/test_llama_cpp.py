@@ -91,6 +91,15 @@ def test_who_asks_for_it_is_told_more(door: Door) -> None:
     assert asked.startswith(unsure) and len(asked) > len(unsure)
 
 
+def test_what_is_left_open_is_as_if_it_was_not_said(door: Door) -> None:
+    said = GREEDY | {"temperature": 1, "seed": 3}
+    plain = door.post("/completion", said)
+    same = door.post("/completion", said | {"response_fields": [], "top_k": -1, "localspec": None})
+    assert same["content"] == plain["content"] and same.keys() == plain.keys()
+    extra = [{"text": "x = 1\n", "filename": None}]
+    assert door.post("/infill", VIM | {"input_extra": extra})["content"]
+
+
 def test_several_and_one_at_once(door: Door) -> None:
     several = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": []})
     assert 1 < len(several) <= 3 and len({each["content"] for each in several}) == len(several)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +45,27 @@ def test_a_text_whole_and_as_it_comes(client: ollama.Client) -> None:
     pieces = list(client.generate("bundled", PROMPT, raw=True, options=SHORT, stream=True))
     assert "".join(piece.response or "" for piece in pieces) == whole.response
     assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+
+
+def test_what_is_null_was_not_said(door: Door) -> None:
+    options = {**SHORT, "top_k": None}
+    said = {"model": "bundled", "stream": False, "options": options, "keep_alive": None, "localspec": None}
+    nothing = dict.fromkeys(("suffix", "system", "raw", "format", "images", "context", "template"))
+    prompt = said | nothing | {"prompt": "Sort a list."}
+    chat = said | {"messages": [{"role": "assistant", "content": None}, *HELLO], "tools": None}
+    assert door.post("/api/generate", prompt)["response"]
+    assert door.post("/api/chat", chat)["message"]["content"]
+
+
+def test_the_time_that_a_model_took_to_load_is_told(client: ollama.Client) -> None:
+    client.generate("stdlib-1m", keep_alive=0)
+    began = time.perf_counter()
+    loaded = client.chat("stdlib-1m", HELLO, options=SHORT, keep_alive=0)
+    whole = 1e9 * (time.perf_counter() - began)
+    whole_ns, load_ns = loaded.total_duration, loaded.load_duration
+    parts = (load_ns, loaded.prompt_eval_duration, loaded.eval_duration)
+    assert whole_ns is not None and load_ns is not None and whole >= whole_ns
+    assert whole_ns == pytest.approx(sum(part or 0 for part in parts), abs=3) and load_ns > whole_ns / 2
 
 
 def test_a_gap(client: ollama.Client) -> None:
@@ -99,6 +121,7 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
         ({"options": {"temperature": 9}}, 400, "temperature"),
         ({"options": {"mirostat": 2}}, 400, "mirostat is not supported"),
         ({"format": "json"}, 400, "format is not supported"),
+        ({"logprobs": True}, 400, "logprobs is not supported"),
         ({"think": True}, 400, "think is not supported"),
         ({"images": ["aGk="]}, 400, "images is not supported"),
         ({"template": "{{ .Prompt }}"}, 400, "template is not supported"),

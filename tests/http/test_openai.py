@@ -109,13 +109,13 @@ def test_probabilities_of_a_chat(client: openai.OpenAI) -> None:
 
 
 def test_probabilities_of_a_text(client: openai.OpenAI) -> None:
-    choice = client.completions.create(prompt=PROMPT, echo=True, logprobs=0, **SHORT).choices[0]
+    choice = client.completions.create(prompt=PROMPT, logprobs=0, **SHORT).choices[0]
     columns = choice.logprobs
     assert columns is not None and columns.tokens is not None and columns.text_offset is not None
     for token, at in zip(columns.tokens, columns.text_offset, strict=True):
         assert choice.text[at : at + len(token)] == token
     assert columns.token_logprobs is not None and len(columns.token_logprobs) == len(columns.tokens) > 1
-    assert PROMPT + "".join(columns.tokens) == choice.text
+    assert "".join(columns.tokens) == choice.text
 
 
 def test_stops_and_seeds(client: openai.OpenAI) -> None:
@@ -185,6 +185,21 @@ def test_a_wrong_key(door: Door) -> None:
         pytest.raises(openai.AuthenticationError),
     ):
         client.models.list()
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"logprobs": 5}, "logprobs is not supported. Leave logprobs out, or say 0 or 1."),
+        ({"logprobs": 0, "echo": True}, "logprobs is not supported with suffix or echo"),
+        ({"logprobs": 0, "suffix": ")"}, "logprobs is not supported with suffix or echo"),
+    ],
+)
+def test_probabilities_that_are_not_known_are_refused(
+    client: openai.OpenAI, said: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=sentence):
+        client.completions.create(prompt=PROMPT, **SHORT, **said)
 
 
 def test_several_prompts_are_refused(client: openai.OpenAI) -> None:
