@@ -1,4 +1,4 @@
-"""Ollama's dialect: tags, show, generate, chat and version; a line of JSON after the other, or one value.
+"""Ollama's dialect: tags, ps, show, generate, chat and version; a line of JSON after the other, or one value.
 
 Of <https://github.com/ollama/ollama/blob/main/docs/api.md>. ``num_ctx`` is taken and means nothing: how much
 context a model has is said in localspec's own settings.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -127,6 +128,25 @@ async def tags(client: Client, body: Nothing) -> Answer:
     return {"models": [_tag(name, model) for name, model in (await _named(client)).items()]}
 
 
+async def ps(client: Client, body: Nothing) -> Answer:
+    """The models that are loaded, and until when they stay if nobody asks."""
+    loaded, named = (await client.status()).models, names_of(await client.models())
+    return {
+        "models": [
+            _tag(name, model) | {"expires_at": _time(time.time() + left_s), "context_length": each.n_ctx}
+            for each in loaded
+            for left_s in (LONGEST_S if each.idle_left_s is None else each.idle_left_s,)
+            for name, model in named.items()
+            if model.path == each.path
+        ]
+    }
+
+
+async def there(client: Client, body: Nothing) -> Answer:
+    """For who wants to know whether somebody listens."""
+    return {"localspec": __version__}
+
+
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
     name = (body.model or body.name or "").removesuffix(":latest")
@@ -138,7 +158,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
                 "details": _details(model),
                 "model_info": {**info, f"{model.architecture}.context_length": model.context},
                 "capabilities": ["completion", *(["insert"] if model.fim else [])],
-                "modified_at": _now(),
+                "modified_at": _modified(model),
             }
     raise ModelNotFound(f"there is no model named {name[:200]!r}")
 
@@ -247,7 +267,7 @@ def _tag(name: str, model: ModelDescription) -> dict[str, Any]:
     return {
         "name": name,
         "model": name,
-        "modified_at": _now(),
+        "modified_at": _modified(model),
         "size": model.size,
         "digest": model.id,
         "details": _details(model),
@@ -273,7 +293,19 @@ def _parameters(count: int | None) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return _time(time.time())
+
+
+def _modified(model: ModelDescription) -> str:
+    """A file that is gone meanwhile is as old as 1970."""
+    try:
+        return _time(os.stat(model.path).st_mtime)
+    except OSError:
+        return _time(0)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 # What is meant.
@@ -348,8 +380,10 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
 DIALECT = Dialect(
     "ollama",
     (
+        Endpoint("GET", "/", Nothing, there, open=True),
         Endpoint("GET", "/api/version", Nothing, version),
         Endpoint("GET", "/api/tags", Nothing, tags),
+        Endpoint("GET", "/api/ps", Nothing, ps),
         Endpoint("POST", "/api/show", ShowBody, show),
         Endpoint("POST", "/api/generate", GenerateBody, generate),
         Endpoint("POST", "/api/chat", ChatBody, chat),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
+import httpx2
 import ollama
 import pytest
 
@@ -138,8 +141,33 @@ def test_what_is_refused(client: ollama.Client, said: dict[str, Any], status: in
 
 def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError) as refused:
-        client.ps()
-    assert refused.value.status_code == 404 and refused.value.error.startswith("GET /api/ps: Not Found")
+        client.embed("bundled", "x")
+    assert refused.value.status_code == 404 and refused.value.error.startswith("POST /api/embed: Not Found")
+
+
+def test_what_is_loaded_and_until_when(client: ollama.Client) -> None:
+    client.chat("stdlib-1m", [], keep_alive="1h")
+    (found,) = [model for model in client.ps().models if model.model == "stdlib-1m"]
+    left_s = (found.expires_at - datetime.now(UTC)).total_seconds() if found.expires_at else 0
+    assert 3000 < left_s <= 3600 and found.size and found.context_length
+    assert found.size == next(each.size for each in client.list().models if each.model == "stdlib-1m")
+    client.generate("stdlib-1m", keep_alive=-1)
+    client.generate("stdlib-1m", keep_alive=0)
+    assert "stdlib-1m" not in [model.model for model in client.ps().models]
+
+
+def test_when_a_model_was_made_is_told(client: ollama.Client, door: Door) -> None:
+    path = door.ask("GET", "/props").json()["model_path"]
+    (tag,) = [each for each in client.list().models if each.model == "stdlib-6m"]
+    assert tag.modified_at is not None and tag.modified_at.timestamp() == pytest.approx(
+        os.stat(path).st_mtime
+    )
+
+
+def test_somebody_listens(door: Door) -> None:
+    """What Ollama's own command asks first, which shows no token."""
+    with httpx2.Client(trust_env=False) as stranger:
+        assert stranger.head(door.url).status_code == stranger.get(door.url).status_code == 200
 
 
 def test_the_version(door: Door) -> None:
