@@ -369,7 +369,9 @@ def _daemon_runs_with() -> str:
 
 def _tell_of_the_daemon(daemon: str) -> None:
     if daemon == "stale":
-        output.note("The daemon runs with other settings; the next command replaces one that is idle.")
+        output.note(
+            "The daemon runs with other settings; the next command that asks it replaces one that is idle."
+        )
 
 
 # Editing.

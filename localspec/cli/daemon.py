@@ -6,21 +6,27 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import answer, output
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode, VersionSkew
+from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
 
+if TYPE_CHECKING:
+    from localspec.client import Client
+
 AsJson = Annotated[bool, Parameter(name="--json")]
 STOP_S = 10.0
+DOOR_S = 10.0
+"""how long its HTTP door is waited for"""
+DOOR_STEP_S = 0.05
 CHANGED = {
-    "changed": "config.toml has changed since it started; the next command replaces it if it is idle.",
+    "changed": "config.toml has changed since it started; the next command that asks it replaces it if idle.",
     "broken": "config.toml is broken, as `localspec doctor` tells; it goes on with what it has read.",
 }
 
@@ -33,40 +39,68 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
     http
         Open the HTTP door, too, for clients of OpenAI's, llama.cpp's and Ollama's servers.
     """
+    if http and (missing := _lacking()):
+        raise DaemonUnavailable(f"the HTTP door lacks {' and '.join(missing)}", INSTALL_HTTP)
     sys.stdout.flush()
     door = ["--http"] if http else []
     os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon", *door])
 
 
+def _lacking() -> list[str]:
+    from localspec.daemon.door import lacking
+
+    return lacking()
+
+
 def start(*, as_json: AsJson = False) -> int:
-    """Start the daemon if it does not run, and say where it listens.
+    """Start the daemon if it does not run, and say where it listens, by HTTP as well where that is set.
 
     Parameters
     ----------
     as_json
         Print the discovery object: pid, version, protocol, socket, url, token_file.
     """
-    found = asyncio.run(_started())
+    found, status = asyncio.run(_started())
     if as_json:
         output.json(found)
     else:
         output.write(f"The daemon runs (pid {found.pid}) at {found.socket or found.url}\n")
+        if status.http is not None:
+            output.write(f"The HTTP door is at {status.http}\n")
+        elif status.http_problem is not None:
+            output.note(f"HTTP: {status.http_problem}")
         output.note(f"Its log is {home.log_path()}.")
     return ExitCode.OK
 
 
-async def _started() -> Discovery:
+async def _started() -> tuple[Discovery, DaemonStatus]:
     from localspec.client import connect, discovery
 
-    async with await connect():
+    async with await connect() as client:
+        status = await _with_door(client)
         found = discovery.find()
     if found is None:
         raise DaemonUnavailable("the daemon ended while it was asked")
-    return found
+    return found, status
+
+
+async def _with_door(client: Client) -> DaemonStatus:
+    """How the daemon is once its HTTP door is open, or it is known why not; at once where none is set."""
+    status = await client.status()
+    if load_config().http.enabled and status.settings == "current":
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DOOR_S):
+                while status.http is None and status.http_problem is None:
+                    await asyncio.sleep(DOOR_STEP_S)
+                    status = await client.status()
+    return status
 
 
 def token() -> int:
-    """Print the token of the HTTP door, which whoever asks there has to show; it opens nothing else."""
+    """Print the token of the HTTP door, which whoever asks there has to show; it opens nothing else.
+
+    It goes into the field for a key that other programs have, or into a header: `Authorization: Bearer …`.
+    """
     from localspec.daemon.token import read_or_create
 
     output.write(f"{read_or_create(home.http_token_path())}\n")
@@ -135,8 +169,8 @@ def status(*, as_json: AsJson = False) -> int:
         output.write(describe(found))
         if told := CHANGED.get(found.settings):
             output.note(told)
-        elif found.http is None and load_config().http.enabled:
-            output.note("The HTTP door is to be open: `localspec doctor` tells why it is not.")
+        if found.http_problem is not None:
+            output.note(f"HTTP: {found.http_problem}")
     return ExitCode.OK
 
 

@@ -54,3 +54,5 @@ class Daemon:
         self.url: str | None = None
         self.http: str | None = None
         """the address of the HTTP door, while it is open"""
+        self.http_problem: str | None = None
+        """why it is not, where it was tried"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from importlib.util import find_spec
 
 from localspec.daemon.daemon import Daemon
 from localspec.errors import ExitCode
@@ -12,17 +13,26 @@ from localspec.errors import ExitCode
 log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "localspec.http")
+PACKAGES = ("starlette", "uvicorn")
 PAUSES_S = (1, 5, 30, 120)
 """after each failure in a row; then always the last"""
 STOP_S = 3.0
 STDERR = 2
 
 
+def lacking() -> list[str]:
+    """The packages without which there is no door."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
 async def keep_open(daemon: Daemon) -> None:
-    """Have a door until this is cancelled; ``daemon.http`` is its address while it is there."""
+    """Have a door until this is cancelled; ``daemon.http`` is its address while it is there, and
+    ``daemon.http_problem`` says why it is not."""
     failures = 0
     while True:
         was_open, code = await _once(daemon)
+        if not was_open and daemon.http_problem is None:
+            daemon.http_problem = f"the HTTP door's process ended ({code}) before it was open"
         if code == ExitCode.UNAVAILABLE:
             return  # it has said what it lacks, and lacks it the next time, too
         failures = 1 if was_open else failures + 1
@@ -32,7 +42,10 @@ async def keep_open(daemon: Daemon) -> None:
 
 
 async def _once(daemon: Daemon) -> tuple[bool, int]:
-    """Run the process to its end; returns whether it was open, and the exit code."""
+    """Run the process to its end; returns whether it was open, and the exit code.
+
+    It says one line: its address, or why there is none.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -42,14 +55,18 @@ async def _once(daemon: Daemon) -> tuple[bool, int]:
             start_new_session=True,
         )
     except OSError as error:
-        log.warning("the HTTP door cannot be started: %s", error)
+        daemon.http_problem = f"the HTTP door cannot be started: {error}"
+        log.warning("%s", daemon.http_problem)
         return False, ExitCode.ERROR
     assert process.stdin is not None and process.stdout is not None
     try:
-        daemon.http = url = (await process.stdout.readline()).decode().strip() or None
-        if url is not None:
-            log.info("the HTTP door is at %s", url)
-        return url is not None, await process.wait()
+        said = (await process.stdout.readline()).decode().strip() or None
+        if is_open := said is not None and said.startswith("http://"):
+            daemon.http, daemon.http_problem = said, None
+            log.info("the HTTP door is at %s", said)
+        else:
+            daemon.http_problem = said
+        return is_open, await process.wait()
     finally:
         daemon.http = None
         process.stdin.close()

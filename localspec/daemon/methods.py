@@ -68,6 +68,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
         settings=daemon.settings.state(),
         http=daemon.http,
+        http_problem=daemon.http_problem,
     )
 
 

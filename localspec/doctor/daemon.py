@@ -66,7 +66,7 @@ def daemon(asked: Asked) -> Finding:
         return Finding("daemon", "warning", told, "Run `localspec daemon restart`.")
     if asked.status.settings == "changed":
         told = f"The daemon (pid {pid}) runs with other settings than config.toml has now."
-        step = "The next command replaces it while it is idle; `localspec daemon restart` does at once."
+        step = "The next command that asks it replaces it if idle; `localspec daemon restart` does at once."
         return Finding("daemon", "warning", told, step)
     return Finding("daemon", "ok", f"The daemon runs (pid {pid}, localspec {version}).")
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from localspec.config import WITHOUT_TOKEN, HttpConfig
+from localspec.daemon.door import lacking
 from localspec.doctor.finding import Finding
 from localspec.errors import INSTALL_HTTP
 from localspec.protocol.messages import DaemonStatus
 
-PACKAGES = ("starlette", "uvicorn")
 TOLD = "`localspec doctor --clients` has the lines for other programs."
 
 
@@ -21,14 +20,15 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         yield Finding("http", "ok", f"The HTTP door is open at {status.http}. {TOLD}")
     elif not config.enabled:
         yield Finding("http", "ok", f"The HTTP door is closed, as it is meant to be. {TOLD}")
-    elif missing := [name for name in PACKAGES if find_spec(name) is None]:
+    elif missing := lacking():
         told = f"The HTTP door is to be open, and {' and '.join(missing)} cannot be imported."
         yield Finding("http", "problem", told, INSTALL_HTTP)
     elif status is None:
         yield Finding("http", "ok", f"The HTTP door opens with the daemon, at port {config.port}. {TOLD}")
     else:
-        told = "The HTTP door is to be open, and is closed."
-        yield Finding("http", "warning", told, "See `localspec daemon logs`.")
+        why = f" ({status.http_problem})" if status.http_problem is not None else ""
+        told = f"The HTTP door is to be open, and is closed{why}."
+        yield Finding("http", "problem" if why else "warning", told, "See `localspec daemon logs`.")
     if config.without_token:
         names = ", ".join(config.without_token)
         told = f"{WITHOUT_TOKEN}: {names}."

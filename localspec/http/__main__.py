@@ -1,6 +1,7 @@
 """``python -m localspec.http``: the door's own process, started by the daemon; it ends with its stdin.
 
-Its address is printed once it listens. Exits 69 if what it needs is not installed.
+One line is printed: its address once it listens, or why it does not. Exits 69 if what it needs is not
+installed.
 """
 
 from __future__ import annotations
@@ -39,15 +40,25 @@ def main() -> int:
     try:
         asyncio.run(_serve(load_config()))
     except ImportError as error:
-        log.error("the HTTP door lacks %s. %s", error.name, INSTALL_HTTP)
-        return ExitCode.UNAVAILABLE
+        return _closed(f"the HTTP door lacks {error.name}. {INSTALL_HTTP}", ExitCode.UNAVAILABLE)
     except LocalspecError as error:
-        log.error("%s. %s", error.message, error.remedy)
-        return error.exit_code
+        return _closed(f"{error.message}. {error.remedy}", error.exit_code)
     except OSError as error:
-        log.error("the HTTP door cannot be opened: %s. Set another http.port.", error.strerror)
-        return ExitCode.ERROR
+        told = f"the HTTP door cannot be opened: {error.strerror}. Set another http.port."
+        return _closed(told, ExitCode.ERROR)
     return ExitCode.OK
+
+
+def _closed(sentence: str, code: int) -> int:
+    """Say why it is not open, to the log and to the daemon."""
+    log.error("%s", sentence)
+    _say(sentence)
+    return code
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 async def _serve(config: Config) -> None:
@@ -79,8 +90,7 @@ async def _serve(config: Config) -> None:
         )
     )
     _ends_with_stdin(server)
-    sys.stdout.write(f"http://{loopback.HOST}:{listening.getsockname()[1]}\n")
-    sys.stdout.flush()
+    _say(f"http://{loopback.HOST}:{listening.getsockname()[1]}")
     await server.serve(sockets=[listening])
 
 

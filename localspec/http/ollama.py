@@ -47,6 +47,8 @@ LONGEST_S = 1_000_000_000
 FOR_EVER = 0
 """seconds, as ``models/load`` understands them"""
 NS = 1_000_000_000
+TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
+"""no template of ours, but what programs (Continue) look for to learn that gaps can be filled"""
 
 
 class Given(FineSampling, kw_only=True):
@@ -157,6 +159,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
             return {
                 "details": _details(model),
                 "model_info": {**info, f"{model.architecture}.context_length": model.context},
+                "template": TEMPLATE if model.fim else "{{ .Prompt }}",
                 "capabilities": ["completion", *(["insert"] if model.fim else [])],
                 "modified_at": _modified(model),
             }

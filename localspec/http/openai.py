@@ -261,7 +261,7 @@ def _last(
     envelope: dict[str, Any], choice: dict[str, Any], body: Asking, result: Result
 ) -> list[dict[str, Any]]:
     """The end of a stream; who wants its usage gets that in a chunk of its own."""
-    end = _end(envelope, choice, result)
+    end = _end(envelope, choice, result) | {"model": envelope["model"]}  # one name all along
     usage = end.pop("usage")
     wanted = body.stream_options is not None and body.stream_options.include_usage
     return [end, {**envelope, "choices": [], "usage": usage}] if wanted else [end]

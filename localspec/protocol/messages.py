@@ -353,6 +353,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     settings: SettingsState = "current"
     http: str | None = None
     """the address of the HTTP door, while it is open"""
+    http_problem: str | None = None
+    """why it is not open where it is to be, once that is known"""
 
 
 class Metrics(msgspec.Struct, frozen=True):

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import signal
+import socket
+import urllib.request
 
 import pexpect
 import psutil
 import pytest
 
+from localspec.daemon import door
 from tests.cli.harness import LONG, Cli
 from tests.daemon.harness import gone
 from tests.waiting import DEADLINE_S, until_sync
@@ -106,7 +109,10 @@ def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: p
 def test_changed_settings_take_effect_with_the_next_command_that_finds_it_idle(cli: Cli) -> None:
     process = cli.begin(*LONG)
     pid = cli.status()["pid"]
-    assert "the next command replaces one that is idle" in cli("config", "set", "n_ctx", "256").stderr
+    assert (
+        "the next command that asks it replaces one that is idle"
+        in cli("config", "set", "n_ctx", "256").stderr
+    )
     done = cli("run", "--max-tokens", "1", "hello")
     assert done.returncode == 0 and "config.toml has changed since the daemon started; it is" in done.stderr
     process.send_signal(signal.SIGINT)
@@ -142,6 +148,26 @@ def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cl
     assert gone(process)
     done = cli("daemon", "status")
     assert done.returncode == 69 and "daemon start" in done.stderr
+
+
+def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
+    cli("config", "set", "http.enabled", "true")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cli("config", "set", "http.port", str(taken.getsockname()[1]))
+        sentence = "HTTP: the HTTP door cannot be opened: Address already in use"
+        assert sentence in cli("daemon", "start").stderr
+        assert sentence in cli("daemon", "status").stderr
+    cli("config", "set", "http.port", "0")
+    said = cli("daemon", "restart").stdout
+    url = said.partition("The HTTP door is at ")[2].strip()
+    with urllib.request.urlopen(f"{url}/health", timeout=DEADLINE_S) as answer:
+        assert answer.status == 200
+
+
+def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PACKAGES", ("starlette", "nobody_has_this"))
+    done = cli("daemon", "run", "--http")
+    assert done.returncode == 69 and "the HTTP door lacks nobody_has_this. Install it" in done.stderr
 
 
 def test_the_log_holds_no_prompt(cli: Cli) -> None:

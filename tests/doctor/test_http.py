@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.config import HttpConfig
+from localspec.daemon import door
 from localspec.doctor import http
 from localspec.errors import INSTALL_HTTP
 from localspec.protocol.messages import DaemonStatus
@@ -21,9 +23,8 @@ RUNNING = DaemonStatus(
     running=0,
     models=(),
 )
-OPEN = DaemonStatus(
-    **{**{f: getattr(RUNNING, f) for f in RUNNING.__struct_fields__}, "http": "http://127.0.0.1:1"}
-)
+OPEN = replace(RUNNING, http="http://127.0.0.1:1")
+CLOSED = replace(RUNNING, http_problem="no port")
 
 
 def told(config: HttpConfig, status: DaemonStatus | None = None) -> list[tuple[str, str]]:
@@ -36,12 +37,13 @@ def test_closed_open_and_in_between() -> None:
     assert "is closed, as it is meant to be" in told(HttpConfig(), RUNNING)[0][1]
     assert told(wanted)[0][0] == "ok" and "opens with the daemon, at port 8012" in told(wanted)[0][1]
     assert told(wanted, RUNNING) == [("warning", "The HTTP door is to be open, and is closed.")]
+    assert told(wanted, CLOSED) == [("problem", "The HTTP door is to be open, and is closed (no port).")]
     assert told(wanted, OPEN)[0][1].startswith("The HTTP door is open at http://127.0.0.1:1.")
     assert told(HttpConfig(), OPEN)[0][0] == "ok", "a flag may have opened it"
 
 
 def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PACKAGES", ("starlette", "nobody_has_this"))
+    monkeypatch.setattr(door, "PACKAGES", ("starlette", "nobody_has_this"))
     (found,) = http.door(HttpConfig(enabled=True), None)
     assert found.level == "problem" and "nobody_has_this" in found.sentence and found.remedy == INSTALL_HTTP
 

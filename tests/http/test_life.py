@@ -18,7 +18,7 @@ from localspec.daemon import door as door_module
 from localspec.daemon.daemon import Daemon
 from tests.client.conftest import own_home
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone
-from tests.http.door import SECTION, Door, door_of, opened
+from tests.http.door import SECTION, Door, _status, door_of, opened
 from tests.waiting import DEADLINE_S, run, until, until_sync
 
 
@@ -83,8 +83,10 @@ def test_a_port_that_others_have_is_named_and_tried_again() -> None:
         daemon = DaemonProcess(path, sections=f"[http]\nenabled = true\nport = {port}\n")
         sentence = "the HTTP door cannot be opened: Address already in use"
         until_sync(lambda: sentence in daemon.log(), "it is told")
+        until_sync(lambda: sentence in str(run(_status(daemon)).http_problem), "whoever asks is told, too")
         taken.close()
         assert door_of(daemon, path).port == port
+        assert run(_status(daemon)).http_problem is None
         assert daemon.stop() == 0
 
 
@@ -115,8 +117,8 @@ def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> N
         text=True,
         timeout=DEADLINE_S,
     )
-    assert done.returncode == 69 and done.stdout == ""
-    assert "the HTTP door lacks starlette. Install it" in done.stderr and "[http]" in done.stderr
+    assert done.returncode == 69 and done.stdout.strip() in done.stderr
+    assert "the HTTP door lacks starlette. Install it" in done.stdout and "[http]" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

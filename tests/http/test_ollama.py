@@ -37,6 +37,7 @@ def test_tags_and_what_is_shown_of_them(client: ollama.Client) -> None:
     for model in models:
         assert model.size and model.details is not None and model.details.family == "qwen3"
         shown = client.show(str(model.model))
+        assert shown.template is not None and ".Suffix" in shown.template
         assert shown.capabilities == ["completion", "insert"]
         assert shown.modelinfo is not None and shown.modelinfo["general.architecture"] == "qwen3"
 

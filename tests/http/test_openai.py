@@ -40,6 +40,7 @@ def test_a_chat_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     chunks = list(stream)
     assert chunks[0].choices[0].delta.role == "assistant"
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
+    assert {chunk.model for chunk in chunks} == {"localspec"}
     assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
     assert all(chunk.usage is None for chunk in chunks)
 
