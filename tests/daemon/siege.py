@@ -71,7 +71,8 @@ async def besiege(daemon: DaemonProcess, n: int, seed: int, *, patient: bool = F
         answered = await soon(behaving)
         await alone(client)
         more, grown = process.num_fds() - files, process.memory_info().rss - resident
-    assert daemon.process.poll() is None and faults(daemon.log()) == []
+    assert daemon.process.poll() is None, daemon.log()[-2000:]
+    assert (found := faults(daemon.log())) == [], found
     assert not tally.answers.keys() & {"500", "close 1011"}, "an internal error"
     assert answered > 0 and tally.tried.total() == n
     assert more <= 2 and grown < 30 * MIB, (more, grown)
