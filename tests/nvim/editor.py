@@ -177,6 +177,8 @@ class Editor:
 
     def notices(self) -> list[str]:
         """What the plugin has told a person, and any error of its own."""
+        if self.call("nvim_get_mode")["blocking"]:  # a message found no room, and waits for a key
+            self.keys("<CR>")
         said = str(self.lua("return vim.api.nvim_exec('messages', true)"))
         return [line for line in said.splitlines() if "localspec" in line]
 

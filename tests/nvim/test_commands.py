@@ -206,7 +206,6 @@ def test_words_are_offered_and_others_refused(editor: Editor) -> None:
     assert offered(editor, "Localspec ") == names
     assert offered(editor, "Localspec t") == ["toggle", "trigger"]
     assert offered(editor, "Localspec toggle ") == ["buffer", "language"]
-    editor.lua("vim.o.cmdheight = 6")  # what finds no room waits for a key, and Neovim 0.7 with it
     command(editor, "frobnicate")
     editor.until_notice(f'"frobnicate" is none of: {", ".join(names)}')
 
