@@ -90,7 +90,11 @@ def opened(*, real: bool = False, section: str = SECTION, **config: Any) -> Iter
     with own_home() as path:
         command = REAL_DAEMON if real else ECHO_DAEMON
         daemon = DaemonProcess(path, command=command, sections=section, **config)
-        yield door_of(daemon, path)
+        try:
+            yield door_of(daemon, path)
+        except BaseException:
+            daemon.stop()  # what has failed is told elsewhere, and leaves nothing behind
+            raise
         assert daemon.stop() == 0, daemon.log()
 
 
