@@ -119,9 +119,9 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The HTTP door: what other programs speak."""
 
     enabled: bool = False
-    """open it with the daemon, for clients of OpenAI's, llama.cpp's and Ollama's servers"""
+    """open the HTTP door with the daemon, to clients of OpenAI's, llama.cpp's and Ollama's"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8012
-    """its loopback port, unless told otherwise llama.vim's"""
+    """the door's loopback port, unless told otherwise llama.vim's"""
     without_token: tuple[Dialect, ...] = ()
     """dialects that need no token: every program and user of this machine may then ask in them"""
 

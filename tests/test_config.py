@@ -157,7 +157,7 @@ def test_a_key_like_none_of_ours_gets_no_suggestion(file: Path) -> None:
         ("options.backend = 'cuda'", "options.backend takes auto, llama_cpp or mlx, not 'cuda'"),
         (
             "options.stop = [1]",
-            "options.stop takes a list of at most 16 texts of 1 to 256 characters, not [1]",
+            "options.stop takes a list of at most 64 texts of 1 to 256 characters, not [1]",
         ),
         ("model_dirs = '/models'", "model_dirs takes a list of texts, not '/models'"),
         ("model_dirs = ['/a', 'b']", "model_dirs takes a list of texts, each an absolute path, not 'b'"),

@@ -68,11 +68,19 @@ for _name, _help in (
     ("stop", "Stop the daemon; running requests end with the text so far."),
     ("restart", "Stop the daemon and start one with the settings and the environment of now."),
     ("status", "What the daemon is doing; exits with 69 if none runs."),
-    ("token", "Print the token of the HTTP door."),
 ):
     daemon.command(
         f"localspec.cli.daemon:{_name}", name=_name, help=_help, help_epilogue=epilogue(f"daemon {_name}")
     )
+daemon.command(
+    "localspec.cli.daemon:token",
+    name="token",
+    help="Print the token of the HTTP door.",
+    help_epilogue=f"""Whoever asks there has to show it: in the field for a key that other programs have, or \
+in a header, `Authorization: Bearer …`. It opens nothing else.
+
+{epilogue("daemon token")}""",
+)
 LOGS = "The end of the daemon's log, whether a client or the service started it."
 daemon.command("localspec.cli.logs:logs", name="logs", help=LOGS, help_epilogue=epilogue("daemon logs"))
 app.command(daemon)

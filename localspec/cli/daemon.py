@@ -96,14 +96,17 @@ async def _with_door(client: Client) -> DaemonStatus:
     return status
 
 
-def token() -> int:
-    """Print the token of the HTTP door, which whoever asks there has to show; it opens nothing else.
+def token(*, new: bool = False) -> int:
+    """Print the token of the HTTP door.
 
-    It goes into the field for a key that other programs have, or into a header: `Authorization: Bearer …`.
+    Parameters
+    ----------
+    new
+        Make another one first; the old one opens nothing any more.
     """
-    from localspec.daemon.token import read_or_create
+    from localspec.daemon.token import create, read_or_create
 
-    output.write(f"{read_or_create(home.http_token_path())}\n")
+    output.write(f"{(create if new else read_or_create)(home.http_token_path())}\n")
     return ExitCode.OK
 
 

@@ -146,7 +146,7 @@ async def _ask(
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole and asked.path is not None:
         exchange.daemon.suggestions.keep(asked, texts)
-    result = results[0]
+    result = next((each for each in results if each.text), results[0])  # the first item's
     items = exchange.daemon.suggestions.show(asked, texts)
     reprefilled = result.prompt_tokens - result.cached_tokens
     return messages.Completions(items, result.stats, result, "model", reprefilled)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -52,15 +53,20 @@ def _is_loopback(hosts: list[str]) -> bool:
     return len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip()) is not None
 
 
-def _shows_token(headers: Headers, token: str) -> bool:
-    shown = [*_authorizations(headers), *_subprotocols(headers)]
-    # Every candidate is compared in constant time, and one wrong among them refuses the lot.
+def bearers(authorizations: Iterable[str]) -> list[str]:
+    """What these ``Authorization`` headers show; empty for one that shows something else."""
+    values = (value.strip().partition(" ") for value in authorizations)
+    return [value.strip() if scheme.lower() == "bearer" else "" for scheme, _, value in values]
+
+
+def is_token(shown: list[str], token: str) -> bool:
+    """Whether the token is shown: one wrong among several refuses the lot."""
+    # Each is compared in constant time, and all are.
     return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
 
 
-def _authorizations(headers: Headers) -> list[str]:
-    values = (value.strip().partition(" ") for value in headers.get_all("Authorization"))
-    return [value.strip() if scheme.lower() == "bearer" else "" for scheme, _, value in values]
+def _shows_token(headers: Headers, token: str) -> bool:
+    return is_token([*bearers(headers.get_all("Authorization")), *_subprotocols(headers)], token)
 
 
 def _subprotocols(headers: Headers) -> list[str]:

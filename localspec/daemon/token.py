@@ -14,16 +14,21 @@ TOKEN = re.compile(r"[0-9a-f]{64}")
 
 def read_or_create(path: Path) -> str:
     """The token in ``path``; a missing, damaged or once readable-by-others one is replaced."""
-    token = _read(path)
-    if token is None:
-        home.write_private(path, secrets.token_hex(32))
-        token = _read(path)
+    token = read(path)
+    return create(path) if token is None else token
+
+
+def create(path: Path) -> str:
+    """A new token, in the place of what is in ``path``."""
+    home.write_private(path, secrets.token_hex(32))
+    token = read(path)
     if token is None:
         raise PermissionError(f"{path} cannot be kept private")
     return token
 
 
-def _read(path: Path) -> str | None:
+def read(path: Path) -> str | None:
+    """The token in ``path``; None if there is none that was kept private."""
     try:
         with path.open(encoding="ascii", errors="replace") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:

@@ -16,8 +16,9 @@ TOLD = "`localspec doctor --clients` has the lines for other programs."
 
 def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
     """Whether it is open, or could be."""
-    if status is not None and status.http is not None:
-        yield Finding("http", "ok", f"The HTTP door is open at {status.http}. {TOLD}")
+    url = None if status is None else status.http
+    if url is not None:
+        yield Finding("http", "ok", f"The HTTP door is open at {url}. {TOLD}")
     elif not config.enabled:
         yield Finding("http", "ok", f"The HTTP door is closed, as it is meant to be. {TOLD}")
     elif missing := lacking():
@@ -29,7 +30,7 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         why = f" ({status.http_problem})" if status.http_problem is not None else ""
         told = f"The HTTP door is to be open, and is closed{why}."
         yield Finding("http", "problem" if why else "warning", told, "See `localspec daemon logs`.")
-    if config.without_token:
+    if config.without_token and (config.enabled or url is not None):
         names = ", ".join(config.without_token)
         told = f"{WITHOUT_TOKEN}: {names}."
         yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")

@@ -299,6 +299,7 @@ class Engine:
                 cached_tokens=sequence.cached,
                 completion_tokens=sequence.completion_tokens,
                 stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
+                stop_text=sequence.text.stop,
             )
         )
 

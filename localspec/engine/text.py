@@ -35,6 +35,8 @@ class TextStream:
         self._ready: list[_Held] = []
         self.text = ""
         """everything taken so far"""
+        self.stop: str | None = None
+        """the stop string that ended it"""
 
     def push(self, token: int, piece: bytes, source: str, logprob: float | None = None) -> bool:
         """Take in one token; True when it completed a stop string, or what the rule ends at: the text ends
@@ -55,11 +57,16 @@ class TextStream:
     def _end(self, new: str) -> int | None:
         """How much of what is held stays, if the text has ended with its last characters, ``new``."""
         tail = "".join(held.text for held in self._held) if self._stop else ""
-        found = [(at + len(stop), at) for stop in self._stop if (at := tail.find(stop)) >= 0]
         ruled = None if self._rule is None else self._rule.feed(new)
+        found = [(at + len(stop), at, stop) for stop in self._stop if (at := tail.find(stop)) >= 0]
+        if not found:
+            return ruled
         # The stop string that was complete first, so that the text does not depend on where tokens end.
-        ends = [min(found)[1]] if found else []
-        return min([*ends, *(() if ruled is None else (ruled,))], default=None)
+        _, at, stop = min(found)
+        if ruled is not None and ruled < at:
+            return ruled
+        self.stop = stop
+        return at
 
     def _release_certain(self) -> None:
         """Release what no stop string can begin in any more."""

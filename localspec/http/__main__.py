@@ -67,8 +67,9 @@ async def _serve(config: Config) -> None:
     from localspec.http.app import create
     from localspec.http.patience import Impatient
 
+    token.read_or_create(home.http_token_path())
     app = create(
-        token.read_or_create(home.http_token_path()),
+        _token,
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
     )
@@ -92,6 +93,13 @@ async def _serve(config: Config) -> None:
     _ends_with_stdin(server)
     _say(f"http://{loopback.HOST}:{listening.getsockname()[1]}")
     await server.serve(sockets=[listening])
+
+
+def _token() -> str | None:
+    """What it is now: a new one holds at once."""
+    with contextlib.suppress(OSError):
+        return token.read(home.http_token_path())
+    return None
 
 
 def _ends_with_stdin(server: uvicorn.Server) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -17,10 +17,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from localspec.errors import EngineError, InvalidOptions, LocalspecError, QueueFull
+from localspec.errors import EngineError, LocalspecError, QueueFull
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Endpoint, answered, status_of
+from localspec.http.endpoint import Endpoint, answered, body_of
 from localspec.http.gate import Gate
 from localspec.http.schema import schema_of
 
@@ -28,14 +28,23 @@ log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
+STRANGERS = 4
+"""requests at once at addresses that are open to everybody on this machine"""
 
 
-def create(token: str, without_token: tuple[str, ...] = (), most: int = 32) -> Starlette:
-    """The door, to be opened with ``token``; the dialects of ``without_token`` are open to all.
+class NothingThere(LocalspecError):
+    """There is nothing at that address, or not by that method."""
+
+    code = "unknown_url"
+    default_remedy = "See /openapi.json."
+
+
+def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (), most: int = 32) -> Starlette:
+    """The door, to be opened with what ``token`` reads; the dialects of ``without_token`` are open to all.
 
     ``most`` requests are at work at once: each has a connection to the daemon, which others need, too.
     """
-    room = Room(most)
+    rooms = {False: Room(most), True: Room(STRANGERS)}
     of_path = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
     open_paths = {SCHEMA, *(each.path for dialect in DIALECTS for each in dialect.endpoints if each.open)}
 
@@ -47,13 +56,11 @@ def create(token: str, without_token: tuple[str, ...] = (), most: int = 32) -> S
         return _error(dialect_of(path), error, status)
 
     def needs_token(path: str) -> bool:
-        known = of_path.get(path)
-        return path not in open_paths and (known is None or known.name not in without_token)
+        return path not in open_paths and dialect_of(path).name not in without_token
 
     async def lost(request: Request, error: Exception) -> Response:
-        """There is nothing at that address, or not by that method."""
         assert isinstance(error, HTTPException)
-        said = InvalidOptions(f"{request.method} {request.url.path}: {error.detail}", "See /openapi.json.")
+        said = NothingThere(f"{request.method} {request.url.path}: {error.detail}")
         response = _error(dialect_of(request.url.path), said, HTTPStatus(error.status_code))
         response.headers.update(error.headers or {})
         return response
@@ -62,7 +69,7 @@ def create(token: str, without_token: tuple[str, ...] = (), most: int = 32) -> S
         return _json(schema_of(DIALECTS))
 
     routes = [
-        Route(endpoint.path, Address(dialect, endpoint, room), methods=[endpoint.method])
+        Route(endpoint.path, Address(dialect, endpoint, rooms[endpoint.open]), methods=[endpoint.method])
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
@@ -108,12 +115,13 @@ class Address:
 
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:
         try:
+            body = await body_of(self._endpoint, request)
             held.enter_context(self._room.taken())
-            said, client = await answered(self._endpoint, request)
+            said, client = await answered(self._endpoint, body, request)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except LocalspecError as error:
-            return _error(self._dialect, error, status_of(error))
+            return _error(self._dialect, error, self._dialect.status(error))
         except Exception:
             # Nobody foresaw it: who asked is told so, and the log says where.
             log.exception("%s %s", self._endpoint.method, self._endpoint.path)
@@ -133,7 +141,7 @@ async def _framed(dialect: Dialect, values: AsyncIterator[Any]) -> AsyncIterator
             yield dialect.framing.frame(value)
         yield dialect.framing.end
     except LocalspecError as error:
-        yield dialect.framing.frame(dialect.error(error, status_of(error)))
+        yield dialect.framing.frame(dialect.error(error, dialect.status(error)))
 
 
 def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Response:

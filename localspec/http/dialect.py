@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from localspec.errors import DaemonUnavailable, LocalspecError
 from localspec.http.endpoint import Endpoint
+
+STATUS = {
+    "invalid_options": HTTPStatus.BAD_REQUEST,
+    "context_exceeded": HTTPStatus.BAD_REQUEST,
+    "fim_unsupported": HTTPStatus.BAD_REQUEST,
+    "model_ambiguous": HTTPStatus.BAD_REQUEST,
+    "model_invalid": HTTPStatus.BAD_REQUEST,
+    "model_too_large": HTTPStatus.BAD_REQUEST,
+    "tokenizer_mismatch": HTTPStatus.BAD_REQUEST,
+    "model_not_found": HTTPStatus.NOT_FOUND,
+    "unauthorized": HTTPStatus.UNAUTHORIZED,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "too_slow": HTTPStatus.REQUEST_TIMEOUT,
+    "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
+    "engine_busy": HTTPStatus.TOO_MANY_REQUESTS,
+}
+"""by the error's code; all others are no fault of who asks, and may be gone the next time (503)"""
 
 DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
@@ -32,12 +50,18 @@ NDJSON = Framing("application/x-ndjson", b"", b"\n", b"")
 
 
 class Dialect(NamedTuple):
-    """``error`` shapes what went wrong; ``framing`` is that of answers which come as they are made."""
+    """``error`` shapes what went wrong, ``statuses`` are those that differ from :data:`STATUS`;
+    ``framing`` is that of answers which come as they are made."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
     error: Callable[[LocalspecError, HTTPStatus], Any]
     framing: Framing
+    statuses: Mapping[str, HTTPStatus] = MappingProxyType({})
+
+    def status(self, error: LocalspecError) -> HTTPStatus:
+        """What HTTP calls it."""
+        return self.statuses.get(error.code) or STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def sentence(error: LocalspecError) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -57,39 +56,26 @@ class BodyTooLarge(LocalspecError):
     default_remedy = f"Send at most {MAX_BODY >> 20} MiB."
 
 
-STATUS = {
-    "invalid_options": HTTPStatus.BAD_REQUEST,
-    "context_exceeded": HTTPStatus.BAD_REQUEST,
-    "fim_unsupported": HTTPStatus.BAD_REQUEST,
-    "model_ambiguous": HTTPStatus.BAD_REQUEST,
-    "model_invalid": HTTPStatus.BAD_REQUEST,
-    "model_too_large": HTTPStatus.BAD_REQUEST,
-    "tokenizer_mismatch": HTTPStatus.BAD_REQUEST,
-    "model_not_found": HTTPStatus.NOT_FOUND,
-    "unauthorized": HTTPStatus.UNAUTHORIZED,
-    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "too_slow": HTTPStatus.REQUEST_TIMEOUT,
-    "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
-    "engine_busy": HTTPStatus.TOO_MANY_REQUESTS,
-}
-"""by the error's code; all others are no fault of who asks, and may be gone the next time (503)"""
+async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
+    """What was sent, checked; where nothing is, what the address itself says.
+
+    Raises :class:`InvalidOptions` for what is not JSON, or not what is taken, :class:`BodyTooLarge`,
+    :class:`TooSlow`, and :class:`ClientDisconnect` for who has hung up.
+    """
+    if endpoint.method == "GET":
+        return endpoint.body(**request.path_params)
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read(endpoint.body, request)
+    except TimeoutError:
+        raise TooSlow(f"the body did not come within {BODY_S} s") from None
 
 
-def status_of(error: LocalspecError) -> HTTPStatus:
-    """What HTTP calls it."""
-    return STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-async def answered(endpoint: Endpoint, request: Request) -> tuple[Answer, Client]:
+async def answered(endpoint: Endpoint, body: msgspec.Struct, request: Request) -> tuple[Answer, Client]:
     """The answer, and the connection that is to be closed once it was sent.
 
     Raises :class:`LocalspecError`, and :class:`ClientDisconnect` for who has hung up.
     """
-    try:
-        async with asyncio.timeout(BODY_S):
-            body = await _body(endpoint.body, request)
-    except TimeoutError:
-        raise TooSlow(f"the body did not come within {BODY_S} s") from None
     client = await connect(start=False, name="http")
     try:
         return await _unless_gone(request, endpoint.handler(client, body)), client
@@ -118,10 +104,7 @@ async def each(values: list[Any]) -> AsyncIterator[Any]:
         yield value
 
 
-async def _body(struct: type[T], request: Request) -> T:
-    """Raises :class:`InvalidOptions` for what is not JSON, or not what is taken."""
-    if struct is Nothing:
-        return struct()
+async def _read(struct: type[T], request: Request) -> T:
     read = bytearray()
     async for chunk in request.stream():
         read += chunk

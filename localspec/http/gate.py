@@ -6,15 +6,14 @@ answer; so whatever a browser sends on a page's behalf is refused, and no header
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from localspec.daemon.guard import LOOPBACK
+from localspec.daemon.guard import LOOPBACK, bearers, is_token
 from localspec.errors import DaemonError, LocalspecError, Unauthorized
 
 OWN_SITES = ("none", "same-origin")
@@ -34,14 +33,20 @@ class Forbidden(DaemonError):
 class Gate:
     """Lets in who names this machine, is no web page, and shows the token.
 
-    ``open_paths`` need no token, by path; ``refuse`` makes the answers of those who stay outside.
+    ``token`` reads it: None where there is none. ``needs_token`` knows by path; ``refuse`` makes the answers
+    of those who stay outside.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str, needs_token: Callable[[str], bool], refuse: Refuse
+        self,
+        app: ASGIApp,
+        *,
+        token: Callable[[], str | None],
+        needs_token: Callable[[str], bool],
+        refuse: Refuse,
     ) -> None:
         self._app = app
-        self._token = token.encode()
+        self._token = token
         self._needs_token = needs_token
         self._refuse = refuse
 
@@ -68,13 +73,11 @@ class Gate:
             return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
         return None
 
-    def _shows_token(self, headers: Mapping[str, str]) -> bool:
-        scheme, _, shown = headers.get("authorization", "").strip().partition(" ")
-        candidates = [shown.strip()] if scheme.lower() == "bearer" else []
-        if (key := headers.get("x-api-key")) is not None:
-            candidates.append(key.strip())
-        # Each is compared in constant time, and one wrong among them refuses the lot.
-        return bool(candidates) and all([hmac.compare_digest(c.encode(), self._token) for c in candidates])
+    def _shows_token(self, headers: Headers) -> bool:
+        shown = [each for each in bearers(headers.getlist("authorization")) if each]
+        shown += [key.strip() for key in headers.getlist("x-api-key")]
+        token = self._token()
+        return token is not None and is_token(shown, token)
 
 
 TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec daemon token` prints."

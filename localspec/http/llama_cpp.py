@@ -3,7 +3,7 @@
 Of the README and source of `llama-server`. Unlike there ``t_max_prompt_ms`` does end a prompt that takes too
 long, and one that is only read (``n_predict`` 0) waits for everybody else. ``id_slot`` and ``cache_prompt``
 are taken and mean nothing: every prompt finds its cache by itself. Without a temperature a gap is filled
-greedily.
+greedily. ``samplers`` turns off those that it leaves out; the temperature comes before the others always.
 """
 
 from __future__ import annotations
@@ -19,9 +19,20 @@ from msgspec import Meta
 from localspec._version import __version__
 from localspec.client import Client, Deadlines, Stream
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http import samplers
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import DEFAULT_MODEL, FineSampling, model_of, options_of, refuse, statistics, uncut
+from localspec.http.fields import (
+    DEFAULT_MODEL,
+    Sampling,
+    Whole,
+    length_of,
+    model_of,
+    options_of,
+    refuse,
+    statistics,
+    uncut,
+)
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
@@ -32,6 +43,18 @@ UNNAMED = "unnamed"
 LONGEST_MS = 600_000
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word"}
 """all others are ``limit``"""
+KINDS = {
+    HTTPStatus.BAD_REQUEST: "invalid_request_error",
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.METHOD_NOT_ALLOWED: "invalid_request_error",
+    HTTPStatus.REQUEST_TIMEOUT: "invalid_request_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "invalid_request_error",
+    HTTPStatus.NOT_IMPLEMENTED: "not_supported_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "unavailable_error",
+}
+"""of errors; all others are ``server_error``"""
 
 
 class Extra(msgspec.Struct):
@@ -39,16 +62,15 @@ class Extra(msgspec.Struct):
     filename: str | None = None
 
 
-class Asking(FineSampling, kw_only=True):
+class Asking(Sampling, kw_only=True):
     """What both ways to ask have."""
 
     model: str | None = None
-    n_predict: int | None = None
+    n_predict: Whole | None = None
     stream: bool | None = None
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
     response_fields: list[str] | None = None
-    samplers: list[str] | str = []
     lora: list[Any] | None = None
     grammar: str | None = None
     json_schema: Any = None
@@ -61,6 +83,7 @@ class Asking(FineSampling, kw_only=True):
     dry_multiplier: float | None = None
     xtc_probability: float | None = None
     dynatemp_range: float | None = None
+    top_n_sigma: float | None = None
     localspec: dict[str, Any] | None = None
 
 
@@ -100,6 +123,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "dry_multiplier": (0,),
     "xtc_probability": (0,),
     "dynatemp_range": (0,),
+    "top_n_sigma": (-1, 0),
     "lora": ([],),
     "grammar": ("",),
     "json_schema": ({},),
@@ -121,12 +145,14 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         body.input_suffix,
         extra=extra,
         n=body.n_cmpl,
-        trigger="automatic" if "infill" in body.samplers else "invoked",
+        trigger="automatic" if samplers.INFILL in samplers.names_of(body.samplers) else "invoked",
         options=options,
         **_limits(body),
     ).result()
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
-    answers = [_picked(body, {**_facts(done.result, text), "index": i}) for i, text in enumerate(texts)]
+    first, *others = texts
+    more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
+    answers = [_picked(body, facts) for facts in (_facts(done.result, first), *more)]
     if body.stream:
         return each(answers)
     return answers if body.n_cmpl > 1 else answers[0]
@@ -184,8 +210,8 @@ async def _chunks(
 
 
 def _options(body: Asking) -> Options:
-    longest = None if body.n_predict is None or body.n_predict < 0 else body.n_predict
-    return options_of(body, {"model": body.model, "max_tokens": longest}, body.localspec)
+    others = {"model": body.model, "max_tokens": length_of(body.n_predict)}
+    return options_of(body, others, body.localspec)
 
 
 def _limits(body: Asking) -> Deadlines:
@@ -227,7 +253,7 @@ def _read_only(options: Options, warmed: Warmed) -> Result:
 
 
 def _facts(result: Result, text: str) -> dict[str, Any]:
-    """All that an answer says; of several to one question, each says how long all took."""
+    """All that an answer says."""
     return {
         "index": 0,
         "content": text,
@@ -240,7 +266,7 @@ def _facts(result: Result, text: str) -> dict[str, Any]:
         "has_new_line": "\n" in text,
         "truncated": result.finish_reason == "context_full",
         "stop_type": STOP_TYPES.get(uncut(result).finish_reason, "limit"),
-        "stopping_word": "",
+        "stopping_word": result.stop_text or "",
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": _timings(result),
         "localspec": statistics(result),
@@ -293,7 +319,9 @@ def _piece(piece: bytes) -> str | list[int]:
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
     """As its clients read it."""
-    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    kind = (
+        "exceed_context_size_error" if error.code == "context_exceeded" else KINDS.get(status, "server_error")
+    )
     return {"error": {"code": status, "message": sentence(error), "type": kind}}
 
 
@@ -308,4 +336,5 @@ DIALECT = Dialect(
     ),
     error,
     SSE._replace(end=b""),
+    {"fim_unsupported": HTTPStatus.NOT_IMPLEMENTED},
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,14 +19,18 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.client import Client, Stream
-from localspec.errors import EngineBusy, InvalidOptions, LocalspecError, ModelNotFound
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
 from localspec.http.fields import (
-    DEFAULT_MODEL,
-    FineSampling,
+    Sampling,
+    Whole,
     configured_model,
+    length_of,
+    model_named,
     model_of,
+    modified_s,
+    named_models,
     names_of,
     options_of,
     refuse,
@@ -46,15 +49,17 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S = 1_000_000_000
 FOR_EVER = 0
 """seconds, as ``models/load`` understands them"""
+SHORTEST_S = 1.0
+"""so that a model is not let go between its load and the request that it is loaded for"""
 NS = 1_000_000_000
 TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 """no template of ours, but what programs (Continue) look for to learn that gaps can be filled"""
 
 
-class Given(FineSampling, kw_only=True):
+class Given(Sampling, kw_only=True):
     """``options``"""
 
-    num_predict: int | None = None
+    num_predict: Whole | None = None
     mirostat: int | None = None
     typical_p: float | None = None
     tfs_z: float | None = None
@@ -90,6 +95,7 @@ class Said(msgspec.Struct):
     role: str
     content: str | None = None
     images: list[str] | None = None
+    tool_calls: list[Any] | None = None
 
 
 class ChatBody(Asking, kw_only=True):
@@ -112,9 +118,14 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "logprobs": (False,),
     "top_logprobs": (0,),
 }
-REFUSED_OPTIONS: dict[str, tuple[Any, ...]] = {"mirostat": (0,), "typical_p": (1,), "tfs_z": (1,)}
+REFUSED_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "mirostat": (0,),
+    "typical_p": (1,),
+    "tfs_z": (1,),
+}
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
+REFUSED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"images": ([],), "tool_calls": ([],)}
 
 Word = Callable[[str], dict[str, Any]]
 """how a piece of text is said"""
@@ -127,7 +138,7 @@ async def version(client: Client, body: Nothing) -> Answer:
 
 async def tags(client: Client, body: Nothing) -> Answer:
     """The models that can be loaded."""
-    return {"models": [_tag(name, model) for name, model in (await _named(client)).items()]}
+    return {"models": [_tag(name, model) for name, model in (await named_models(client)).items()]}
 
 
 async def ps(client: Client, body: Nothing) -> Answer:
@@ -151,27 +162,15 @@ async def there(client: Client, body: Nothing) -> Answer:
 
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
-    name = (body.model or body.name or "").removesuffix(":latest")
-    named = await _named(client)
-    for model in named.values() if name not in named else [named[name]]:
-        if name in named or name in (model.id, model.path, *model.names):
-            info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
-            return {
-                "details": _details(model),
-                "model_info": {**info, f"{model.architecture}.context_length": model.context},
-                "template": TEMPLATE if model.fim else "{{ .Prompt }}",
-                "capabilities": ["completion", *(["insert"] if model.fim else [])],
-                "modified_at": _modified(model),
-            }
-    raise ModelNotFound(f"there is no model named {name[:200]!r}")
-
-
-async def _named(client: Client) -> dict[str, ModelDescription]:
-    """All that can be loaded, and the one that is configured by the name for that."""
-    named = names_of(await client.models())
-    configured = await asyncio.to_thread(configured_model)
-    own = [each for each in named.values() if configured in (each.id, each.path, *each.names)]
-    return {DEFAULT_MODEL: own[0], **named} if own else named
+    model = await model_named(client, (body.model or body.name or "").removesuffix(":latest"))
+    info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
+    return {
+        "details": _details(model),
+        "model_info": {**info, f"{model.architecture}.context_length": model.context},
+        "template": TEMPLATE if model.fim else "{{ .Prompt }}",
+        "capabilities": ["completion", *(["insert"] if model.fim else [])],
+        "modified_at": _time(modified_s(model)),
+    }
 
 
 async def generate(client: Client, body: GenerateBody) -> Answer:
@@ -185,7 +184,6 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     options = await _options(client, body)
     if body.suffix:
         done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
-        await _let_go(client, body)
         said = _one(body, {**word(text_of(done)), **_end(done.result, began)})
         return said if body.stream is not False else await anext(said)
     if body.raw:
@@ -193,7 +191,7 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     else:
         system = (message_of("system", body.system),) if body.system else ()
         stream = client.generate(messages=(*system, message_of("user", prompt)), options=options)
-    return await _answer(client, body, stream, word, began)
+    return await _answer(body, stream, word, began)
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
@@ -201,41 +199,33 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     refuse(body, REFUSED_OF_CHATS)
     began, conversation = time.monotonic(), body.messages or []
     for said in conversation:
-        if said.images:
-            raise InvalidOptions("images are not taken", "Send texts alone.")
+        refuse(said, REFUSED_IN_MESSAGES)
     word: Word = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
     if not conversation:
         return await _kept(client, body, word)
     messages = tuple(message_of(said.role, said.content or "") for said in conversation)
     stream = client.generate(messages=messages, options=await _options(client, body))
-    return await _answer(client, body, stream, word, began)
+    return await _answer(body, stream, word, began)
 
 
 # How it is said.
 
 
-async def _answer(client: Client, body: Asking, stream: Stream[Result], word: Word, began: float) -> Answer:
+async def _answer(body: Asking, stream: Stream[Result], word: Word, began: float) -> Answer:
     pieces = await begun(stream)
     if body.stream is not False:
-        return _chunks(client, body, pieces, stream, word, began)
+        return _chunks(body, pieces, stream, word, began)
     text = "".join([piece.text async for piece in pieces])
     result = await stream.result()
-    await _let_go(client, body)
     return {**_head(body), **word(text), **_end(result, began)}
 
 
 async def _chunks(
-    client: Client,
-    body: Asking,
-    pieces: AsyncIterator[StreamDelta],
-    stream: Stream[Result],
-    word: Word,
-    began: float,
+    body: Asking, pieces: AsyncIterator[StreamDelta], stream: Stream[Result], word: Word, began: float
 ) -> AsyncIterator[Any]:
     async for piece in pieces:
         yield {**_head(body), **word(piece.text), "done": False}
     result = await stream.result()
-    await _let_go(client, body)
     yield {**_head(body), **word(""), **_end(result, began)}
 
 
@@ -270,7 +260,7 @@ def _tag(name: str, model: ModelDescription) -> dict[str, Any]:
     return {
         "name": name,
         "model": name,
-        "modified_at": _modified(model),
+        "modified_at": _time(modified_s(model)),
         "size": model.size,
         "digest": model.id,
         "details": _details(model),
@@ -299,14 +289,6 @@ def _now() -> str:
     return _time(time.time())
 
 
-def _modified(model: ModelDescription) -> str:
-    """A file that is gone meanwhile is as old as 1970."""
-    try:
-        return _time(os.stat(model.path).st_mtime)
-    except OSError:
-        return _time(0)
-
-
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
@@ -318,11 +300,11 @@ async def _options(client: Client, body: Asking) -> Options:
     """The options; a model that is to be kept for some time is told so first."""
     given = body.options or Given()
     refuse(given, REFUSED_OPTIONS)
-    longest = None if given.num_predict is None or given.num_predict < 0 else given.num_predict
-    options = options_of(given, {"model": _model(body), "max_tokens": longest}, body.localspec)
-    keep_s = seconds_of(body.keep_alive)
-    if keep_s:
-        await client.load(options.model, keep_alive_s=FOR_EVER if keep_s < 0 else keep_s).result()
+    others = {"model": _model(body), "max_tokens": length_of(given.num_predict)}
+    options = options_of(given, others, body.localspec)
+    if (keep_s := seconds_of(body.keep_alive)) is not None:
+        # Told now, it holds for who hangs up, too.
+        await client.load(options.model, keep_alive_s=_idle_s(keep_s)).result()
     return options
 
 
@@ -330,24 +312,17 @@ async def _kept(client: Client, body: Asking, word: Word) -> Answer:
     """Load the model, or unload it."""
     keep_s = seconds_of(body.keep_alive)
     if keep_s == 0:
-        await _unload(client, body)
+        # This model alone: without a name it would be all of them.
+        await client.unload(_model(body) or await asyncio.to_thread(configured_model))
     else:
-        until = None if keep_s is None else FOR_EVER if keep_s < 0 else keep_s
-        await client.load(_model(body), keep_alive_s=until).result()
+        await client.load(_model(body), keep_alive_s=None if keep_s is None else _idle_s(keep_s)).result()
     reason = "unload" if keep_s == 0 else "load"
     return {**_head(body), **word(""), "done": True, "done_reason": reason}
 
 
-async def _let_go(client: Client, body: Asking) -> None:
-    """Who wants no model kept has it unloaded, unless others use it."""
-    if seconds_of(body.keep_alive) == 0:
-        with contextlib.suppress(EngineBusy, ModelNotFound):
-            await _unload(client, body)
-
-
-async def _unload(client: Client, body: Asking) -> None:
-    """This model alone: without a name it would be all of them."""
-    await client.unload(_model(body) or await asyncio.to_thread(configured_model))
+def _idle_s(keep_s: float) -> float:
+    """How long it may idle, in the words of ``models/load``."""
+    return FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
 
 
 def _model(body: Asking) -> str | None:

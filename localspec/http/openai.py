@@ -1,7 +1,8 @@
 """OpenAI's dialect: models, chat completions and completions, whole or as server-sent events.
 
 Of <https://platform.openai.com/docs/api-reference>. What it has no field for is said in ``localspec``, with
-the names of our options; the statistics of an answer come back under the same name.
+the names of our options; the statistics of an answer come back under the same name. What llama.cpp's server
+takes besides is taken, too: its clients chat in this dialect.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
 from localspec.http.fields import (
     DEFAULT_MODEL,
     Sampling,
-    names_of,
+    Whole,
+    length_of,
+    model_named,
+    modified_s,
+    named_models,
     options_of,
     refuse,
     statistics,
     text_of,
     uncut,
 )
-from localspec.protocol.messages import StreamDelta
+from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import FinishReason, Result, Token
@@ -42,6 +47,8 @@ ROLES: dict[str, Literal["system", "user", "assistant"]] = {
 }
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
 """all others are ``stop``"""
+CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
+"""of errors that have a name there"""
 
 
 class Part(msgspec.Struct):
@@ -52,6 +59,14 @@ class Part(msgspec.Struct):
 class Said(msgspec.Struct):
     role: str
     content: str | list[Part] | None = None
+    tool_calls: list[Any] | None = None
+    function_call: Any = None
+
+
+class ModelName(msgspec.Struct):
+    """Which model."""
+
+    id: str
 
 
 class StreamOptions(msgspec.Struct):
@@ -64,8 +79,9 @@ class Asking(Sampling, kw_only=True):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    n: int | None = None
+    max_tokens: Whole | None = None
+    n_predict: Whole | None = None
+    n: Whole | None = None
     logit_bias: dict[str, float] | None = None
     localspec: dict[str, Any] | None = None
 
@@ -74,7 +90,7 @@ class ChatBody(Asking, kw_only=True):
     """``POST /v1/chat/completions``"""
 
     messages: list[Said]
-    max_completion_tokens: int | None = None
+    max_completion_tokens: Whole | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Any] | None = None
@@ -107,14 +123,23 @@ REFUSED_OF_CHATS = REFUSED | {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
+REFUSED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "function_call": ()}
 REFUSED_OF_TEXTS = REFUSED | {"best_of": (1,), "logprobs": (0, 1)}
 
 
 async def models(client: Client, body: Nothing) -> Answer:
     """Those that can be loaded, by the names that can be given."""
-    names = [DEFAULT_MODEL, *names_of(await client.models())]
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "localspec"} for name in names]
-    return {"object": "list", "data": data}
+    named = await named_models(client)
+    return {"object": "list", "data": [_card(name, each) for name, each in named.items()]}
+
+
+async def model(client: Client, body: ModelName) -> Answer:
+    """One of them, by any name that it goes by."""
+    return _card(body.id, await model_named(client, body.id))
+
+
+def _card(name: str, model: ModelDescription) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": int(modified_s(model)), "owned_by": "localspec"}
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
@@ -122,11 +147,14 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     refuse(body, REFUSED_OF_CHATS)
     longest = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     options = _options(body, longest, logprobs=bool(body.logprobs))
+    for said in body.messages:
+        refuse(said, REFUSED_IN_MESSAGES)
     messages = tuple(message_of(said.role, _text(said.content)) for said in body.messages)
     stream = client.generate(messages=messages, options=options)
     envelope = _envelope("chatcmpl", "chat.completion", options)
     if body.stream:
-        return _chat_chunks(envelope | {"object": "chat.completion.chunk"}, body, await begun(stream), stream)
+        chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
+        return _chat_chunks(chunk, body, await begun(stream), stream)
     tokens, result = await _whole(stream)
     choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": result.text}}
     choice["logprobs"] = {"content": [*_logprobs(result.text, tokens)]} if body.logprobs else None
@@ -148,11 +176,11 @@ async def text(client: Client, body: TextBody) -> Answer:
         filled = await client.complete(prompts[0], body.suffix, trigger="invoked", options=options).result()
         choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
         if body.stream:  # it is known only once it is whole
-            return each(_last(envelope, choice, body, filled.result))
+            return each(_last(envelope | _no_usage(body), choice, body, filled.result))
         return _end(envelope, choice, filled.result)
     stream = client.generate(prompts[0], raw=True, options=options)
     if body.stream:
-        return _text_chunks(envelope, body, before, await begun(stream), stream)
+        return _text_chunks(envelope | _no_usage(body), body, before, await begun(stream), stream)
     tokens, result = await _whole(stream)
     choice = {"index": 0, "text": before + result.text}
     choice["logprobs"] = None if body.logprobs is None else _columns(result.text, tokens, 0)
@@ -177,8 +205,9 @@ def _text(content: str | list[Part] | None) -> str:
     return content or ""
 
 
-def _options(body: Asking, max_tokens: int | None, *, logprobs: bool) -> Options:
-    others = {"model": body.model, "max_tokens": max_tokens, "logprobs": logprobs or None}
+def _options(body: Asking, max_tokens: Whole | None, *, logprobs: bool) -> Options:
+    longest = body.n_predict if max_tokens is None else max_tokens
+    others = {"model": body.model, "max_tokens": length_of(longest), "logprobs": logprobs or None}
     return options_of(body, others, body.localspec)
 
 
@@ -263,8 +292,14 @@ def _last(
     """The end of a stream; who wants its usage gets that in a chunk of its own."""
     end = _end(envelope, choice, result) | {"model": envelope["model"]}  # one name all along
     usage = end.pop("usage")
-    wanted = body.stream_options is not None and body.stream_options.include_usage
-    return [end, {**envelope, "choices": [], "usage": usage}] if wanted else [end]
+    none = _no_usage(body)
+    return [end | none, {**envelope, "choices": [], "usage": usage}] if none else [end]
+
+
+def _no_usage(body: Asking) -> dict[str, None]:
+    """What all chunks but the last say to who wants it."""
+    is_wanted = body.stream_options is not None and body.stream_options.include_usage
+    return {"usage": None} if is_wanted else {}
 
 
 def _logprobs(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
@@ -289,13 +324,15 @@ def _columns(text: str, tokens: Iterable[Token], offset: int) -> dict[str, Any]:
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
     """As its clients read it."""
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    return {"error": {"message": sentence(error), "type": kind, "param": None, "code": error.code}}
+    code = CODES.get(error.code, error.code)
+    return {"error": {"message": sentence(error), "type": kind, "param": None, "code": code}}
 
 
 DIALECT = Dialect(
     "openai",
     (
         Endpoint("GET", "/v1/models", Nothing, models),
+        Endpoint("GET", "/v1/models/{id:path}", ModelName, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat),
         Endpoint("POST", "/v1/completions", TextBody, text),
     ),

@@ -9,7 +9,7 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Endpoint, Nothing
+from localspec.http.endpoint import Endpoint
 
 PLACE = "#/components/schemas/{name}"
 
@@ -22,7 +22,8 @@ def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
     )
     paths: dict[str, Any] = {}
     for (dialect, endpoint), schema in zip(endpoints, schemas, strict=True):
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
+        path = endpoint.path.replace(":path", "")
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
     bearer = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",
@@ -41,6 +42,11 @@ def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict
     }
     if endpoint.open:
         operation["security"] = []
-    if endpoint.body is not Nothing:
+    if endpoint.method == "GET":
+        operation["parameters"] = [
+            {"name": field.name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for field in msgspec.structs.fields(endpoint.body)
+        ]
+    else:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return operation

@@ -60,7 +60,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """taken from a token's logit once it occurred"""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     """the same seed gives the same text, whoever drafts"""
-    stop: Annotated[tuple[Stop, ...], Meta(max_length=16)] | None = None
+    stop: Annotated[tuple[Stop, ...], Meta(max_length=64)] | None = None
     """texts before which an answer ends"""
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
     """longest answer; 0 only reads the prompt; not set: what the context leaves, 256 to fill in"""

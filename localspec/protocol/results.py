@@ -79,10 +79,11 @@ class Stats(msgspec.Struct, kw_only=True):
         self.margin_bound = bound if self.margin_bound is None else max(bound, self.margin_bound)
 
 
-class Result(msgspec.Struct, kw_only=True):
+class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The end of a request: ``run --json``, and the wire's terminal response.
 
-    Of ``prompt_tokens`` the first ``cached_tokens`` had not to be read again.
+    Of ``prompt_tokens`` the first ``cached_tokens`` had not to be read again. ``stop_text``: the one of
+    ``stop`` that the model wrote.
     """
 
     text: str
@@ -94,3 +95,4 @@ class Result(msgspec.Struct, kw_only=True):
     cached_tokens: int
     completion_tokens: int
     stats: Stats
+    stop_text: str | None = None

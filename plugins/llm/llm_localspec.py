@@ -5,21 +5,22 @@ They are asked on the daemon's own wire, which needs no HTTP door and no token; 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import llm
+from anyio.from_thread import start_blocking_portal
 from pydantic import Field
 
 from localspec.client import connect
 from localspec.config import load_config
 from localspec.errors import LocalspecError
 from localspec.models.disk import read_disk
-from localspec.protocol.options import Options, parse_options
+from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import Message
 
 NAME = "localspec"
+REMEDY = "See `llm models --options -q localspec`."
 
 
 class Given(llm.Options):
@@ -67,6 +68,8 @@ class _Asking:
 
     def _options(self, prompt: Any) -> Options:
         said = {name: value for name, value in prompt.options if value is not None}
+        for name, value in said.items():
+            check_value(Options, name, value, said=f"-o {name}", remedy=REMEDY, strict=True)
         return parse_options(said if self._model is None else {"model": self._model, **said})
 
 
@@ -75,14 +78,10 @@ class Localspec(_Asking, llm.Model):
 
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any = None) -> Iterator[str]:
         pieces = self._pieces(prompt, response, conversation)
-        with asyncio.Runner() as runner:
-            try:
-                while True:
-                    yield runner.run(anext(pieces))
-            except StopAsyncIteration:
-                return
-            finally:
-                runner.run(pieces.aclose())  # type: ignore[attr-defined]
+        # A thread of its own: the caller's may have a running loop. What is left goes when it ends.
+        with start_blocking_portal() as portal:
+            while (piece := portal.call(anext, pieces, None)) is not None:
+                yield piece
 
 
 class AsyncLocalspec(_Asking, llm.AsyncModel):

@@ -51,7 +51,7 @@ def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
 
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull")
-    daemon = ("daemon logs", "daemon run", "doctor")
+    daemon = ("daemon logs", "daemon run", "daemon token", "doctor")
     commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))

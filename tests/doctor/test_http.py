@@ -49,8 +49,10 @@ def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dialects_without_a_token_are_a_warning() -> None:
-    level, sentence = told(HttpConfig(without_token=("ollama", "openai")), OPEN)[-1]
+    config = HttpConfig(without_token=("ollama", "openai"))
+    level, sentence = told(config, OPEN)[-1]
     assert level == "warning" and "ollama, openai" in sentence
+    assert [level for level, _ in told(config, CLOSED)] == ["ok"], "nobody comes in"
 
 
 def test_what_is_pasted_names_the_port() -> None:

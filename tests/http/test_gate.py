@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
 
+from localspec import home
 from tests.http.door import SECTION, Door, opened
 from tests.waiting import DEADLINE_S
 
@@ -16,12 +19,12 @@ CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [
-        ({"authorization": ""}, 401, "unauthorized"),
-        ({"authorization": "Bearer"}, 401, "unauthorized"),
-        ({"authorization": "Bearer wrong"}, 401, "unauthorized"),
-        ({"authorization": "Bearer %FC"}, 401, "unauthorized"),
-        ({"authorization": "Basic dXNlcjpwYXNz"}, 401, "unauthorized"),
-        ({"x-api-key": "wrong"}, 401, "unauthorized"),
+        ({"authorization": ""}, 401, "invalid_api_key"),
+        ({"authorization": "Bearer"}, 401, "invalid_api_key"),
+        ({"authorization": "Bearer wrong"}, 401, "invalid_api_key"),
+        ({"authorization": "Bearer %FC"}, 401, "invalid_api_key"),
+        ({"authorization": "Basic dXNlcjpwYXNz"}, 401, "invalid_api_key"),
+        ({"x-api-key": "wrong"}, 401, "invalid_api_key"),
         ({"host": "evil.example"}, 403, "forbidden"),
         ({"host": "127.0.0.1.evil.example"}, 403, "forbidden"),
         ({"host": "0.0.0.0"}, 403, "forbidden"),
@@ -109,6 +112,37 @@ def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
 def test_more_than_is_taken_is_refused_before_it_is_read(echo: Door, path: str) -> None:
     answer = echo.ask("POST", path, b'{"prompt": "' + b"x" * (5 << 20) + b'"}')
     assert answer.status_code == 413 and "4 MiB" in answer.text
+
+
+def test_one_wrong_among_several_tokens_refuses_them_all(echo: Door) -> None:
+    right, wrong = f"Authorization: Bearer {echo.token}\r\n", "Authorization: Bearer wrong\r\n"
+    for shown, status in ((right, b"200"), (right + right, b"200"), (right + wrong, b"401"), ("", b"401")):
+        with socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S) as connection:
+            head = f"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n{shown}Connection: close\r\n\r\n"
+            connection.sendall(head.encode())
+            assert connection.recv(1024).split()[1] == status
+
+
+def test_a_new_token_holds_at_once_and_the_old_one_no_longer() -> None:
+    with opened() as door:
+        path = home.http_token_path()
+        path.unlink()
+        assert door.ask("GET", "/v1/models").status_code == 401, "there is none"
+        path.mkdir()
+        assert door.ask("GET", "/v1/models").status_code == 401, "nor is this one"
+        path.rmdir()
+        new = localspec("daemon", "token")
+        assert new == localspec("daemon", "token") != (new := localspec("daemon", "token", "--new"))
+        assert door.ask("GET", "/v1/models").status_code == 401
+        assert door.ask("GET", "/v1/models", authorization=f"Bearer {new}").status_code == 200
+        path.chmod(0o644)
+        assert door.ask("GET", "/v1/models", authorization=f"Bearer {new}").status_code == 401
+
+
+def localspec(*words: str) -> str:
+    """What is printed."""
+    command = (sys.executable, "-m", "localspec", *words)
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_the_token_of_the_wire_opens_nothing_here(echo: Door) -> None:

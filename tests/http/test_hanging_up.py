@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.door import Door, wire
-from tests.waiting import run, until_sync
+from tests.http.door import Door, _status, wire
+from tests.waiting import DEADLINE_S, run, until_sync
 
 CHAT = {"messages": [{"role": "user", "content": "stall"}], "model": "localspec"}
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -66,6 +67,33 @@ def test_there_is_room_for_others_and_who_finds_none_is_told(echo: Door) -> None
         assert len(run(tokens(echo))) == 1, "the wire has room"
     echo.until_idle()
     assert echo.post("/completion", {"prompt": "then word"})["content"]
+
+
+def test_bodies_that_do_not_come_and_questions_of_strangers_take_no_room(echo: Door) -> None:
+    head = f"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {echo.token}\r\n"
+    with ExitStack() as stack:
+        for _ in range(40):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S))
+            slow.sendall(f"{head}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n".encode())
+            assert slow.recv(12) == b"HTTP/1.1 100", "its body is waited for"
+        assert echo.post("/completion", {"prompt": "then word"})["content"]
+        for _ in range(32):
+            stack.enter_context(echo.sent("/completion", {"prompt": "stall"}))
+        echo.until_connected(32)
+        assert echo.ask("POST", "/completion", {"prompt": "then word"}).status_code == 429
+        assert echo.ask("GET", "/health").status_code == 200
+    echo.until_idle()
+
+
+def test_a_model_that_is_not_to_be_kept_goes_with_who_hangs_up(echo: Door) -> None:
+    body = {"model": "brief", "prompt": "stall", "raw": True, "keep_alive": 0}
+    with echo.sent("/api/generate", body):
+        echo.until_busy()
+    until_sync(lambda: "brief" not in loaded(echo), "it is unloaded")
+
+
+def loaded(door: Door) -> list[str]:
+    return [model.model for model in run(_status(door.daemon)).models]
 
 
 async def tokens(echo: Door) -> Sequence[object]:

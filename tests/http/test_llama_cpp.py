@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from localspec._version import __version__
+from localspec.errors import FimUnsupported
+from localspec.http.llama_cpp import DIALECT
 from tests.http.door import Door, wire
 from tests.waiting import run
 
@@ -103,6 +105,9 @@ def test_what_is_left_open_is_as_if_it_was_not_said(door: Door) -> None:
 def test_several_and_one_at_once(door: Door) -> None:
     several = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": []})
     assert 1 < len(several) <= 3 and len({each["content"] for each in several}) == len(several)
+    counted = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": [], "response_fields": None})
+    assert [each["index"] for each in counted] == [0, 1, 2][: len(counted)]
+    assert ["timings" in each for each in counted] == [True, False, False][: len(counted)]
     lines = door.ask("POST", "/infill", VIM | {"stream": True, "response_fields": None}).text.split("\n\n")
     (event,) = [json.loads(line.removeprefix("data: ")) for line in lines if line]
     assert event["content"] == door.post("/infill", VIM)["content"] and event["stop"]
@@ -180,6 +185,133 @@ def test_what_is_refused(echo: Door, path: str, body: Any, sentence: str) -> Non
     answer = echo.ask("POST", path, body)
     assert answer.status_code == 400 and sentence in answer.json()["error"]["message"], answer.text
     assert answer.json()["error"]["code"] == 400
+
+
+def options(echo: Door, **said: Any) -> dict[str, Any]:
+    """What the model is told of it."""
+    told: dict[str, Any] = json.loads(echo.post("/completion", {"prompt": "options", **said})["content"])
+    return {name: value for name, value in told.items() if value is not None}
+
+
+SAID = {"temperature": 0.5, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.5}
+NAMES = ["penalties", "top_k", "top_p", "min_p", "temperature"]
+
+
+def test_samplers_that_are_left_out_do_nothing(echo: Door) -> None:
+    plain = options(echo, **SAID)
+    assert plain | SAID == plain
+    neutral = ["dry", "top_n_sigma", "typ_p", "xtc"]
+    for all_of_them in (
+        [],
+        None,
+        NAMES,
+        [*neutral, *NAMES],
+        ["penalties", "temperature", *NAMES[1:4]],
+        "ekpmt",
+    ):
+        assert options(echo, samplers=all_of_them, **SAID) == plain
+    few = options(echo, samplers=["top_k", "top_p", "infill"], **SAID)
+    off = {"temperature": 1, "min_p": 0, "repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
+    assert few == plain | off
+    unsaid = options(echo, samplers="kp")
+    assert "temperature" not in unsaid and "top_k" not in unsaid and unsaid["min_p"] == 0
+    refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": ["top_p", "top_k"]})
+    assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
+
+
+def test_what_nothing_looks_at_may_be_said(echo: Door) -> None:
+    nothing = {
+        "repeat_last_n": 64,
+        "repeat_penalty": 1.0,
+        "top_n_sigma": -1.0,
+        "n_predict": 8.0,
+        "top_k": 40.0,
+    }
+    told = options(echo, **nothing)
+    assert (told["max_tokens"], told["top_k"]) == (8, 40)
+    assert options(echo, repeat_last_n=-1, repeat_penalty=1.2)["repeat_penalty"] == 1.2
+    for said in ({"repeat_last_n": 64, "repeat_penalty": 1.2}, {"repeat_last_n": 0, "presence_penalty": 1}):
+        refused = echo.ask("POST", "/completion", {"prompt": "x", **said})
+        assert refused.status_code == 400 and "repeat_last_n is not supported" in refused.text
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32 - 1])
+def test_seeds_that_are_none(echo: Door, seed: int) -> None:
+    assert "seed" not in options(echo, seed=seed)
+    assert options(echo, seed=7)["seed"] == 7
+
+
+def test_the_word_that_ended_it(door: Door) -> None:
+    said = GREEDY | {"n_predict": 64, "stop": ["\x00", "return", "\n\n\n"]}
+    ended = door.post("/completion", said)
+    assert (ended["stop_type"], ended["stopping_word"]) == ("word", "return")
+    assert "return" not in ended["content"] and ended["localspec"]["stop_text"] == "return"
+    unended = door.post("/completion", GREEDY)
+    assert unended["stopping_word"] == "" and "stop_text" not in unended["localspec"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said", "status", "kind"),
+    [
+        ("POST", "/completion", {"prompt": 1}, 400, "invalid_request_error"),
+        ("POST", "/completion", {"prompt": "x", "model": "nobody-has-this"}, 404, "not_found_error"),
+        ("POST", "/completion", {"prompt": "word " * 9000}, 400, "exceed_context_size_error"),
+        ("GET", "/completion", None, 405, "invalid_request_error"),
+    ],
+)
+def test_errors_that_programs_know_by_name(
+    door: Door, method: str, path: str, said: Any, status: int, kind: str
+) -> None:
+    answer = door.ask(method, path, said)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (status, status, kind)
+
+
+def test_other_errors_that_programs_know_by_name(echo: Door) -> None:
+    stranger = echo.ask("POST", "/infill", VIM, authorization="Bearer wrong")
+    assert stranger.status_code == 401 and stranger.json()["error"]["type"] == "authentication_error"
+    page = echo.ask("POST", "/infill", VIM, origin="https://evil.example")
+    assert page.status_code == 403 and page.json()["error"]["type"] == "permission_error"
+    without_marks = FimUnsupported("it cannot")
+    status = DIALECT.status(without_marks)
+    assert status == 501 and DIALECT.error(without_marks, status)["error"]["type"] == "not_supported_error"
+
+
+INSTRUCT: dict[str, Any] = {
+    "id_slot": 1,
+    "messages": [
+        {"role": "system", "content": "You are a text-editing assistant.\n\n" + BEFORE * 8},
+        {"role": "user", "content": "INSTRUCTION: sort it"},
+    ],
+    "min_p": 0.1,
+    "temperature": 0.1,
+    "samplers": ["min_p", "temperature"],
+    "stream": True,
+    "cache_prompt": True,
+}
+"""as llama.vim sends it to the chat's address, for an edit"""
+INSTRUCT_WARM = {
+    "id_slot": 1,
+    "messages": [INSTRUCT["messages"][0], {"role": "user", "content": ""}],
+    "samplers": [],
+    "n_predict": 0,
+    "stream": False,
+    "cache_prompt": True,
+    "response_fields": [""],
+}
+
+
+def test_what_llama_vim_asks_for_an_edit(door: Door) -> None:
+    path = "/v1/chat/completions"
+    warmed = door.post(path, INSTRUCT_WARM)
+    assert warmed["usage"]["completion_tokens"] == 0
+    text = door.ask(
+        "POST", path, INSTRUCT | {"max_tokens": 8, "stream_options": {"include_usage": True}}
+    ).text
+    chunks = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
+    usage = chunks[-1]["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2
 
 
 def test_curl(door: Door, tmp_path: Path) -> None:

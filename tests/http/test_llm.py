@@ -31,10 +31,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def llm(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return python(place, "-m", "llm", *words, stdin=stdin)
+
+
+def python(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     paths = (str(place), str(ROOT), os.environ.get("PYTHONPATH", ""))
     environment = {"PYTHONPATH": ":".join(filter(None, paths)), "LLM_USER_PATH": str(place / "user")}
     return subprocess.run(
-        (sys.executable, "-m", "llm", *words),
+        (sys.executable, *words),
         env={**os.environ, **environment},
         input=stdin,
         capture_output=True,
@@ -63,8 +67,11 @@ def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("-m", "localspec", "-o", "temperature", "9"), "temperature"),
-        (("-m", "localspec", "-o", "proposer", "psychic"), "proposer"),
+        (
+            ("-m", "localspec", "-o", "temperature", "9"),
+            "-o temperature takes a number from 0 to 5, not 9.0.",
+        ),
+        (("-m", "localspec", "-o", "proposer", "psychic"), "-o proposer takes auto, draft"),
         (("-m", "localspec", "-o", "draft", "nobody-has-this"), "nobody-has-this"),
     ],
 )
@@ -73,6 +80,25 @@ def test_what_is_refused_is_said_without_a_traceback(
 ) -> None:
     done = llm(place, *words, "Hello")
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_program_may_ask_while_its_own_loop_runs(place: Path) -> None:
+    program = """
+import asyncio, llm
+async def main():
+    model = llm.get_model("localspec")
+    text = model.prompt("Sort a list.", temperature=0, max_tokens=16).text()
+    pieces = iter(model.prompt("Sort a list.", temperature=0, max_tokens=16))
+    assert text.startswith(next(pieces)) and text
+    del pieces
+    other = await llm.get_async_model("localspec").prompt("Sort a list.", temperature=0, max_tokens=16).text()
+    assert text == other
+    print(text)
+asyncio.run(main())
+"""
+    done = python(place, "-c", program)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout == llm(place, "-m", "localspec", *SHORT, "Sort a list.").stdout
 
 
 def test_it_is_small() -> None:

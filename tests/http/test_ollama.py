@@ -16,7 +16,7 @@ from localspec._version import __version__
 from localspec.errors import InvalidOptions
 from localspec.http.ollama import seconds_of
 from tests.http.door import Door, _status
-from tests.waiting import run
+from tests.waiting import run, until_sync
 
 PROMPT = "def fib(n):\n    "
 HELLO = [{"role": "user", "content": "Sort a list."}]
@@ -98,7 +98,7 @@ def loaded(door: Door) -> list[str]:
 
 def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) -> None:
     assert client.generate("bundled").done_reason == "load"
-    assert loaded(door)
+    until_sync(lambda: len(loaded(door)) == 1, "it is there, and what others have let go is not")
     kept = client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive="5m")
     assert kept.response
     (model,) = run(_status(door.daemon)).models
@@ -106,11 +106,12 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
     client.chat("bundled", HELLO, options=SHORT, keep_alive=-1)
     assert run(_status(door.daemon)).models[0].idle_left_s is None
     assert client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive=0).response
-    assert loaded(door) == []
+    until_sync(lambda: loaded(door) == [], "it is unloaded")
     client.chat("stdlib-1m", [])
     client.chat("localspec", HELLO, options=SHORT)
     assert len(loaded(door)) == 2
     client.generate("localspec:latest", "x = ", suffix="\n", options=SHORT, keep_alive=0)
+    until_sync(lambda: len(loaded(door)) < 2, "it is unloaded")
     assert loaded(door) == ["stdlib-1m"], "nothing but the one that answered"
     client.generate("stdlib-1m", keep_alive=0)
     client.chat("bundled", [])
@@ -130,6 +131,7 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
         ({"images": ["aGk="]}, 400, "images is not supported"),
         ({"template": "{{ .Prompt }}"}, 400, "template is not supported"),
         ({"context": [1, 2]}, 400, "context is not supported"),
+        ({"options": {"repeat_penalty": 1.1, "repeat_last_n": 64}}, 400, "repeat_last_n is not supported"),
         ({"keep_alive": "soon"}, 400, "keep_alive is no duration"),
     ],
     ids=str,
@@ -138,6 +140,19 @@ def test_what_is_refused(client: ollama.Client, said: dict[str, Any], status: in
     with pytest.raises(ollama.ResponseError) as refused:
         client.generate(**{"model": "bundled", "prompt": PROMPT, **said})
     assert refused.value.status_code == status and sentence in refused.value.error
+
+
+@pytest.mark.parametrize("beside", [{"images": ["aGk="]}, {"tool_calls": [{"function": {"name": "f"}}]}])
+def test_what_is_refused_in_a_conversation(door: Door, beside: dict[str, Any]) -> None:
+    messages = [{"role": "assistant", "content": "x", **beside}, *HELLO]
+    answer = door.ask("POST", "/api/chat", {"model": "bundled", "messages": messages})
+    assert answer.status_code == 400 and f"{next(iter(beside))} is not supported" in answer.json()["error"]
+
+
+def test_whole_numbers_with_a_point_and_what_nothing_looks_at(client: ollama.Client) -> None:
+    plain = client.generate("bundled", PROMPT, raw=True, options=SHORT)
+    options = {**SHORT, "num_predict": 24.0, "top_k": 40.0, "repeat_last_n": 64, "repeat_penalty": 1.0}
+    assert client.generate("bundled", PROMPT, raw=True, options=options).response == plain.response
 
 
 def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:

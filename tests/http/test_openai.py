@@ -42,14 +42,15 @@ def test_a_chat_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == choice.message.content
     assert {chunk.model for chunk in chunks} == {"localspec"}
     assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
-    assert all(chunk.usage is None for chunk in chunks)
+    assert not any("usage" in chunk.model_fields_set for chunk in chunks)
 
 
 def test_usage_comes_in_a_chunk_of_its_own_to_who_wants_it(client: openai.OpenAI) -> None:
     stream = client.chat.completions.create(
         messages=HELLO, stream=True, stream_options={"include_usage": True}, **SHORT
     )
-    *_, end, usage = stream
+    *others, end, usage = stream
+    assert all("usage" in other.model_fields_set and other.usage is None for other in others)
     assert end.choices[0].finish_reason == "length" and end.usage is None
     assert usage.choices == [] and usage.usage is not None and usage.usage.completion_tokens == 24
 
@@ -164,8 +165,13 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
             "image_url",
         ),
         ({"extra_body": {"localspec": {"propposer": "none"}}}, openai.BadRequestError, "'proposer'"),
-        ({"stop": ["x"] * 17}, openai.BadRequestError, "stop"),
-        ({"max_tokens": -1}, openai.BadRequestError, "max_tokens"),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
+            openai.BadRequestError,
+            "tool_calls is not supported",
+        ),
+        ({"stop": ["x"] * 65}, openai.BadRequestError, "stop"),
+        ({"max_tokens": 8.5}, openai.BadRequestError, "max_tokens takes a whole number"),
         ({"messages": [{"role": "user", "content": "word " * 9000}]}, openai.BadRequestError, "context"),
     ],
     ids=str,
@@ -178,6 +184,40 @@ def test_what_is_refused(
             client.chat.completions.create(**{**SHORT, "messages": HELLO, "stream": stream, **said})
         assert sentence in str(refused.value)
         assert isinstance(refused.value.body, dict) and refused.value.body["code"]
+
+
+def test_a_model_by_its_name(client: openai.OpenAI) -> None:
+    listed = {model.id: model for model in client.models.list()}
+    assert all(client.models.retrieve(name) == model for name, model in listed.items())
+    assert 1_500_000_000 < listed["localspec"].created == listed["stdlib-6m"].created
+    assert client.models.retrieve("bundled").id == "bundled"
+    with pytest.raises(openai.NotFoundError, match=r"no model named 'org/nobody'") as refused:
+        client.models.retrieve("org/nobody")
+    assert isinstance(refused.value.body, dict) and refused.value.body["code"] == "model_not_found"
+
+
+def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) -> None:
+    with pytest.raises(openai.BadRequestError) as longer:
+        client.completions.create(model="localspec", prompt="word " * 9000)
+    assert longer.value.code == "context_length_exceeded" and longer.value.type == "invalid_request_error"
+    wrong = client.with_options(api_key="wrong")
+    with pytest.raises(openai.AuthenticationError) as unknown:
+        wrong.models.list()
+    assert unknown.value.code == "invalid_api_key"
+    with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found") as nowhere:
+        client.embeddings.create(model="localspec", input="x")
+    assert nowhere.value.code == "unknown_url"
+    lost = door.ask("GET", "/v1/completions")
+    assert lost.status_code == 405 and lost.json()["error"]["code"] == "unknown_url"
+
+
+def test_as_long_as_it_gets(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {"model": "localspec", "prompt": PROMPT, "temperature": 0, "stop": "\n\n"}
+    plain = client.completions.create(**said).choices[0]
+    unlimited = client.completions.create(max_tokens=-1, **said).choices[0]
+    assert unlimited.text == plain.text and plain.finish_reason == "stop"
+    point = client.completions.create(**said, extra_body={"max_tokens": 8.0})
+    assert point.usage is not None and point.usage.completion_tokens <= 8
 
 
 def test_a_wrong_key(door: Door) -> None:

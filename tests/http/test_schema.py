@@ -12,9 +12,10 @@ def test_every_address_is_told_with_what_it_takes() -> None:
     document = schema_of(DIALECTS)
     for dialect in DIALECTS:
         for endpoint in dialect.endpoints:
-            operation = document["paths"][endpoint.path][endpoint.method.lower()]
+            operation = document["paths"][endpoint.path.replace(":path", "")][endpoint.method.lower()]
             assert operation["tags"] == [dialect.name] and operation["summary"].endswith(".")
             assert ("requestBody" in operation) == (endpoint.method == "POST")
+            assert bool(operation.get("parameters")) == ("{" in endpoint.path)
     bodies = document["paths"]["/infill"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     told = document["components"]["schemas"][bodies["$ref"].rpartition("/")[2]]
     assert "t_max_predict_ms" in told["properties"]

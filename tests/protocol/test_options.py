@@ -24,7 +24,7 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("frequency_penalty", [-2, 2], [-2.001, 2.001]),
     ("presence_penalty", [-2, 2], [-2.001, 2.001]),
     ("seed", [0, LARGEST_SEED], [-1, LARGEST_SEED + 1, 0.5]),
-    ("stop", [[], ["a"], ["x" * 256], ["a"] * 16], [[""], ["x" * 257], ["a"] * 17, "a", [1]]),
+    ("stop", [[], ["a"], ["x" * 256], ["a"] * 64], [[""], ["x" * 257], ["a"] * 65, "a", [1]]),
     ("max_tokens", [0, 10_000_000], [-1, 10_000_001]),
     ("proposer", ["auto", "none", "prompt-lookup", "memory", "draft"], ["Draft", "", "lookup", 1]),
     ("backend", ["auto", "llama_cpp", "mlx"], ["llama.cpp", "toy", ""]),

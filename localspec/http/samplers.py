@@ -1,0 +1,43 @@
+"""llama.cpp's ``samplers``: which of them choose a token, and in which order.
+
+Those of ours come as ``localspec/speculation/sampling.py`` has them, so that the temperature is before what
+cuts the unlikely, and there after it. Both orders are taken; any other would be another answer.
+"""
+
+from __future__ import annotations
+
+from localspec.errors import InvalidOptions
+
+OFF: dict[str, dict[str, float]] = {
+    "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
+    "temperature": {"temperature": 1.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+}
+"""the samplers that there are here, in their order, and what they are told to do nothing"""
+THERE = ("penalties", "top_k", "top_p", "min_p", "temperature")
+INFILL = "infill"
+"""ends a text where the model is not sure of it"""
+LETTERS = {"e": "penalties", "t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p", "i": INFILL}
+
+
+def names_of(said: list[str] | str | None) -> list[str]:
+    """Their names, of which a letter each may be said."""
+    return [LETTERS.get(name, name) for name in said or []]
+
+
+def left_out(names: list[str]) -> dict[str, float]:
+    """What is to be told for those that are not named to do nothing; with no name all do what they do.
+
+    Raises :class:`InvalidOptions` for another order. The neutral of what is not here (DRY, XTC, …) does
+    nothing, wherever it is.
+    """
+    ours = [name for name in names if name in OFF]
+    if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), THERE)):
+        raise InvalidOptions(
+            "samplers in this order are not supported",
+            f"Name them in the order {', '.join(THERE)}, or leave samplers out.",
+        )
+    off = OFF.keys() - set(names) if names else set()
+    return {field: nothing for name in off for field, nothing in OFF[name].items()}
