@@ -19,6 +19,7 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.client import Client, Stream
+from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
@@ -39,6 +40,8 @@ from localspec.http.fields import (
     uncut,
 )
 from localspec.http.openai import message_of
+from localspec.models.fit import context_size
+from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
@@ -163,10 +166,12 @@ async def there(client: Client, body: Nothing) -> Answer:
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
     model = await model_named(client, (body.model or body.name or "").removesuffix(":latest"))
+    engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
     info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
     return {
         "details": _details(model),
         "model_info": {**info, f"{model.architecture}.context_length": model.context},
+        "parameters": f"num_ctx {context_size(model.context, engine)}",
         "template": TEMPLATE if model.fim else "{{ .Prompt }}",
         "capabilities": ["completion", *(["insert"] if model.fim else [])],
         "modified_at": _time(modified_s(model)),

@@ -166,6 +166,7 @@ def test_what_is_loaded_and_until_when(client: ollama.Client) -> None:
     (found,) = [model for model in client.ps().models if model.model == "stdlib-1m"]
     left_s = (found.expires_at - datetime.now(UTC)).total_seconds() if found.expires_at else 0
     assert 3000 < left_s <= 3600 and found.size and found.context_length
+    assert client.show("stdlib-1m").parameters == f"num_ctx {found.context_length}"
     assert found.size == next(each.size for each in client.list().models if each.model == "stdlib-1m")
     client.generate("stdlib-1m", keep_alive=-1)
     client.generate("stdlib-1m", keep_alive=0)
