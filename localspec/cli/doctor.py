@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.config import load_config
-from localspec.errors import ExitCode
+from localspec.errors import ExitCode, InvalidOptions
 from localspec.wording import printable
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def doctor(
     clients
         Check nothing; print what to paste into the settings of programs that speak HTTP.
     """
+    if clients and as_json:
+        raise InvalidOptions("--clients prints lines to paste, and no JSON", "Leave one of them out.")
     if clients:
         return _clients()
     from localspec.doctor.examination import examine
@@ -59,9 +61,7 @@ def _clients() -> int:
     from localspec.doctor import daemon
     from localspec.doctor.http import clients
 
-    status = daemon.ask().status
-    closed = f"http://127.0.0.1:{load_config().http.port}"
-    output.write(clients(closed if status is None or status.http is None else status.http))
+    output.write(clients(load_config().http, daemon.ask().status))
     return ExitCode.OK
 
 

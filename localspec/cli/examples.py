@@ -95,7 +95,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "memory prime": ("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
     "memory export": ("localspec memory export memory.jsonl",),
     "memory import": ("localspec memory import memory.jsonl",),
-    "doctor": ("localspec doctor", "localspec doctor --json"),
+    "doctor": ("localspec doctor", "localspec doctor --json", "localspec doctor --clients"),
     "bench": (
         "localspec bench --quick",
         "localspec bench --report report.html",

@@ -402,8 +402,10 @@ async def connect(
     if client is not None and not (start and client.replaceable and _can_start() and await _gone(client)):
         return client
     if not start:
-        raise DaemonUnavailable("no daemon is running")
+        raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start()
+    if client is not None and found is not None and found.http:
+        command = (*command, "--http")
     found = await asyncio.to_thread(discovery.start_daemon, command)
     return await _open(found.socket, found.url, Path(found.token_file), name)
 

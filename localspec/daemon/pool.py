@@ -70,14 +70,14 @@ class Pool:
         """
         worker = self._known(key) or await self._identified(key)
         worker.users += 1
+        if keep_alive_s is not None:
+            worker.keep_alive_s = keep_alive_s
         try:
             worker.listeners.append(on_loading)
             try:
                 await asyncio.shield(worker.ready)
             finally:
                 worker.listeners.remove(on_loading)
-            if keep_alive_s is not None:
-                worker.keep_alive_s = keep_alive_s
             yield worker
         finally:
             worker.users -= 1

@@ -52,7 +52,7 @@ class Server:
         self, config: Config, worker_command: tuple[str, ...] = COMMAND, *, http: bool = False
     ) -> None:
         self._config = config
-        self._http = http or config.http.enabled
+        self._http_flag = http
         self._door: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker_command)
         self._listeners: list[Listener] = []
@@ -67,7 +67,7 @@ class Server:
             stack.push_async_callback(self._close_door)
             stack.push_async_callback(self._stop)
             await self._listen()
-            if self._http:
+            if self._http_flag or self._config.http.enabled:
                 self._door = asyncio.create_task(keep_open(daemon))
             _on_signals(daemon.stopping.set)
             on_ready()
@@ -83,7 +83,15 @@ class Server:
         daemon.socket = await self._listen_unix(secret)
         daemon.url = await self._listen_tcp(secret)
         instance.announce(
-            Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
+            Discovery(
+                os.getpid(),
+                __version__,
+                PROTOCOL,
+                daemon.socket,
+                daemon.url,
+                str(token_path),
+                self._http_flag,
+            )
         )
 
     async def _listen_unix(self, secret: str) -> str | None:

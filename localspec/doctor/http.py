@@ -7,36 +7,54 @@ from pathlib import Path
 
 from localspec.config import WITHOUT_TOKEN, HttpConfig
 from localspec.daemon.door import lacking
+from localspec.daemon.loopback import HOST
 from localspec.doctor.finding import Finding
 from localspec.errors import INSTALL_HTTP
 from localspec.protocol.messages import DaemonStatus
 
 TOLD = "`localspec doctor --clients` has the lines for other programs."
+CLOSED = "The HTTP door is closed: `localspec config set http.enabled true`, then `localspec daemon restart`."
+AGAIN = "Run `localspec daemon restart`; `localspec daemon logs` has more."
 
 
 def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
     """Whether it is open, or could be."""
-    url = None if status is None else status.http
+    url, problem = (None, None) if status is None else (status.http, status.http_problem)
     if url is not None:
         yield Finding("http", "ok", f"The HTTP door is open at {url}. {TOLD}")
-    elif not config.enabled:
-        yield Finding("http", "ok", f"The HTTP door is closed, as it is meant to be. {TOLD}")
+    elif not config.enabled and problem is None:
+        yield Finding("http", "ok", f"The HTTP door is closed, as it is meant to be. {TOLD}{_first()}")
     elif missing := lacking():
         told = f"The HTTP door is to be open, and {' and '.join(missing)} cannot be imported."
         yield Finding("http", "problem", told, INSTALL_HTTP)
     elif status is None:
         yield Finding("http", "ok", f"The HTTP door opens with the daemon, at port {config.port}. {TOLD}")
+    elif problem is None:
+        yield Finding("http", "warning", "The HTTP door is to be open, and is closed.", AGAIN)
     else:
-        why = f" ({status.http_problem})" if status.http_problem is not None else ""
-        told = f"The HTTP door is to be open, and is closed{why}."
-        yield Finding("http", "problem" if why else "warning", told, "See `localspec daemon logs`.")
+        yield Finding("http", "problem", f"The HTTP door is to be open: {problem}", AGAIN)
     if config.without_token and (config.enabled or url is not None):
         names = ", ".join(config.without_token)
         told = f"{WITHOUT_TOKEN}: {names}."
         yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")
 
 
-def clients(url: str) -> str:
-    """What to paste into other programs' settings, for a door at this address."""
+def _first() -> str:
+    """What comes before opening it."""
+    return f" To open it: {INSTALL_HTTP}" if lacking() else ""
+
+
+def clients(config: HttpConfig, status: DaemonStatus | None) -> str:
+    """What to paste into other programs' settings."""
+    url = None if status is None else status.http
     text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
-    return text.replace("URL", url)
+    return _opening(config, url) + text.replace("URL", url or f"http://{HOST}:{config.port}")
+
+
+def _opening(config: HttpConfig, url: str | None) -> str:
+    lines = [CLOSED] if url is None else [f"The HTTP door is open at {url}."]
+    if url is None and lacking():
+        lines += [f"It wants localspec[http]. {INSTALL_HTTP}"]
+    if config.port == 0:
+        lines += ["Its port is another one at every start: `localspec config set http.port 8012` keeps it."]
+    return "\n".join([*lines, "TOKEN stands for what `localspec daemon token` prints.", "", ""])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
 from localspec.daemon import loopback, token
+from localspec.daemon.door import lacking
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localspec.http")
 
+ANOTHER_PORT = "Run `localspec config set http.port N`, with N = 0 for any that is free."
 CLOSE_S = 2
 IDLE_S = 60
 """longer than clients keep a connection (5 s in httpx): else it may be closed while it is being used again"""
@@ -40,11 +42,13 @@ def main() -> int:
     try:
         asyncio.run(_serve(load_config()))
     except ImportError as error:
-        return _closed(f"the HTTP door lacks {error.name}. {INSTALL_HTTP}", ExitCode.UNAVAILABLE)
+        packages = " and ".join(lacking()) or error.name
+        told = f"the HTTP door lacks {packages}. {INSTALL_HTTP} Then run `localspec daemon restart`."
+        return _closed(told, ExitCode.UNAVAILABLE)
     except LocalspecError as error:
         return _closed(f"{error.message}. {error.remedy}", error.exit_code)
     except OSError as error:
-        told = f"the HTTP door cannot be opened: {error.strerror}. Set another http.port."
+        told = f"the HTTP door cannot be opened: {error.strerror}. {ANOTHER_PORT}"
         return _closed(told, ExitCode.ERROR)
     return ExitCode.OK
 

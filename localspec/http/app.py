@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -17,26 +19,27 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Endpoint, answered, body_of
-from localspec.http.gate import Gate
+from localspec.http.endpoint import Answer, Endpoint, answered, body_of
+from localspec.http.gate import OWNER, Gate
 from localspec.http.schema import schema_of
+from localspec.http.strangers import confine
 
 log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
 STRANGERS = 4
-"""requests at once at addresses that are open to everybody on this machine"""
+"""requests at once at addresses that are open to everybody on this machine; others wait"""
 
 
 class NothingThere(LocalspecError):
     """There is nothing at that address, or not by that method."""
 
     code = "unknown_url"
-    default_remedy = "See /openapi.json."
 
 
 def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (), most: int = 32) -> Starlette:
@@ -44,24 +47,30 @@ def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (),
 
     ``most`` requests are at work at once: each has a connection to the daemon, which others need, too.
     """
-    rooms = {False: Room(most), True: Room(STRANGERS)}
+    rooms = {False: Room(most), True: Room(STRANGERS, waits=True)}
     of_path = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
     open_paths = {SCHEMA, *(each.path for dialect in DIALECTS for each in dialect.endpoints if each.open)}
 
+    def known(path: str) -> Dialect | None:
+        return openai.DIALECT if path.startswith(openai.MODELS) else of_path.get(path)
+
     def dialect_of(path: str) -> Dialect:
-        strangers = ollama.DIALECT if path.startswith("/api/") else openai.DIALECT
-        return of_path.get(path, strangers)
+        others = ollama.DIALECT if path.startswith("/api/") else openai.DIALECT
+        return known(path) or others
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_of(path), error, status)
 
     def needs_token(path: str) -> bool:
-        return path not in open_paths and dialect_of(path).name not in without_token
+        dialect = known(path)
+        return path not in open_paths and (dialect is None or dialect.name not in without_token)
 
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        said = NothingThere(f"{request.method} {request.url.path}: {error.detail}")
-        response = _error(dialect_of(request.url.path), said, HTTPStatus(error.status_code))
+        path = request.url.path
+        meant = next((each for each in of_path if path != "/" and each.endswith(path)), SCHEMA)
+        said = NothingThere(f"{request.method} {path}: {error.detail}", f"See {meant}.")
+        response = _error(dialect_of(path), said, HTTPStatus(error.status_code))
         response.headers.update(error.headers or {})
         return response
 
@@ -82,21 +91,20 @@ def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (),
 
 
 class Room:
-    """So many may be inside."""
+    """So many may be inside; others wait for a place, or are refused."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, most: int, *, waits: bool = False) -> None:
+        self._most = most
+        self._places = asyncio.Semaphore(most)
+        self._waits = waits
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
         """Inside, there is room for one less. Raises :class:`QueueFull`."""
-        if not self._left:
-            raise QueueFull("so many requests are at work that the door takes no more")
-        self._left -= 1
-        try:
+        if self._places.locked() and not self._waits:
+            raise QueueFull(f"{self._most} requests are at work, and the door takes no more at once")
+        async with self._places:
             yield
-        finally:
-            self._left += 1
 
 
 class Address:
@@ -113,11 +121,16 @@ class Address:
             response = await self._response(Request(scope, receive), held)
             await response(scope, receive, send)
 
+    async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
+        if not request.scope["state"][OWNER] and not self._endpoint.open:
+            await confine(client, body)
+        return await self._endpoint.handler(client, body)
+
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:
         try:
             body = await body_of(self._endpoint, request)
-            held.enter_context(self._room.taken())
-            said, client = await answered(self._endpoint, body, request)
+            await held.enter_async_context(self._room.taken())
+            said, client = await answered(partial(self._work, request, body), request)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except LocalspecError as error:
@@ -145,7 +158,10 @@ async def _framed(dialect: Dialect, values: AsyncIterator[Any]) -> AsyncIterator
 
 
 def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Response:
-    return _json(dialect.error(error, status), status)
+    response = _json(dialect.error(error, status), status)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        response.headers["Retry-After"] = "1"
+    return response
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -19,6 +19,8 @@ from localspec.protocol.results import Result
 MAX_BODY = 4 << 20
 """bytes; the daemon takes no longer messages"""
 BODY_S = 30.0
+WHOLE = 2.0**53
+"""from here on a float is one of several whole numbers"""
 REMEDY = "See /openapi.json for what is taken."
 
 T = TypeVar("T")
@@ -71,14 +73,14 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise TooSlow(f"the body did not come within {BODY_S} s") from None
 
 
-async def answered(endpoint: Endpoint, body: msgspec.Struct, request: Request) -> tuple[Answer, Client]:
+async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request) -> tuple[Answer, Client]:
     """The answer, and the connection that is to be closed once it was sent.
 
     Raises :class:`LocalspecError`, and :class:`ClientDisconnect` for who has hung up.
     """
     client = await connect(start=False, name="http")
     try:
-        return await _unless_gone(request, endpoint.handler(client, body)), client
+        return await _unless_gone(request, work(client)), client
     except BaseException:
         await client.close()
         raise
@@ -110,12 +112,26 @@ async def _read(struct: type[T], request: Request) -> T:
         read += chunk
         if len(read) > MAX_BODY:
             raise BodyTooLarge(f"the body is longer than {MAX_BODY} bytes")
+    if not read:
+        raise InvalidOptions("the body is empty", REMEDY)
     try:
-        return msgspec.json.decode(read, type=struct)
+        return msgspec.convert(_whole(msgspec.json.decode(read)), struct)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the body is not what is taken here: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidOptions(f"the body is not JSON: {error}", REMEDY) from None
+
+
+def _whole(value: Any) -> Any:
+    """The same with whole numbers as such: some programs write all of theirs with a point."""
+    match value:
+        case float() if value.is_integer() and abs(value) < WHOLE:
+            return int(value)
+        case list():
+            return [_whole(each) for each in value]
+        case dict():
+            return {key: _whole(each) for key, each in value.items()}
+    return value
 
 
 async def _unless_gone(request: Request, work: Awaitable[T]) -> T:

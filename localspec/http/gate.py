@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from localspec.daemon.guard import LOOPBACK, bearers, is_token
 from localspec.errors import DaemonError, LocalspecError, Unauthorized
 
+OWNER = "owner"
+"""of a request's state: whether it shows the token"""
 OWN_SITES = ("none", "same-origin")
 """what a browser says of an address that a person typed"""
 
@@ -55,28 +57,32 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path, headers = scope["path"], Headers(scope=scope)
-        refused = self.refusal(path, headers)
+        is_owner = self._shows_token(headers)
+        refused = self._refusal(path, headers, is_owner=is_owner)
         if refused is not None:
             error, status = refused
             await self._refuse(path, error, status)(scope, receive, send)
         else:
+            scope.setdefault("state", {})[OWNER] = is_owner
             await self._app(scope, receive, send)
 
-    def refusal(self, path: str, headers: Headers) -> tuple[LocalspecError, HTTPStatus] | None:
+    def _refusal(
+        self, path: str, headers: Headers, *, is_owner: bool
+    ) -> tuple[LocalspecError, HTTPStatus] | None:
         """Why this request is not let in; None lets it in."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
             return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN
         if headers.getlist("origin") or headers.get("sec-fetch-site", "none") not in OWN_SITES:
             return Forbidden("web pages are not let in"), HTTPStatus.FORBIDDEN
-        if self._needs_token(path) and not self._shows_token(headers):
+        if self._needs_token(path) and not is_owner:
             return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
         return None
 
     def _shows_token(self, headers: Headers) -> bool:
-        shown = [each for each in bearers(headers.getlist("authorization")) if each]
-        shown += [key.strip() for key in headers.getlist("x-api-key")]
-        token = self._token()
+        keys = [key.strip() for key in headers.getlist("x-api-key")]
+        shown = [each for each in bearers(headers.getlist("authorization")) + keys if each]
+        token = self._token() if shown else None
         return token is not None and is_token(shown, token)
 
 

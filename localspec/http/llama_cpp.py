@@ -3,7 +3,7 @@
 Of the README and source of `llama-server`. Unlike there ``t_max_prompt_ms`` does end a prompt that takes too
 long, and one that is only read (``n_predict`` 0) waits for everybody else. ``id_slot`` and ``cache_prompt``
 are taken and mean nothing: every prompt finds its cache by itself. Without a temperature a gap is filled
-greedily. ``samplers`` turns off those that it leaves out; the temperature comes before the others always.
+greedily, whatever the ``samplers``.
 """
 
 from __future__ import annotations
@@ -17,22 +17,14 @@ import msgspec
 from msgspec import Meta
 
 from localspec._version import __version__
-from localspec.client import Client, Deadlines, Stream
+from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import samplers
 from localspec.http.dialect import SSE, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import (
-    DEFAULT_MODEL,
-    Sampling,
-    Whole,
-    length_of,
-    model_of,
-    options_of,
-    refuse,
-    statistics,
-    uncut,
-)
+from localspec.http.endpoint import REMEDY, Answer, Endpoint, Nothing, begun, each
+from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.models import DEFAULT_MODEL, model_of
+from localspec.http.sampling import TimedSampling, options_of
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
@@ -40,9 +32,9 @@ from localspec.protocol.results import FinishReason, Result, Stats
 
 MISSING = object()
 UNNAMED = "unnamed"
-LONGEST_MS = 600_000
-STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "word"}
-"""all others are ``limit``"""
+MOST_ANSWERS = 8
+STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
+"""where it was no word that ended it; all others are ``limit``"""
 KINDS = {
     HTTPStatus.BAD_REQUEST: "invalid_request_error",
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -62,29 +54,19 @@ class Extra(msgspec.Struct):
     filename: str | None = None
 
 
-class Asking(Sampling, kw_only=True):
+class Asking(TimedSampling, kw_only=True):
     """What both ways to ask have."""
 
     model: str | None = None
-    n_predict: Whole | None = None
+    n_predict: int | None = None
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    n_cmpl: int | None = None
     stream: bool | None = None
-    t_max_prompt_ms: float | None = None
-    t_max_predict_ms: float | None = None
     response_fields: list[str] | None = None
-    lora: list[Any] | None = None
-    grammar: str | None = None
-    json_schema: Any = None
-    n_probs: int | None = None
-    logit_bias: Any = None
-    ignore_eos: bool | None = None
     return_tokens: bool | None = None
-    mirostat: int | None = None
-    typical_p: float | None = None
-    dry_multiplier: float | None = None
-    xtc_probability: float | None = None
-    dynatemp_range: float | None = None
-    top_n_sigma: float | None = None
-    localspec: dict[str, Any] | None = None
+    localspec: Ours | None = None
 
 
 class InfillBody(Asking, kw_only=True):
@@ -95,7 +77,6 @@ class InfillBody(Asking, kw_only=True):
     input_extra: list[Extra] = []
     prompt: str = ""
     n_indent: int | None = None
-    n_cmpl: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
 class CompletionBody(Asking, kw_only=True):
@@ -114,26 +95,14 @@ class TokenizeBody(msgspec.Struct):
     with_pieces: bool = False
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {
-    "logit_bias": ([], {}),
-    "ignore_eos": (False,),
-    "return_tokens": (False,),
-    "mirostat": (0,),
-    "typical_p": (1,),
-    "dry_multiplier": (0,),
-    "xtc_probability": (0,),
-    "dynatemp_range": (0,),
-    "top_n_sigma": (-1, 0),
-    "lora": ([],),
-    "grammar": ("",),
-    "json_schema": ({},),
-    "n_probs": (0,),
-}
+REFUSED_OF_GAPS = {"return_tokens": (False,)}
+REFUSED_OF_TEXTS = {"n": (1,), "n_cmpl": (1,)}
 
 
 async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill in what is missing between prefix and suffix; ``prompt`` is the end of the prefix."""
-    refuse(body, REFUSED)
+    refuse(body, REFUSED_OF_GAPS)
+    count = _count(body)
     prefix, options = body.input_prefix + body.prompt, _options(body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
@@ -144,10 +113,10 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         prefix,
         body.input_suffix,
         extra=extra,
-        n=body.n_cmpl,
+        n=count,
         trigger="automatic" if samplers.INFILL in samplers.names_of(body.samplers) else "invoked",
         options=options,
-        **_limits(body),
+        **body.deadlines(),
     ).result()
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
@@ -155,19 +124,20 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     answers = [_picked(body, facts) for facts in (_facts(done.result, first), *more)]
     if body.stream:
         return each(answers)
-    return answers if body.n_cmpl > 1 else answers[0]
+    return answers if count > 1 else answers[0]
 
 
 async def complete(client: Client, body: CompletionBody) -> Answer:
     """Continue a text as it is."""
-    refuse(body, REFUSED)
+    refuse(body, REFUSED_OF_TEXTS)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     if len(prompts) != 1:
         raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
-    stream = client.generate(prompts[0], raw=True, options=_options(body), **_limits(body))
+    stream = client.generate(prompts[0], raw=True, options=_options(body), **body.deadlines())
     if not body.stream:
+        tokens = [token.id async for delta in stream for token in delta.tokens]
         result = await stream.result()
-        return _picked(body, _facts(result, result.text))
+        return _picked(body, _facts(result, result.text) | {"tokens": tokens if body.return_tokens else []})
     return _chunks(body, await begun(stream), stream)
 
 
@@ -210,22 +180,17 @@ async def _chunks(
 
 
 def _options(body: Asking) -> Options:
-    others = {"model": body.model, "max_tokens": length_of(body.n_predict)}
-    return options_of(body, others, body.localspec)
+    longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
+    return options_of(body, {"model": body.model, "max_tokens": longest}, body.localspec)
 
 
-def _limits(body: Asking) -> Deadlines:
-    """Those that were said; 0 and less are none, as there."""
-    times: Deadlines = {}
-    if body.t_max_prompt_ms is not None and body.t_max_prompt_ms > 0:
-        times["max_prompt_ms"] = _ms(body.t_max_prompt_ms)
-    if body.t_max_predict_ms is not None and body.t_max_predict_ms > 0:
-        times["max_predict_ms"] = _ms(body.t_max_predict_ms)
-    return times
-
-
-def _ms(said: float) -> int:
-    return max(1, min(round(said), LONGEST_MS))
+def _count(body: InfillBody) -> int:
+    """How many answers. Raises :class:`InvalidOptions`."""
+    said = body.n if body.n_cmpl is None else body.n_cmpl
+    count = 1 if said is None else said
+    if not 1 <= count <= MOST_ANSWERS:
+        raise InvalidOptions(f"n_cmpl takes a whole number from 1 to {MOST_ANSWERS}, not {count}", REMEDY)
+    return count
 
 
 def _indented(text: str, least: int | None) -> str:
@@ -263,9 +228,9 @@ def _facts(result: Result, text: str) -> dict[str, Any]:
         "model": result.model,
         "tokens_predicted": result.completion_tokens,
         "tokens_evaluated": result.prompt_tokens,
-        "has_new_line": "\n" in text,
+        "has_new_line": "\n" in (text or result.text),
         "truncated": result.finish_reason == "context_full",
-        "stop_type": STOP_TYPES.get(uncut(result).finish_reason, "limit"),
+        "stop_type": "word" if result.stop_text else STOP_TYPES.get(uncut(result).finish_reason, "limit"),
         "stopping_word": result.stop_text or "",
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": _timings(result),

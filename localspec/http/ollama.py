@@ -20,35 +20,30 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.config import load_config
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
-from localspec.http.fields import (
-    Sampling,
-    Whole,
+from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
+from localspec.http.models import (
+    LATEST,
     configured_model,
-    length_of,
     model_named,
     model_of,
     modified_s,
     named_models,
     names_of,
-    options_of,
-    refuse,
-    statistics,
-    text_of,
-    uncut,
 )
 from localspec.http.openai import message_of
+from localspec.http.sampling import Sampling, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
-DURATION = re.compile(r"-?(?:\d+(?:\.\d+)?(?:ms|h|m|s))+")
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+DURATION = re.compile(f"[+-]?(?:{PART.pattern})+")
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S = 1_000_000_000
 FOR_EVER = 0
 """seconds, as ``models/load`` understands them"""
@@ -62,10 +57,9 @@ TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 class Given(Sampling, kw_only=True):
     """``options``"""
 
-    num_predict: Whole | None = None
-    mirostat: int | None = None
-    typical_p: float | None = None
-    tfs_z: float | None = None
+    num_predict: int | None = None
+    localspec: Ours | None = None
+    """here, too: there are clients that send nothing else of their own"""
 
 
 class Asking(msgspec.Struct, kw_only=True):
@@ -79,7 +73,7 @@ class Asking(msgspec.Struct, kw_only=True):
     think: Any = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    localspec: dict[str, Any] | None = None
+    localspec: Ours | None = None
 
 
 class GenerateBody(Asking, kw_only=True):
@@ -121,11 +115,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "logprobs": (False,),
     "top_logprobs": (0,),
 }
-REFUSED_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "mirostat": (0,),
-    "typical_p": (1,),
-    "tfs_z": (1,),
-}
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
 REFUSED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"images": ([],), "tool_calls": ([],)}
@@ -165,7 +154,7 @@ async def there(client: Client, body: Nothing) -> Answer:
 
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
-    model = await model_named(client, (body.model or body.name or "").removesuffix(":latest"))
+    model = await model_named(client, (body.model or body.name or "").removesuffix(LATEST))
     engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
     info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
     return {
@@ -301,28 +290,47 @@ def _time(seconds: float) -> str:
 # What is meant.
 
 
+def _said(body: Asking) -> Options:
+    given = body.options or Given()
+    others = {"model": _model(body), "max_tokens": length_of(given.num_predict)}
+    return options_of(given, others, (given.localspec or {}) | (body.localspec or {}))
+
+
 async def _options(client: Client, body: Asking) -> Options:
     """The options; a model that is to be kept for some time is told so first."""
-    given = body.options or Given()
-    refuse(given, REFUSED_OPTIONS)
-    others = {"model": _model(body), "max_tokens": length_of(given.num_predict)}
-    options = options_of(given, others, body.localspec)
+    options = _said(body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
         # Told now, it holds for who hangs up, too.
-        await client.load(options.model, keep_alive_s=_idle_s(keep_s)).result()
+        await _load(client, options, _idle_s(keep_s))
     return options
 
 
 async def _kept(client: Client, body: Asking, word: Word) -> Answer:
     """Load the model, or unload it."""
-    keep_s = seconds_of(body.keep_alive)
-    if keep_s == 0:
-        # This model alone: without a name it would be all of them.
-        await client.unload(_model(body) or await asyncio.to_thread(configured_model))
-    else:
-        await client.load(_model(body), keep_alive_s=None if keep_s is None else _idle_s(keep_s)).result()
+    options, keep_s = _said(body), seconds_of(body.keep_alive)
+    try:
+        if keep_s == 0:
+            # This model alone: without a name it would be all of them.
+            await client.unload(_model(body) or await asyncio.to_thread(configured_model))
+        else:
+            await _load(client, options, None if keep_s is None else _idle_s(keep_s))
+    except EngineBusy:
+        if keep_s != 0:
+            raise
+        await _load(client, options, SHORTEST_S)  # it goes when those at work have ended
     reason = "unload" if keep_s == 0 else "load"
     return {**_head(body), **word(""), "done": True, "done_reason": reason}
+
+
+async def _load(client: Client, options: Options, keep_alive_s: float | None) -> None:
+    """Have just the model that these options mean."""
+    await client.load(
+        options.model,
+        draft=options.draft,
+        backend=options.backend,
+        workspace=options.workspace,
+        keep_alive_s=keep_alive_s,
+    ).result()
 
 
 def _idle_s(keep_s: float) -> float:
@@ -332,7 +340,7 @@ def _idle_s(keep_s: float) -> float:
 
 def _model(body: Asking) -> str | None:
     """Ollama's clients name the latest tag of what has none."""
-    return model_of(body.model.removesuffix(":latest"))
+    return model_of(body.model.removesuffix(LATEST))
 
 
 def seconds_of(said: str | float | None) -> float | None:

@@ -20,20 +20,9 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import (
-    DEFAULT_MODEL,
-    Sampling,
-    Whole,
-    length_of,
-    model_named,
-    modified_s,
-    named_models,
-    options_of,
-    refuse,
-    statistics,
-    text_of,
-    uncut,
-)
+from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
+from localspec.http.models import DEFAULT_MODEL, model_named, modified_s, named_models
+from localspec.http.sampling import TimedSampling, options_of
 from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
@@ -47,7 +36,11 @@ ROLES: dict[str, Literal["system", "user", "assistant"]] = {
 }
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
 """all others are ``stop``"""
+MODELS = "/v1/models/"
+TEXTS = ("text", "input_text")
+"""the types of parts that are taken"""
 CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
+CODES |= dict.fromkeys(("queue_full", "engine_busy"), "rate_limit_exceeded")
 """of errors that have a name there"""
 
 
@@ -73,24 +66,23 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class Asking(Sampling, kw_only=True):
+class Asking(TimedSampling, kw_only=True):
     """What both ways to ask have."""
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Whole | None = None
-    n_predict: Whole | None = None
-    n: Whole | None = None
-    logit_bias: dict[str, float] | None = None
-    localspec: dict[str, Any] | None = None
+    max_tokens: int | None = None
+    n_predict: int | None = None
+    n: int | None = None
+    localspec: Ours | None = None
 
 
 class ChatBody(Asking, kw_only=True):
     """``POST /v1/chat/completions``"""
 
     messages: list[Said]
-    max_completion_tokens: Whole | None = None
+    max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Any] | None = None
@@ -112,7 +104,7 @@ class TextBody(Asking, kw_only=True):
     logprobs: int | None = None
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {"n": (1,), "logit_bias": ({},)}
+REFUSED: dict[str, tuple[Any, ...]] = {"n": (1,)}
 REFUSED_OF_CHATS = REFUSED | {
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
@@ -145,12 +137,12 @@ def _card(name: str, model: ModelDescription) -> dict[str, Any]:
 async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation."""
     refuse(body, REFUSED_OF_CHATS)
-    longest = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
     options = _options(body, longest, logprobs=bool(body.logprobs))
     for said in body.messages:
         refuse(said, REFUSED_IN_MESSAGES)
     messages = tuple(message_of(said.role, _text(said.content)) for said in body.messages)
-    stream = client.generate(messages=messages, options=options)
+    stream = client.generate(messages=messages, options=options, **body.deadlines())
     envelope = _envelope("chatcmpl", "chat.completion", options)
     if body.stream:
         chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
@@ -169,16 +161,20 @@ async def text(client: Client, body: TextBody) -> Answer:
         raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
-    options = _options(body, body.max_tokens, logprobs=body.logprobs is not None)
+    longest = length_of(body.n_predict, body.max_tokens)
+    options = _options(body, longest, logprobs=body.logprobs is not None)
     envelope = _envelope("cmpl", "text_completion", options)
     before = prompts[0] if body.echo else ""
     if body.suffix:
-        filled = await client.complete(prompts[0], body.suffix, trigger="invoked", options=options).result()
+        asked = client.complete(
+            prompts[0], body.suffix, trigger="invoked", options=options, **body.deadlines()
+        )
+        filled = await asked.result()
         choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
         if body.stream:  # it is known only once it is whole
             return each(_last(envelope | _no_usage(body), choice, body, filled.result))
         return _end(envelope, choice, filled.result)
-    stream = client.generate(prompts[0], raw=True, options=options)
+    stream = client.generate(prompts[0], raw=True, options=options, **body.deadlines())
     if body.stream:
         return _text_chunks(envelope | _no_usage(body), body, before, await begun(stream), stream)
     tokens, result = await _whole(stream)
@@ -197,7 +193,7 @@ def message_of(role: str, content: str) -> Message:
 def _text(content: str | list[Part] | None) -> str:
     if isinstance(content, list):
         for part in content:
-            if part.text is None:
+            if part.text is None or part.type not in TEXTS:
                 raise InvalidOptions(
                     f"content of the type {part.type[:60]!r} is not taken", "Send texts alone."
                 )
@@ -205,9 +201,8 @@ def _text(content: str | list[Part] | None) -> str:
     return content or ""
 
 
-def _options(body: Asking, max_tokens: Whole | None, *, logprobs: bool) -> Options:
-    longest = body.n_predict if max_tokens is None else max_tokens
-    others = {"model": body.model, "max_tokens": length_of(longest), "logprobs": logprobs or None}
+def _options(body: Asking, max_tokens: int | None, *, logprobs: bool) -> Options:
+    others = {"model": body.model, "max_tokens": max_tokens, "logprobs": logprobs or None}
     return options_of(body, others, body.localspec)
 
 
@@ -232,7 +227,6 @@ def _end(envelope: dict[str, Any], choice: dict[str, Any], result: Result) -> di
     choice["finish_reason"] = FINISH.get(uncut(result).finish_reason, "stop")
     return {
         **envelope,
-        "model": result.model,
         "choices": [choice],
         "usage": _usage(result),
         "localspec": statistics(result),
@@ -290,7 +284,7 @@ def _last(
     envelope: dict[str, Any], choice: dict[str, Any], body: Asking, result: Result
 ) -> list[dict[str, Any]]:
     """The end of a stream; who wants its usage gets that in a chunk of its own."""
-    end = _end(envelope, choice, result) | {"model": envelope["model"]}  # one name all along
+    end = _end(envelope, choice, result)
     usage = end.pop("usage")
     none = _no_usage(body)
     return [end | none, {**envelope, "choices": [], "usage": usage}] if none else [end]
@@ -323,7 +317,10 @@ def _columns(text: str, tokens: Iterable[Token], offset: int) -> dict[str, Any]:
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
     """As its clients read it."""
-    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        kind = "rate_limit_error"
+    else:
+        kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     code = CODES.get(error.code, error.code)
     return {"error": {"message": sentence(error), "type": kind, "param": None, "code": code}}
 
@@ -332,7 +329,7 @@ DIALECT = Dialect(
     "openai",
     (
         Endpoint("GET", "/v1/models", Nothing, models),
-        Endpoint("GET", "/v1/models/{id:path}", ModelName, model),
+        Endpoint("GET", f"{MODELS}{{id:path}}", ModelName, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat),
         Endpoint("POST", "/v1/completions", TextBody, text),
     ),

@@ -19,25 +19,32 @@ OFF: dict[str, dict[str, float]] = {
 THERE = ("penalties", "top_k", "top_p", "min_p", "temperature")
 INFILL = "infill"
 """ends a text where the model is not sure of it"""
-LETTERS = {"e": "penalties", "t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p", "i": INFILL}
+LETTERS = {"e": "penalties", "t": "temperature", "k": "topk", "p": "topp", "m": "minp", "i": INFILL}
+KNOWN = {name.replace("_", ""): name for name in (*OFF, INFILL)}
+KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
+"""by their names without capitals, dashes and underscores"""
 
 
 def names_of(said: list[str] | str | None) -> list[str]:
-    """Their names, of which a letter each may be said."""
-    return [LETTERS.get(name, name) for name in said or []]
+    """Those that are known here, by our names; in a text they are letters."""
+    listed = [LETTERS.get(letter, letter) for letter in said] if isinstance(said, str) else said or []
+    plain = (name.lower().replace("-", "").replace("_", "") for name in listed)
+    return list(dict.fromkeys(KNOWN[name] for name in plain if name in KNOWN))
 
 
-def left_out(names: list[str]) -> dict[str, float]:
-    """What is to be told for those that are not named to do nothing; with no name all do what they do.
+def left_out(said: list[str] | str | None) -> dict[str, float]:
+    """What is to be told for those that are not named to do nothing; if none was to be named all do what
+    they do.
 
     Raises :class:`InvalidOptions` for another order. The neutral of what is not here (DRY, XTC, …) does
     nothing, wherever it is.
     """
-    ours = [name for name in names if name in OFF]
+    if said is None:
+        return {}
+    ours = [name for name in names_of(said) if name in OFF]
     if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), THERE)):
         raise InvalidOptions(
             "samplers in this order are not supported",
             f"Name them in the order {', '.join(THERE)}, or leave samplers out.",
         )
-    off = OFF.keys() - set(names) if names else set()
-    return {field: nothing for name in off for field, nothing in OFF[name].items()}
+    return {field: none for name, fields in OFF.items() if name not in ours for field, none in fields.items()}

@@ -5,11 +5,14 @@ They are asked on the daemon's own wire, which needs no HTTP door and no token; 
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from queue import SimpleQueue
 from typing import Any
 
 import llm
-from anyio.from_thread import start_blocking_portal
 from pydantic import Field
 
 from localspec.client import connect
@@ -77,11 +80,20 @@ class Localspec(_Asking, llm.Model):
     """``llm -m localspec``"""
 
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any = None) -> Iterator[str]:
-        pieces = self._pieces(prompt, response, conversation)
-        # A thread of its own: the caller's may have a running loop. What is left goes when it ends.
-        with start_blocking_portal() as portal:
-            while (piece := portal.call(anext, pieces, None)) is not None:
+        said: SimpleQueue[str | None] = SimpleQueue()
+
+        async def ask() -> None:
+            async for piece in self._pieces(prompt, response, conversation):
+                said.put(piece)
+
+        asking = asyncio.run_coroutine_threadsafe(ask(), _loop())
+        asking.add_done_callback(lambda _: said.put(None))
+        try:
+            while (piece := said.get()) is not None:
                 yield piece
+            asking.result()
+        finally:
+            asking.cancel()
 
 
 class AsyncLocalspec(_Asking, llm.AsyncModel):
@@ -92,6 +104,14 @@ class AsyncLocalspec(_Asking, llm.AsyncModel):
     ) -> AsyncIterator[str]:
         async for piece in self._pieces(prompt, response, conversation):
             yield piece
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """A loop in a thread of its own, since the caller's may run one; it keeps no program from ending."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=NAME, daemon=True).start()
+    return loop
 
 
 @llm.hookimpl

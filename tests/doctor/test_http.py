@@ -37,13 +37,16 @@ def test_closed_open_and_in_between() -> None:
     assert "is closed, as it is meant to be" in told(HttpConfig(), RUNNING)[0][1]
     assert told(wanted)[0][0] == "ok" and "opens with the daemon, at port 8012" in told(wanted)[0][1]
     assert told(wanted, RUNNING) == [("warning", "The HTTP door is to be open, and is closed.")]
-    assert told(wanted, CLOSED) == [("problem", "The HTTP door is to be open, and is closed (no port).")]
+    for config in (wanted, HttpConfig()):
+        assert told(config, CLOSED) == [("problem", "The HTTP door is to be open: no port")], "by a flag, too"
     assert told(wanted, OPEN)[0][1].startswith("The HTTP door is open at http://127.0.0.1:1.")
     assert told(HttpConfig(), OPEN)[0][0] == "ok", "a flag may have opened it"
 
 
 def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "PACKAGES", ("starlette", "nobody_has_this"))
+    assert told(HttpConfig())[0][1].endswith(INSTALL_HTTP), "it has to be installed first"
+    assert INSTALL_HTTP in http.clients(HttpConfig(), None)
     (found,) = http.door(HttpConfig(enabled=True), None)
     assert found.level == "problem" and "nobody_has_this" in found.sentence and found.remedy == INSTALL_HTTP
 
@@ -52,11 +55,16 @@ def test_dialects_without_a_token_are_a_warning() -> None:
     config = HttpConfig(without_token=("ollama", "openai"))
     level, sentence = told(config, OPEN)[-1]
     assert level == "warning" and "ollama, openai" in sentence
-    assert [level for level, _ in told(config, CLOSED)] == ["ok"], "nobody comes in"
+    assert [level for level, _ in told(config, RUNNING)] == ["ok"], "nobody comes in"
 
 
-def test_what_is_pasted_names_the_port() -> None:
-    text = http.clients("http://127.0.0.1:4321")
+def test_what_is_pasted_names_the_port_and_says_whether_it_is_open() -> None:
+    text = http.clients(HttpConfig(port=4321), RUNNING)
     assert text.count("http://127.0.0.1:4321") >= 6 and "URL" not in text
+    assert text.startswith("The HTTP door is closed: `localspec config set http.enabled true`")
+    is_open = http.clients(HttpConfig(port=0), OPEN)
+    assert is_open.startswith(
+        "The HTTP door is open at http://127.0.0.1:1.\nIts port is another one at every"
+    )
     for program in ("llama.vim", "Continue", "Zed", "Helix", "llm"):
         assert program in text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -102,10 +104,47 @@ def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
         )
         assert door.ask("GET", "/v1/models", authorization="").status_code == 401
         assert door.ask("GET", "/nothing", authorization="").status_code == 401
+        assert door.ask("GET", "/props%0a", authorization="").status_code == 401
         assert (
             "Every program and every user of this machine may ask in these dialects: ollama"
             in door.daemon.log()
         )
+
+
+def test_one_dialect_without_the_token_opens_no_other_by_any_spelling() -> None:
+    with opened(section=SECTION + 'without_token = ["openai"]\n') as door:
+        assert door.ask("GET", "/v1/models/nobody", authorization="").status_code == 404
+        for path in ("/infill", "/props", "/tokenize", "/api/tags", "/api/version", "/models", "/metrics"):
+            for odd in (path, f"{path}%0a", f"{path}/", f"/{path}", f"/v1/..{path}"):
+                for method in ("GET", "POST"):
+                    answer = door.ask(method, odd, {}, authorization="")
+                    assert answer.status_code in (307, 401), (odd, answer.text)
+
+
+def test_strangers_reach_no_file_and_teach_nothing(tmp_path: Path) -> None:
+    with opened(section=SECTION + 'without_token = ["ollama", "llama.cpp"]\n') as door:
+        for named in ("/etc/shadow", "~/.ssh/none", "../../etc/passwd", str(tmp_path), "nobody-has-this"):
+            for path, body in (
+                ("/api/generate", {"prompt": "x"}),
+                ("/api/show", {}),
+                ("/api/chat", {"messages": []}),
+                ("/tokenize", {"content": "x"}),
+                ("/infill", {"prompt": "x"}),
+            ):
+                answer = door.ask("POST", path, {"model": named, **body}, authorization="")
+                assert answer.status_code == 404, answer.text
+                assert f"there is no model named {named!r}" in answer.text
+        for own in ({"workspace": str(tmp_path)}, {"draft": "/etc/shadow"}, {"model": "/etc/shadow"}):
+            for place in ({"localspec": own}, {"options": {"localspec": own}}):
+                said = {"model": "localspec", "prompt": "x", "raw": True, **place}
+                refused = door.ask("POST", "/api/generate", said, authorization="")
+                assert refused.status_code == 401 and "is for who shows the token" in refused.text
+        asked = {"prompt": "options", "localspec": {"k": 3, "remember": True}}
+        for shown, remembers in (("", False), (f"Bearer {door.token}", True)):
+            told = json.loads(door.post("/completion", asked, authorization=shown)["content"])
+            assert (told["k"], told["remember"]) == (3, remembers)
+        owner = door.ask("POST", "/completion", {"prompt": "x", "model": "/nowhere.gguf"})
+        assert owner.status_code == 200, "echo loads whatever is named"
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/generate"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.http.door import Door, _status, wire
@@ -63,7 +65,8 @@ def test_there_is_room_for_others_and_who_finds_none_is_told(echo: Door) -> None
             stack.enter_context(echo.sent("/completion", {"prompt": "stall"}))
         echo.until_connected(32)
         refused = echo.ask("POST", "/completion", {"prompt": "then word"})
-        assert refused.status_code == 429 and "the door takes no more" in refused.text
+        assert refused.status_code == 429 and "32 requests are at work" in refused.text
+        assert refused.headers["retry-after"] == "1"
         assert len(run(tokens(echo))) == 1, "the wire has room"
     echo.until_idle()
     assert echo.post("/completion", {"prompt": "then word"})["content"]
@@ -90,6 +93,28 @@ def test_a_model_that_is_not_to_be_kept_goes_with_who_hangs_up(echo: Door) -> No
     with echo.sent("/api/generate", body):
         echo.until_busy()
     until_sync(lambda: "brief" not in loaded(echo), "it is unloaded")
+
+
+def test_nor_one_whose_load_is_not_waited_for(echo: Door, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    body = {"model": f"gate:{gate}", "prompt": "x", "raw": True, "keep_alive": 0}
+    before = set(echo.daemon.workers())
+    with echo.sent("/api/generate", body):
+        until_sync(lambda: bool(set(echo.daemon.workers()) - before), "it is being loaded")
+        (worker,) = set(echo.daemon.workers()) - before
+    echo.until_connected(0)
+    gate.write_text("go on")
+    until_sync(lambda: worker not in echo.daemon.workers(), "it is unloaded")
+
+
+def test_questions_of_strangers_wait_for_each_other(echo: Door) -> None:
+    async def asked() -> set[int]:
+        async with httpx2.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
+            answers = await asyncio.gather(*(client.get(f"{echo.url}/health") for _ in range(60)))
+        return {answer.status_code for answer in answers}
+
+    assert run(asked()) == {200}
 
 
 def loaded(door: Door) -> list[str]:

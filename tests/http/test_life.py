@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from localspec.client import connect
 from localspec.config import Config
 from localspec.daemon import door as door_module
 from localspec.daemon.daemon import Daemon
 from tests.client.conftest import own_home
-from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone, write_config
 from tests.http.door import SECTION, Door, _status, door_of, opened
 from tests.waiting import DEADLINE_S, run, until, until_sync
 
@@ -48,6 +49,25 @@ def test_a_flag_opens_it_without_the_setting() -> None:
         door = door_of(daemon, path)
         assert door.ask("GET", "/health").status_code == 200
         assert daemon.stop() == 0
+
+
+def test_it_is_open_in_the_daemon_that_replaces_one_with_the_flag() -> None:
+    section = "[http]\nport = 0\n"
+    with own_home() as path:
+        old = DaemonProcess(path, command=(*ECHO_DAEMON, "--http"), sections=section)
+        door_of(old, path)
+        write_config(path, sections=section, max_queued=100)
+
+        async def replaced() -> str | None:
+            async with await connect(command=tuple(ECHO_DAEMON)) as client:
+                while (status := await client.status()).http is None:
+                    await asyncio.sleep(0)
+                assert status.pid != old.process.pid
+                await client.shutdown()
+            return status.http
+
+        assert run(asyncio.wait_for(replaced(), DEADLINE_S)) is not None
+        assert old.stop() == 0
 
 
 def test_it_ends_with_the_daemon() -> None:

@@ -172,6 +172,9 @@ def test_what_is_loaded(door: Door) -> None:
         ("/completion", {}, "prompt"),
         ("/completion", {"prompt": "x", "grammar": "root ::= [0-9]"}, "grammar is not supported"),
         ("/completion", {"prompt": "x", "n_probs": 5}, "n_probs is not supported"),
+        ("/completion", {"prompt": "x", "n": 2}, "n is not supported"),
+        ("/infill", {"return_tokens": True}, "return_tokens is not supported"),
+        ("/completion", b"", "the body is empty"),
         (
             "/completion",
             {"prompt": "x", "localspec": {"k": 99}},
@@ -201,20 +204,20 @@ def test_samplers_that_are_left_out_do_nothing(echo: Door) -> None:
     plain = options(echo, **SAID)
     assert plain | SAID == plain
     neutral = ["dry", "top_n_sigma", "typ_p", "xtc"]
-    for all_of_them in (
-        [],
-        None,
-        NAMES,
-        [*neutral, *NAMES],
-        ["penalties", "temperature", *NAMES[1:4]],
-        "ekpmt",
-    ):
+    here = ["penalties", "temperature", "top_k", "top_p", "min_p"]
+    aliases = ["penalties", "Top-K", "nucleus", "minp", "temp", "temp"]
+    for all_of_them in (None, NAMES, [*neutral, *NAMES], here, aliases, "edskypmxt"):
         assert options(echo, samplers=all_of_them, **SAID) == plain
     few = options(echo, samplers=["top_k", "top_p", "infill"], **SAID)
     off = {"temperature": 1, "min_p": 0, "repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
     assert few == plain | off
     unsaid = options(echo, samplers="kp")
     assert "temperature" not in unsaid and "top_k" not in unsaid and unsaid["min_p"] == 0
+    assert (
+        options(echo, samplers=[], **SAID)
+        == options(echo, samplers="", **SAID)
+        == few | {"top_k": 0, "top_p": 1}
+    )
     refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": ["top_p", "top_k"]})
     assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
 
@@ -230,9 +233,11 @@ def test_what_nothing_looks_at_may_be_said(echo: Door) -> None:
     told = options(echo, **nothing)
     assert (told["max_tokens"], told["top_k"]) == (8, 40)
     assert options(echo, repeat_last_n=-1, repeat_penalty=1.2)["repeat_penalty"] == 1.2
-    for said in ({"repeat_last_n": 64, "repeat_penalty": 1.2}, {"repeat_last_n": 0, "presence_penalty": 1}):
-        refused = echo.ask("POST", "/completion", {"prompt": "x", **said})
-        assert refused.status_code == 400 and "repeat_last_n is not supported" in refused.text
+    assert options(echo, repeat_last_n=0, repeat_penalty=1.2)["repeat_penalty"] == 1
+    assert options(echo, repeat_last_n=64, repeat_penalty=1.2, samplers=["top_k"])["repeat_penalty"] == 1
+    for said in ({"repeat_penalty": 1.2}, {"localspec": {"presence_penalty": 1}}):
+        refused = echo.ask("POST", "/completion", {"prompt": "x", "repeat_last_n": 64, **said})
+        assert refused.status_code == 400 and "the last 64 tokens are not supported" in refused.text
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32 - 1])
@@ -248,6 +253,23 @@ def test_the_word_that_ended_it(door: Door) -> None:
     assert "return" not in ended["content"] and ended["localspec"]["stop_text"] == "return"
     unended = door.post("/completion", GREEDY)
     assert unended["stopping_word"] == "" and "stop_text" not in unended["localspec"]
+    gap = door.post(
+        "/infill", {"input_prefix": "x = [1, 2, ", "input_suffix": "]\nprint(x)\n", "n_predict": 40}
+    )
+    assert (gap["stop_type"], gap["stopping_word"]) == ("eos", "")
+
+
+def test_lengths_and_numbers_by_all_their_names(echo: Door) -> None:
+    for said in ({"n_predict": 5}, {"max_tokens": 5}, {"max_completion_tokens": 5.0, "n_predict": -1}):
+        assert options(echo, **said)["max_tokens"] == 5
+    assert options(echo, seed=42.0)["seed"] == 42
+    assert isinstance(echo.post("/infill", {"prompt": "then word", "n": 2.0, "n_indent": 0.0}), list)
+
+
+def test_tokens_for_who_wants_them(door: Door) -> None:
+    told = door.post("/completion", GREEDY | {"return_tokens": True})
+    assert len(told["tokens"]) == told["tokens_predicted"] > 0
+    assert door.post("/completion", GREEDY)["tokens"] == []
 
 
 @pytest.mark.parametrize(

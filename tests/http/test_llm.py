@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.client.conftest import own_home
 from tests.editors.found import ROOT
 
 PLUGIN = ROOT / "plugins" / "llm"
+INTERRUPT = "raise KeyboardInterrupt"
 SHORT = ("-o", "temperature", "0", "-o", "max_tokens", "16")
 
 
@@ -35,15 +37,14 @@ def llm(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProces
 
 
 def python(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, *words)
+    return subprocess.run(command, env=environment(place), input=stdin, capture_output=True, text=True)
+
+
+def environment(place: Path) -> dict[str, str]:
     paths = (str(place), str(ROOT), os.environ.get("PYTHONPATH", ""))
-    environment = {"PYTHONPATH": ":".join(filter(None, paths)), "LLM_USER_PATH": str(place / "user")}
-    return subprocess.run(
-        (sys.executable, *words),
-        env={**os.environ, **environment},
-        input=stdin,
-        capture_output=True,
-        text=True,
-    )
+    own = {"PYTHONPATH": ":".join(filter(None, paths)), "LLM_USER_PATH": str(place / "user")}
+    return {**os.environ, **own}
 
 
 def test_the_models_that_it_brings(place: Path) -> None:
@@ -99,6 +100,27 @@ asyncio.run(main())
     done = python(place, "-c", program)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert done.stdout == llm(place, "-m", "localspec", *SHORT, "Sort a list.").stdout
+
+
+@pytest.mark.parametrize("left", ["", "raise SystemExit(3)", INTERRUPT, "pieces.close()"])
+def test_a_program_ends_wherever_it_leaves_an_answer(place: Path, left: str) -> None:
+    program = f"""
+import llm
+def ask():
+    pieces = iter(llm.get_model("localspec").prompt("Sort a list.", temperature=0, max_tokens=1500))
+    print(next(pieces), flush=True)
+    {left or "return pieces"}
+kept = ask()
+"""
+    done = python(place, "-c", program)
+    assert done.stdout
+    assert done.returncode == {"raise SystemExit(3)": 3, INTERRUPT: -signal.SIGINT}.get(left, 0), done.stderr
+
+
+def test_a_reader_that_goes_ends_it(place: Path) -> None:
+    command = f'"{sys.executable}" -m llm -m localspec -o max_tokens 1500 "Sort a list." | head -c 5'
+    done = subprocess.run(("sh", "-c", command), env=environment(place), capture_output=True)
+    assert len(done.stdout) == 5
 
 
 def test_it_is_small() -> None:

@@ -131,7 +131,11 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
         ({"images": ["aGk="]}, 400, "images is not supported"),
         ({"template": "{{ .Prompt }}"}, 400, "template is not supported"),
         ({"context": [1, 2]}, 400, "context is not supported"),
-        ({"options": {"repeat_penalty": 1.1, "repeat_last_n": 64}}, 400, "repeat_last_n is not supported"),
+        (
+            {"options": {"repeat_penalty": 1.1, "repeat_last_n": 64}},
+            400,
+            "on the last 64 tokens",
+        ),
         ({"keep_alive": "soon"}, 400, "keep_alive is no duration"),
     ],
     ids=str,
@@ -153,6 +157,35 @@ def test_whole_numbers_with_a_point_and_what_nothing_looks_at(client: ollama.Cli
     plain = client.generate("bundled", PROMPT, raw=True, options=SHORT)
     options = {**SHORT, "num_predict": 24.0, "top_k": 40.0, "repeat_last_n": 64, "repeat_penalty": 1.0}
     assert client.generate("bundled", PROMPT, raw=True, options=options).response == plain.response
+
+
+def test_our_options_beside_theirs(client: ollama.Client, door: Door) -> None:
+    for place in ({"options": {**SHORT, "localspec": {"k": 3}}}, {"options": SHORT, "localspec": {"k": 3}}):
+        body = {"model": "bundled", "prompt": "x = 1\n" * 9, "raw": True, "stream": False, **place}
+        drafted = door.post("/api/generate", body)["localspec"]["stats"]["k_histogram"]
+        assert max(map(int, drafted)) <= 3
+    with pytest.raises(ollama.ResponseError, match="localspec.k takes a whole number from 1 to 20"):
+        client.generate("bundled", PROMPT, raw=True, options={"localspec": {"k": 99}})
+
+
+def test_the_model_that_answers_is_the_one_that_is_kept(client: ollama.Client, door: Door) -> None:
+    client.generate("bundled", keep_alive=0)
+    until_sync(lambda: "stdlib-6m" not in loaded(door), "it is unloaded")
+    said: dict[str, Any] = {"options": {**SHORT, "localspec": {"draft": "none"}}}
+    client.generate("bundled", PROMPT, raw=True, keep_alive=-1, **said)
+    (one,) = [each for each in run(_status(door.daemon)).models if each.model == "stdlib-6m"]
+    assert one.draft is None and one.idle_left_s is None
+    client.generate("bundled", PROMPT, raw=True, keep_alive=0, **said)
+    until_sync(lambda: "stdlib-6m" not in loaded(door), "it is unloaded")
+
+
+def test_one_that_is_at_work_is_unloaded_when_it_has_ended(client: ollama.Client, door: Door) -> None:
+    body = {"model": "stdlib-1m", "prompt": "x", "raw": True, "options": {"num_predict": 1500}}
+    with door.sent("/api/generate", body) as connection:
+        door.until_busy()
+        assert client.generate("stdlib-1m", keep_alive=0).done_reason == "unload"
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    until_sync(lambda: "stdlib-1m" not in loaded(door), "it is unloaded")
 
 
 def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:
@@ -204,6 +237,8 @@ def test_the_version(door: Door) -> None:
         ("1h30m", 5400),
         ("500ms", 0.5),
         ("-1m", -60),
+        ("+.5h", 1800),
+        ("1.s2000us", 1.002),
     ],
 )
 def test_durations(said: str | float | None, seconds: float | None) -> None:

@@ -164,6 +164,13 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
             openai.BadRequestError,
             "image_url",
         ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]},
+            openai.BadRequestError,
+            "image_url",
+        ),
+        ({"extra_body": {"grammar": "root ::= [0-9]"}}, openai.BadRequestError, "grammar is not"),
+        ({"extra_body": {"mirostat": 2}}, openai.BadRequestError, "mirostat is not"),
         ({"extra_body": {"localspec": {"propposer": "none"}}}, openai.BadRequestError, "'proposer'"),
         (
             {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
@@ -171,7 +178,7 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
             "tool_calls is not supported",
         ),
         ({"stop": ["x"] * 65}, openai.BadRequestError, "stop"),
-        ({"max_tokens": 8.5}, openai.BadRequestError, "max_tokens takes a whole number"),
+        ({"max_tokens": 8.5}, openai.BadRequestError, "max_tokens: expected int"),
         ({"messages": [{"role": "user", "content": "word " * 9000}]}, openai.BadRequestError, "context"),
     ],
     ids=str,
@@ -204,6 +211,11 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) ->
     with pytest.raises(openai.AuthenticationError) as unknown:
         wrong.models.list()
     assert unknown.value.code == "invalid_api_key"
+    with (
+        openai.OpenAI(base_url=door.url, api_key=door.token, max_retries=0) as amiss,
+        pytest.raises(openai.NotFoundError, match=r"GET /models: Not Found. See /v1/models\."),
+    ):
+        amiss.models.list()
     with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found") as nowhere:
         client.embeddings.create(model="localspec", input="x")
     assert nowhere.value.code == "unknown_url"
@@ -218,6 +230,18 @@ def test_as_long_as_it_gets(client: openai.OpenAI) -> None:
     assert unlimited.text == plain.text and plain.finish_reason == "stop"
     point = client.completions.create(**said, extra_body={"max_tokens": 8.0})
     assert point.usage is not None and point.usage.completion_tokens <= 8
+    for lengths in ({"n_predict": 5, "max_tokens": 3}, {"n_predict": -1, "max_tokens": 5}, {"max_tokens": 5}):
+        usage = client.completions.create(**said, extra_body=lengths).usage
+        assert usage is not None and usage.completion_tokens == 5
+
+
+def test_time_is_up_in_an_answer(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {"model": "localspec", "max_tokens": 1500, "extra_body": {"t_max_predict_ms": 30}}
+    hurried = client.completions.create(prompt="def f():\n", **said)
+    *_, end = client.chat.completions.create(messages=HELLO, stream=True, **said)
+    for each in (hurried, end):
+        assert each.choices[0].finish_reason == "length"
+        assert each.model_extra is not None and each.model_extra["localspec"]["finish_reason"] == "deadline"
 
 
 def test_a_wrong_key(door: Door) -> None:

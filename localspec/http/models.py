@@ -1,0 +1,63 @@
+"""The models that may be named, and what they are called."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+
+from localspec.client import Client
+from localspec.config import load_config
+from localspec.errors import ModelNotFound
+from localspec.protocol.messages import ModelDescription
+
+DEFAULT_MODEL = "localspec"
+"""what clients that must name a model call the one that is configured"""
+LATEST = ":latest"
+"""what Ollama's clients add to a name without a tag"""
+
+
+def model_of(name: str | None) -> str | None:
+    """The model that is meant; None is the one that is configured."""
+    return None if name in (None, "", DEFAULT_MODEL) else name
+
+
+def configured_model() -> str:
+    """The name or the path of the model that is configured. Raises :class:`InvalidOptions`."""
+    return os.path.expanduser(load_config().options.model or "")
+
+
+def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
+    """Those that can be loaded, by the name to type first; of one in two formats, the first."""
+    named: dict[str, ModelDescription] = {}
+    for model in models:
+        if model.problem is None:
+            named.setdefault(model.names[0] if model.names else model.id, model)
+    return named
+
+
+async def named_models(client: Client) -> dict[str, ModelDescription]:
+    """All that can be loaded; first the one that is configured, by the name for that."""
+    named = names_of(await client.models())
+    configured = await asyncio.to_thread(configured_model)
+    own = [each for each in named.values() if configured in (each.id, each.path, *each.names)]
+    return {DEFAULT_MODEL: own[0], **named} if own else named
+
+
+async def model_named(client: Client, name: str) -> ModelDescription:
+    """The model that goes by any such name. Raises :class:`ModelNotFound`."""
+    named = await named_models(client)
+    if (known := named.get(name)) is not None:
+        return known
+    for model in named.values():
+        if name in (model.id, model.path, *model.names):
+            return model
+    raise ModelNotFound(f"there is no model named {name[:200]!r}")
+
+
+def modified_s(model: ModelDescription) -> float:
+    """When its file was made; one that is gone meanwhile is as old as 1970."""
+    try:
+        return os.stat(model.path).st_mtime
+    except OSError:
+        return 0.0

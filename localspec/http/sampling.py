@@ -1,0 +1,147 @@
+"""How tokens are chosen, and how long that may take, as all dialects say it: the options that they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from localspec.client import Deadlines
+from localspec.errors import InvalidOptions
+from localspec.http import samplers
+from localspec.http.endpoint import REMEDY
+from localspec.http.fields import refuse
+from localspec.http.models import model_of
+from localspec.protocol.options import Options, check_value, parse_options
+
+SEEDS = 2**63
+CHANCE = (-1, 2**32 - 1)
+"""seeds that mean none; the second is what the first becomes in 32 bits"""
+LEAST_TOP_P = 1e-6
+LONGEST_MS = 600_000
+
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Sampling(msgspec.Struct, kw_only=True):
+    """How tokens are chosen, as the dialects say it; without a seed, or with -1, chance decides.
+
+    ``repeat_last_n`` tokens are what penalties look at, there; here it is all of them.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    samplers: list[str] | str | None = None
+    seed: Seed | None = None
+    stop: str | list[str] | None = None
+    # What is not supported.
+    logit_bias: Any = None
+    ignore_eos: bool | None = None
+    grammar: str | None = None
+    json_schema: Any = None
+    lora: list[Any] | None = None
+    n_probs: int | None = None
+    mirostat: int | None = None
+    typical_p: float | None = None
+    tfs_z: float | None = None
+    top_n_sigma: float | None = None
+    dry_multiplier: float | None = None
+    xtc_probability: float | None = None
+    dynatemp_range: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed in CHANCE:
+            self.seed = None
+        if self.top_k is not None:
+            self.top_k = max(0, self.top_k)  # as far as that goes all tokens may come, by either
+
+
+class TimedSampling(Sampling, kw_only=True):
+    """With how long an answer may take; 0 and less are for ever."""
+
+    t_max_prompt_ms: float | None = None
+    t_max_predict_ms: float | None = None
+
+    def deadlines(self) -> Deadlines:
+        """Those that were said."""
+        times: Deadlines = {}
+        if self.t_max_prompt_ms is not None and self.t_max_prompt_ms > 0:
+            times["max_prompt_ms"] = _ms(self.t_max_prompt_ms)
+        if self.t_max_predict_ms is not None and self.t_max_predict_ms > 0:
+            times["max_predict_ms"] = _ms(self.t_max_predict_ms)
+        return times
+
+
+SAMPLED = tuple(name for name in Sampling.__struct_fields__ if name in Options.__struct_fields__)
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "logit_bias": ([], {}),
+    "ignore_eos": (False,),
+    "grammar": ("",),
+    "json_schema": ({},),
+    "lora": ([],),
+    "n_probs": (0,),
+    "mirostat": (0,),
+    "typical_p": (1,),
+    "tfs_z": (1,),
+    "top_n_sigma": (-1, 0),
+    "dry_multiplier": (0,),
+    "xtc_probability": (0,),
+    "dynatemp_range": (0,),
+}
+
+
+def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None) -> Options:
+    """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first.
+
+    What is None was not said. Raises :class:`InvalidOptions`.
+    """
+    refuse(sampling, REFUSED)
+    own = own or {}
+    said = {name: getattr(sampling, name) for name in SAMPLED} | others
+    values = {name: value for name, value in said.items() if value is not None}
+    off = samplers.left_out(sampling.samplers)
+    if "temperature" not in values:
+        off.pop("temperature", None)  # what that is without one is not theirs to say
+    values |= off
+    if "model" in values and (name := model_of(values.pop("model"))) is not None:
+        values["model"] = name
+    if isinstance(stop := values.get("stop"), str):
+        values["stop"] = [stop]
+    if "stop" in values:
+        values["stop"] = [text for text in values["stop"] if text]
+    if "top_p" in values:
+        values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
+    if "seed" in values:
+        values["seed"] %= SEEDS
+    values |= own
+    values |= _penalties(sampling.repeat_last_n, values)
+    for name, value in values.items():
+        if name in Options.__struct_fields__:
+            told = f"localspec.{name}" if name in own else name
+            check_value(Options, name, value, said=told, remedy=REMEDY, strict=True)
+    return parse_options(values)
+
+
+def _penalties(last_n: int | None, values: dict[str, Any]) -> dict[str, float]:
+    """What is to be told for penalties to look at the last tokens only: that is none of them, or all.
+
+    Raises :class:`InvalidOptions` for others, unless there are no penalties.
+    """
+    nothing = samplers.OFF["penalties"]
+    if last_n == 0:
+        return nothing
+    if last_n not in (None, -1) and any(values.get(name, none) != none for name, none in nothing.items()):
+        told = f"penalties on the last {last_n} tokens are not supported"
+        raise InvalidOptions(told, "Leave repeat_last_n out, or say -1: they look at all of them.")
+    return {}
+
+
+def _ms(said: float) -> int:
+    return max(1, min(round(said), LONGEST_MS))
