@@ -104,29 +104,31 @@ def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] |
     """
     refuse(sampling, REFUSED)
     own = own or {}
-    said = {name: getattr(sampling, name) for name in SAMPLED} | others
-    values = {name: value for name, value in said.items() if value is not None}
-    off = samplers.left_out(sampling.samplers)
-    if "temperature" not in values:
-        off.pop("temperature", None)  # what that is without one is not theirs to say
-    values |= off
-    if "model" in values and (name := model_of(values.pop("model"))) is not None:
-        values["model"] = name
-    if isinstance(stop := values.get("stop"), str):
-        values["stop"] = [stop]
-    if "stop" in values:
-        values["stop"] = [text for text in values["stop"] if text]
-    if "top_p" in values:
-        values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
-    if "seed" in values:
-        values["seed"] %= SEEDS
-    values |= own
+    values = _values(sampling, others) | own
     values |= _penalties(sampling.repeat_last_n, values)
     for name, value in values.items():
         if name in Options.__struct_fields__:
             told = f"localspec.{name}" if name in own else name
             check_value(Options, name, value, said=told, remedy=REMEDY, strict=True)
     return parse_options(values)
+
+
+def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
+    """All that was said, as our options have it."""
+    said = {name: getattr(sampling, name) for name in SAMPLED} | others
+    said["model"] = model_of(said.get("model"))
+    values = {name: value for name, value in said.items() if value is not None}
+    off = samplers.left_out(sampling.samplers)
+    if "temperature" not in values:
+        off.pop("temperature", None)  # what that is without one is not theirs to say
+    values |= off
+    if (stop := values.get("stop")) is not None:
+        values["stop"] = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
+    if "top_p" in values:
+        values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
+    if "seed" in values:
+        values["seed"] %= SEEDS
+    return values
 
 
 def _penalties(last_n: int | None, values: dict[str, Any]) -> dict[str, float]:
