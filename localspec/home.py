@@ -85,6 +85,11 @@ def starter_path() -> Path:
     return state_dir() / "service.json"
 
 
+def left_open_path() -> Path:
+    """A file that is there while a daemon with an HTTP door is being replaced."""
+    return runtime_dir() / "http-door"
+
+
 def token_path() -> Path:
     """The file of this user's token for TCP."""
     return data_dir() / "token"

@@ -404,8 +404,6 @@ async def connect(
     if not start:
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start()
-    if client is not None and found is not None and found.http:
-        command = (*command, "--http")
     found = await asyncio.to_thread(discovery.start_daemon, command)
     return await _open(found.socket, found.url, Path(found.token_file), name)
 

@@ -52,6 +52,8 @@ class Daemon:
         self.started = time.monotonic()
         self.socket: str | None = None
         self.url: str | None = None
+        self.http_flag = False
+        """whether it was told to open the HTTP door, whatever the settings say"""
         self.http: str | None = None
         """the address of the HTTP door, while it is open"""
         self.http_problem: str | None = None

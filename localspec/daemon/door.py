@@ -7,6 +7,7 @@ import logging
 import sys
 from importlib.util import find_spec
 
+from localspec import home
 from localspec.daemon.daemon import Daemon
 from localspec.errors import ExitCode
 
@@ -23,6 +24,20 @@ STDERR = 2
 def lacking() -> list[str]:
     """The packages without which there is no door."""
     return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def leave_open() -> None:
+    """Have the next daemon open the door, too: it replaces one that was told to."""
+    home.left_open_path().touch()
+
+
+def was_left_open() -> bool:
+    """Whether this daemon replaces one that was told to open the door; no other does so again."""
+    try:
+        home.left_open_path().unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 async def keep_open(daemon: Daemon) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from localspec._version import __version__
 from localspec.daemon import chat, completions, memory, models, sessions
+from localspec.daemon.door import leave_open
 from localspec.daemon.exchange import Exchange
 from localspec.daemon.generation import generate, merged
 from localspec.daemon.stream import Stream, streamed
@@ -79,6 +80,8 @@ async def daemon_shutdown(exchange: Exchange, params: messages.DaemonShutdown) -
             raise EngineBusy("a private session would end with it")
         if daemon.busy:
             raise EngineBusy("it is at work")
+        if daemon.http_flag:
+            leave_open()
     daemon.stopping.set()
     return messages.Nothing()
 

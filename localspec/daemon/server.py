@@ -25,7 +25,7 @@ from localspec.config import Config
 from localspec.daemon import guard, instance, loopback, supervisor, token
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.door import keep_open
+from localspec.daemon.door import keep_open, was_left_open
 from localspec.daemon.guard import Gate
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.transport import CLOSE_S, Socket
@@ -52,9 +52,9 @@ class Server:
         self, config: Config, worker_command: tuple[str, ...] = COMMAND, *, http: bool = False
     ) -> None:
         self._config = config
-        self._http_flag = http
         self._door: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker_command)
+        self._daemon.http_flag = http
         self._listeners: list[Listener] = []
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -67,7 +67,8 @@ class Server:
             stack.push_async_callback(self._close_door)
             stack.push_async_callback(self._stop)
             await self._listen()
-            if self._http_flag or self._config.http.enabled:
+            daemon.http_flag |= was_left_open()
+            if daemon.http_flag or self._config.http.enabled:
                 self._door = asyncio.create_task(keep_open(daemon))
             _on_signals(daemon.stopping.set)
             on_ready()
@@ -83,15 +84,7 @@ class Server:
         daemon.socket = await self._listen_unix(secret)
         daemon.url = await self._listen_tcp(secret)
         instance.announce(
-            Discovery(
-                os.getpid(),
-                __version__,
-                PROTOCOL,
-                daemon.socket,
-                daemon.url,
-                str(token_path),
-                self._http_flag,
-            )
+            Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
         )
 
     async def _listen_unix(self, secret: str) -> str | None:

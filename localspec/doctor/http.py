@@ -15,6 +15,7 @@ from localspec.protocol.messages import DaemonStatus
 TOLD = "`localspec doctor --clients` has the lines for other programs."
 CLOSED = "The HTTP door is closed: `localspec config set http.enabled true`, then `localspec daemon restart`."
 AGAIN = "Run `localspec daemon restart`; `localspec daemon logs` has more."
+AGAIN_BY_FLAG = "End the daemon, and run `localspec daemon run --http` again."
 
 
 def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
@@ -32,7 +33,8 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
     elif problem is None:
         yield Finding("http", "warning", "The HTTP door is to be open, and is closed.", AGAIN)
     else:
-        yield Finding("http", "problem", f"The HTTP door is to be open: {problem}", AGAIN)
+        remedy = AGAIN if config.enabled else AGAIN_BY_FLAG
+        yield Finding("http", "problem", f"The HTTP door is to be open: {problem}", remedy)
     if config.without_token and (config.enabled or url is not None):
         names = ", ".join(config.without_token)
         told = f"{WITHOUT_TOKEN}: {names}."
@@ -48,13 +50,19 @@ def clients(config: HttpConfig, status: DaemonStatus | None) -> str:
     """What to paste into other programs' settings."""
     url = None if status is None else status.http
     text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
-    return _opening(config, url) + text.replace("URL", url or f"http://{HOST}:{config.port}")
+    return _opening(config, status) + text.replace("URL", url or f"http://{HOST}:{config.port or 'PORT'}")
 
 
-def _opening(config: HttpConfig, url: str | None) -> str:
-    lines = [CLOSED] if url is None else [f"The HTTP door is open at {url}."]
-    if url is None and lacking():
-        lines += [f"It wants localspec[http]. {INSTALL_HTTP}"]
+def _opening(config: HttpConfig, status: DaemonStatus | None) -> str:
+    found = [each for each in door(config, status) if each.level == "problem"]
+    if status is not None and status.http is not None:
+        lines = [f"The HTTP door is open at {status.http}."]
+    elif found:
+        lines = [f"{each.sentence} {each.remedy}" for each in found]
+    elif config.enabled:
+        lines = ["The HTTP door opens with the daemon: `localspec daemon start`."]
+    else:
+        lines = [CLOSED, *([f"It wants localspec[http]. {INSTALL_HTTP}"] if lacking() else [])]
     if config.port == 0:
         lines += ["Its port is another one at every start: `localspec config set http.port 8012` keeps it."]
     return "\n".join([*lines, "TOKEN stands for what `localspec daemon token` prints.", "", ""])

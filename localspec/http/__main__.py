@@ -43,7 +43,7 @@ def main() -> int:
         asyncio.run(_serve(load_config()))
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
-        told = f"the HTTP door lacks {packages}. {INSTALL_HTTP} Then run `localspec daemon restart`."
+        told = f"the HTTP door lacks {packages}. {INSTALL_HTTP} Then start the daemon again."
         return _closed(told, ExitCode.UNAVAILABLE)
     except LocalspecError as error:
         return _closed(f"{error.message}. {error.remedy}", error.exit_code)

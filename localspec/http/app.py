@@ -68,7 +68,7 @@ def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (),
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        meant = next((each for each in of_path if path != "/" and each.endswith(path)), SCHEMA)
+        meant = f"/v1{path}" if f"/v1{path}" in of_path else SCHEMA
         said = NothingThere(f"{request.method} {path}: {error.detail}", f"See {meant}.")
         response = _error(dialect_of(path), said, HTTPStatus(error.status_code))
         response.headers.update(error.headers or {})

@@ -17,8 +17,9 @@ Ours = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": options_s
 
 
 def length_of(*said: int | None) -> int | None:
-    """How many tokens at most, by the first of these that was said; less than 0 is as if it was not."""
-    return next((each for each in said if each is not None and each >= 0), None)
+    """How many tokens at most, by the first of these that was said; less than 0 is as if none was."""
+    longest = next((each for each in said if each is not None), -1)
+    return None if longest < 0 else longest
 
 
 def refuse(body: msgspec.Struct, fields: dict[str, tuple[Any, ...]]) -> None:

@@ -19,7 +19,8 @@ LATEST = ":latest"
 
 def model_of(name: str | None) -> str | None:
     """The model that is meant; None is the one that is configured."""
-    return None if name in (None, "", DEFAULT_MODEL) else name
+    name = (name or "").removesuffix(LATEST)
+    return None if name in ("", DEFAULT_MODEL) else name
 
 
 def configured_model() -> str:
@@ -46,7 +47,7 @@ async def named_models(client: Client) -> dict[str, ModelDescription]:
 
 async def model_named(client: Client, name: str) -> ModelDescription:
     """The model that goes by any such name. Raises :class:`ModelNotFound`."""
-    named = await named_models(client)
+    named, name = await named_models(client), name.removesuffix(LATEST)
     if (known := named.get(name)) is not None:
         return known
     for model in named.values():

@@ -20,12 +20,11 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.config import load_config
-from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
 from localspec.http.models import (
-    LATEST,
     configured_model,
     model_named,
     model_of,
@@ -41,8 +40,8 @@ from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
-PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-DURATION = re.compile(f"[+-]?(?:{PART.pattern})+")
+PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+DURATION = re.compile(f"[+-]?(?:{PART.pattern})+", re.ASCII)
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S = 1_000_000_000
 FOR_EVER = 0
@@ -154,7 +153,7 @@ async def there(client: Client, body: Nothing) -> Answer:
 
 async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
-    model = await model_named(client, (body.model or body.name or "").removesuffix(LATEST))
+    model = await model_named(client, body.model or body.name or "")
     engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
     info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
     return {
@@ -308,16 +307,11 @@ async def _options(client: Client, body: Asking) -> Options:
 async def _kept(client: Client, body: Asking, word: Word) -> Answer:
     """Load the model, or unload it."""
     options, keep_s = _said(body), seconds_of(body.keep_alive)
-    try:
-        if keep_s == 0:
-            # This model alone: without a name it would be all of them.
-            await client.unload(_model(body) or await asyncio.to_thread(configured_model))
-        else:
-            await _load(client, options, None if keep_s is None else _idle_s(keep_s))
-    except EngineBusy:
-        if keep_s != 0:
-            raise
-        await _load(client, options, SHORTEST_S)  # it goes when those at work have ended
+    if keep_s == 0:
+        # This model alone: without a name it would be all of them.
+        await client.unload(options.model or await asyncio.to_thread(configured_model))
+    else:
+        await _load(client, options, None if keep_s is None else _idle_s(keep_s))
     reason = "unload" if keep_s == 0 else "load"
     return {**_head(body), **word(""), "done": True, "done_reason": reason}
 
@@ -340,7 +334,7 @@ def _idle_s(keep_s: float) -> float:
 
 def _model(body: Asking) -> str | None:
     """Ollama's clients name the latest tag of what has none."""
-    return model_of(body.model.removesuffix(LATEST))
+    return model_of(body.model)
 
 
 def seconds_of(said: str | float | None) -> float | None:

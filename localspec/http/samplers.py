@@ -29,22 +29,22 @@ def names_of(said: list[str] | str | None) -> list[str]:
     """Those that are known here, by our names; in a text they are letters."""
     listed = [LETTERS.get(letter, letter) for letter in said] if isinstance(said, str) else said or []
     plain = (name.lower().replace("-", "").replace("_", "") for name in listed)
-    return list(dict.fromkeys(KNOWN[name] for name in plain if name in KNOWN))
+    return [KNOWN[name] for name in plain if name in KNOWN]
 
 
 def left_out(said: list[str] | str | None) -> dict[str, float]:
     """What is to be told for those that are not named to do nothing; if none was to be named all do what
     they do.
 
-    Raises :class:`InvalidOptions` for another order. The neutral of what is not here (DRY, XTC, …) does
-    nothing, wherever it is.
+    Raises :class:`InvalidOptions` for another order, and for repetitions. The neutral of what is not here
+    (DRY, XTC, …) does nothing, wherever it is.
     """
     if said is None:
         return {}
     ours = [name for name in names_of(said) if name in OFF]
     if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), THERE)):
         raise InvalidOptions(
-            "samplers in this order are not supported",
+            "samplers in this order, or more than once, are not supported",
             f"Name them in the order {', '.join(THERE)}, or leave samplers out.",
         )
     return {field: none for name, fields in OFF.items() if name not in ours for field, none in fields.items()}

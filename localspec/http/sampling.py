@@ -104,8 +104,8 @@ def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] |
     """
     refuse(sampling, REFUSED)
     own = own or {}
-    values = _values(sampling, others) | own
-    values |= _penalties(sampling.repeat_last_n, values)
+    values = _values(sampling, others)
+    values |= _penalties(sampling.repeat_last_n, values | own) | own
     for name, value in values.items():
         if name in Options.__struct_fields__:
             told = f"localspec.{name}" if name in own else name

@@ -1,6 +1,7 @@
 """Who asks without the token, where ``http.without_token`` lets them: any program, any user of this machine.
 
-They reach the models that are listed, and no other file; nothing is learnt from them.
+They reach the models that are listed, and the one that is configured, and no other file. Nothing is learnt
+from them, and the n-gram memory, which knows what others wrote, does not draft for them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import msgspec
 from localspec.client import Client
 from localspec.errors import Unauthorized
 from localspec.http.gate import TOKEN_REMEDY
-from localspec.http.models import LATEST, model_named, model_of
+from localspec.http.models import model_named, model_of
 
-OWNERS = ("model", "draft", "workspace")
-"""options that name files"""
+OWNERS = ("model", "draft", "workspace", "verify", "threshold")
+"""options that name files, or may let a draft into a text"""
+PROPOSERS = ("prompt-lookup", "draft", "none")
+"""who may draft, the first if nothing is said"""
 
 
 async def confine(client: Client, body: msgspec.Struct) -> None:
     """Leave of a request what a stranger may ask. Raises :class:`Unauthorized` and :class:`ModelNotFound`."""
     name = model_of(getattr(body, "model", None))
     if name is not None:
-        await model_named(client, name.removesuffix(LATEST))
+        await model_named(client, name)
     for place in (getattr(body, "options", None), body):
         if place is None or not hasattr(place, "localspec"):
             continue
         own: dict[str, Any] = place.localspec or {}
-        if refused := [option for option in OWNERS if option in own]:
+        if refused := [option for option in OWNERS if own.get(option) is not None]:
             raise Unauthorized(f"localspec.{refused[0]} is for who shows the token", TOKEN_REMEDY)
-        place.localspec = {**own, "remember": False}
+        proposer = own.get("proposer") or PROPOSERS[0]
+        if proposer not in PROPOSERS:
+            told = f"without the token localspec.proposer is one of {', '.join(PROPOSERS)}"
+            raise Unauthorized(told, TOKEN_REMEDY)
+        place.localspec = {**own, "proposer": proposer, "remember": False}

@@ -408,11 +408,8 @@ NOTIFICATIONS: dict[str, Any] = {
 }
 
 
-class Discovery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The discovery file, and what ``localspec daemon start --json`` prints.
-
-    ``http``: it was told to open the HTTP door, whatever the settings say; so is one that replaces it.
-    """
+class Discovery(msgspec.Struct, frozen=True):
+    """The discovery file, and what ``localspec daemon start --json`` prints."""
 
     pid: int
     version: str
@@ -420,7 +417,6 @@ class Discovery(msgspec.Struct, frozen=True, omit_defaults=True):
     socket: str | None
     url: str
     token_file: str
-    http: bool = False
 
 
 def params_of(call: Call) -> Any:

@@ -6,6 +6,7 @@ They are asked on the daemon's own wire, which needs no HTTP door and no token; 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
@@ -86,7 +87,7 @@ class Localspec(_Asking, llm.Model):
             async for piece in self._pieces(prompt, response, conversation):
                 said.put(piece)
 
-        asking = asyncio.run_coroutine_threadsafe(ask(), _loop())
+        asking = asyncio.run_coroutine_threadsafe(ask(), _loop(os.getpid()))
         asking.add_done_callback(lambda _: said.put(None))
         try:
             while (piece := said.get()) is not None:
@@ -107,8 +108,8 @@ class AsyncLocalspec(_Asking, llm.AsyncModel):
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """A loop in a thread of its own, since the caller's may run one; it keeps no program from ending."""
+def _loop(pid: int) -> asyncio.AbstractEventLoop:
+    """A loop in a thread of this process, since the caller's may run one; it keeps no program from ending."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=NAME, daemon=True).start()
     return loop

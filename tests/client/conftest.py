@@ -22,9 +22,11 @@ def own_home() -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCALSPEC_HOME", str(path))
         write_config(path)
-        yield path
-        if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
-            psutil.Process(found.pid).terminate()
+        try:
+            yield path
+        finally:
+            if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
+                psutil.Process(found.pid).terminate()
     for lock in path.rglob("daemon.lock"):
         with FileLock(lock, timeout=DEADLINE_S):
             pass  # a daemon holds it to its very end

@@ -15,6 +15,12 @@ from localspec import home
 from tests.http.door import SECTION, Door, opened
 from tests.waiting import DEADLINE_S
 
+OWNERS_OWN: list[dict[str, object]] = [
+    {"verify": "threshold"},
+    {"threshold": 0.1},
+    {"proposer": "memory"},
+    {"proposer": "auto"},
+]
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -134,15 +140,26 @@ def test_strangers_reach_no_file_and_teach_nothing(tmp_path: Path) -> None:
                 answer = door.ask("POST", path, {"model": named, **body}, authorization="")
                 assert answer.status_code == 404, answer.text
                 assert f"there is no model named {named!r}" in answer.text
-        for own in ({"workspace": str(tmp_path)}, {"draft": "/etc/shadow"}, {"model": "/etc/shadow"}):
+        for own in (
+            {"workspace": str(tmp_path)},
+            {"draft": "/etc/shadow"},
+            {"model": "/etc/shadow"},
+            *OWNERS_OWN,
+        ):
             for place in ({"localspec": own}, {"options": {"localspec": own}}):
                 said = {"model": "localspec", "prompt": "x", "raw": True, **place}
                 refused = door.ask("POST", "/api/generate", said, authorization="")
-                assert refused.status_code == 401 and "is for who shows the token" in refused.text
-        asked = {"prompt": "options", "localspec": {"k": 3, "remember": True}}
-        for shown, remembers in (("", False), (f"Bearer {door.token}", True)):
+                assert refused.status_code == 401 and "the token" in refused.text
+        asked = {
+            "prompt": "options",
+            "localspec": {"k": 3, "remember": True, "proposer": None, "draft": None},
+        }
+        for shown, others in (("", (False, "prompt-lookup")), (f"Bearer {door.token}", (True, "auto"))):
             told = json.loads(door.post("/completion", asked, authorization=shown)["content"])
-            assert (told["k"], told["remember"]) == (3, remembers)
+            assert (told["k"], told["remember"], told["proposer"]) == (3, *others)
+        for path, body in (("/completion", {"prompt": "x"}), ("/api/chat", {"messages": []})):
+            listed = door.ask("POST", path, {"model": "stdlib-6m:latest", **body}, authorization="")
+            assert listed.status_code == 200, listed.text
         owner = door.ask("POST", "/completion", {"prompt": "x", "model": "/nowhere.gguf"})
         assert owner.status_code == 200, "echo loads whatever is named"
 

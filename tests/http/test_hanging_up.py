@@ -108,6 +108,16 @@ def test_nor_one_whose_load_is_not_waited_for(echo: Door, tmp_path: Path) -> Non
     until_sync(lambda: worker not in echo.daemon.workers(), "it is unloaded")
 
 
+def test_one_that_is_at_work_is_not_unloaded_for_others(echo: Door) -> None:
+    body = {"model": "brief", "prompt": "stall", "raw": True}
+    with echo.sent("/api/generate", body):
+        echo.until_busy()
+        refused = echo.ask("POST", "/api/generate", {"model": "brief", "keep_alive": 0})
+        assert refused.status_code == 429 and "brief" in loaded(echo)
+    echo.until_idle()
+    assert echo.post("/api/generate", {"model": "brief", "keep_alive": 0})["done_reason"] == "unload"
+
+
 def test_questions_of_strangers_wait_for_each_other(echo: Door) -> None:
     async def asked() -> set[int]:
         async with httpx2.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:

@@ -205,7 +205,7 @@ def test_samplers_that_are_left_out_do_nothing(echo: Door) -> None:
     assert plain | SAID == plain
     neutral = ["dry", "top_n_sigma", "typ_p", "xtc"]
     here = ["penalties", "temperature", "top_k", "top_p", "min_p"]
-    aliases = ["penalties", "Top-K", "nucleus", "minp", "temp", "temp"]
+    aliases = ["penalties", "Top-K", "nucleus", "minp", "temp"]
     for all_of_them in (None, NAMES, [*neutral, *NAMES], here, aliases, "edskypmxt"):
         assert options(echo, samplers=all_of_them, **SAID) == plain
     few = options(echo, samplers=["top_k", "top_p", "infill"], **SAID)
@@ -218,8 +218,9 @@ def test_samplers_that_are_left_out_do_nothing(echo: Door) -> None:
         == options(echo, samplers="", **SAID)
         == few | {"top_k": 0, "top_p": 1}
     )
-    refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": ["top_p", "top_k"]})
-    assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
+    for odd in (["top_p", "top_k"], ["temp", "temperature"], "kk"):
+        refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": odd})
+        assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
 
 
 def test_what_nothing_looks_at_may_be_said(echo: Door) -> None:
@@ -260,7 +261,7 @@ def test_the_word_that_ended_it(door: Door) -> None:
 
 
 def test_lengths_and_numbers_by_all_their_names(echo: Door) -> None:
-    for said in ({"n_predict": 5}, {"max_tokens": 5}, {"max_completion_tokens": 5.0, "n_predict": -1}):
+    for said in ({"n_predict": 5}, {"max_tokens": 5}, {"max_completion_tokens": 5.0, "max_tokens": 3}):
         assert options(echo, **said)["max_tokens"] == 5
     assert options(echo, seed=42.0)["seed"] == 42
     assert isinstance(echo.post("/infill", {"prompt": "then word", "n": 2.0, "n_indent": 0.0}), list)

@@ -179,15 +179,6 @@ def test_the_model_that_answers_is_the_one_that_is_kept(client: ollama.Client, d
     until_sync(lambda: "stdlib-6m" not in loaded(door), "it is unloaded")
 
 
-def test_one_that_is_at_work_is_unloaded_when_it_has_ended(client: ollama.Client, door: Door) -> None:
-    body = {"model": "stdlib-1m", "prompt": "x", "raw": True, "options": {"num_predict": 1500}}
-    with door.sent("/api/generate", body) as connection:
-        door.until_busy()
-        assert client.generate("stdlib-1m", keep_alive=0).done_reason == "unload"
-        assert connection.recv(12) == b"HTTP/1.1 200"
-    until_sync(lambda: "stdlib-1m" not in loaded(door), "it is unloaded")
-
-
 def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError) as refused:
         client.embed("bundled", "x")
@@ -245,7 +236,7 @@ def test_durations(said: str | float | None, seconds: float | None) -> None:
     assert seconds_of(said) == seconds
 
 
-@pytest.mark.parametrize("said", ["", "m", "5 minutes", "1e400", "nan", float("inf"), 1e12, "5m "])
+@pytest.mark.parametrize("said", ["", "m", "5 minutes", "٣s", "1e400", "nan", float("inf"), 1e12, "5m "])
 def test_what_is_no_duration(said: str | float) -> None:
     with pytest.raises(InvalidOptions, match="keep_alive"):
         seconds_of(said)
