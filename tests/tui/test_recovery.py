@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from localspec.client import connect
 from localspec.client.discovery import find
 from localspec.tui.conversation import Answer
+from tests.client.conftest import own_home
+from tests.daemon.harness import DaemonProcess
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.waiting import run, until
 
-LONG = replace(ENDLESS, max_tokens=1000)
 QUESTION = "What does textwrap.dedent do?"
 
 
@@ -35,19 +35,32 @@ def kill_the_daemon() -> None:
     os.kill(found.pid, signal.SIGKILL)
 
 
-def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(home: Path) -> None:
+def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path: Path) -> None:
+    fifo = tmp_path / "lines"
+    os.mkfifo(fifo)
+
     async def test() -> None:
-        async with await connect() as client:
-            whole = await client.generate(QUESTION, options=LONG).result()
-        async with playing(LONG) as player:
-            answer = await ask_without_end(player)
-            client = await player.app.link.client()
-            client._wire._socket.transport.abort()
+        async with playing() as player:
+            await player.write(f"lines {fifo}")
+            await player.press("enter")
+            with await asyncio.to_thread(fifo.open, "w") as lines:
+                print("one", file=lines, flush=True)
+                await player.until(
+                    lambda: player.chat.answer is not None and player.chat.answer.text == "one", "it is begun"
+                )
+                answer = player.chat.answer
+                assert answer is not None and answer.growing
+                client = await player.app.link.client()
+                client._wire._socket.transport.abort()
+                print("two", file=lines, flush=True)
             await player.until(lambda: not answer.growing, "it has ended")
-            assert answer.status == "complete" and answer.text == whole.text
+            assert (answer.status, answer.text) == ("complete", "onetwo")
             assert sum(run.chars for run in answer.runs) == len(answer.text)
 
-    run(test())
+    with own_home() as path:
+        daemon = DaemonProcess(path)
+        run(test())
+        assert daemon.stop() == 0
 
 
 def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:

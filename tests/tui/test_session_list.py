@@ -175,6 +175,25 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     run(test())
 
 
+def test_what_comes_when_it_was_left_is_shown_nowhere(home: Path) -> None:
+    async def test() -> None:
+        async with playing() as player, await connect() as other:
+            await stored(other, "Left behind")
+            async with listing(player, "left behind") as seen:
+                await seen.shows("Left behind")
+                screen = player.app.screen
+                assert isinstance(screen, SessionsScreen)
+                await seen.press("escape")
+                await seen.is_left()
+            await other.rename_session((await other.sessions("left behind"))[0].session, "Left still")
+            await player.until(lambda: not screen.is_attached, "its widgets are gone")
+            screen._is_stale = True
+            await screen._read()
+            await screen._open_first()
+
+    run(test())
+
+
 def test_a_chat_is_copied_and_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

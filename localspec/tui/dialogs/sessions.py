@@ -103,6 +103,11 @@ class SessionsScreen(Dialog[str | None]):
     def _list(self) -> SessionList:
         return self.query_one(SessionList)
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether it was not left meanwhile; then its widgets go one after the other."""
+        return self.is_attached and bool(self.query("#list")) and bool(self.query("Label"))
+
     # What a person does.
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -172,7 +177,8 @@ class SessionsScreen(Dialog[str | None]):
     async def _open_first(self) -> None:
         """Once all that was typed is searched for, so that it is the first that was meant."""
         await self._is_read.wait()
-        self._list.action_select()
+        if self._is_here:
+            self._list.action_select()
 
     async def _delete(self, session: SessionSummary) -> None:
         if await self.app.push_screen_wait(deletion(session.title)):
@@ -180,7 +186,7 @@ class SessionsScreen(Dialog[str | None]):
 
     async def _changed(self, change: Coroutine[Any, Any, None]) -> None:
         await change
-        if self.is_attached:
+        if self._is_here:
             self._read_anew()
 
     async def _export(self, session: str) -> None:
@@ -190,7 +196,8 @@ class SessionsScreen(Dialog[str | None]):
 
     async def _fork(self, session: str) -> None:
         copy = await self._app.link.ask(lambda client: client.fork_session(session))
-        self.dismiss(copy)
+        if self._is_here:
+            self.dismiss(copy)
 
     def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
         # Of the chat's screen, so that it is done even if this one is left meanwhile.
@@ -218,7 +225,7 @@ class SessionsScreen(Dialog[str | None]):
 
     async def _read(self) -> None:
         try:
-            while self._is_stale or self._wants_more:
+            while self._is_here and (self._is_stale or self._wants_more):
                 await self._read_page()
         except LocalspecError as error:
             self._is_stale = self._wants_more = False
@@ -235,6 +242,8 @@ class SessionsScreen(Dialog[str | None]):
         found = await self._app.link.ask(
             lambda client: client.sessions(query, limit=limit, offset=0 if anew else len(known))
         )
+        if not self._is_here:
+            return
         self._found = {**({} if anew else known), **{each.session: each for each in found}}
         self._query, self._is_whole = query, len(found) < limit
         self._list.show(self._found.values(), self._current, from_top=not is_same)
