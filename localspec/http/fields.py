@@ -29,7 +29,8 @@ def refuse(body: msgspec.Struct, fields: dict[str, tuple[Any, ...]]) -> None:
         value = getattr(body, name)
         if value is not None and value not in harmless:
             others = " or ".join(msgspec.json.encode(each).decode() for each in harmless)
-            raise InvalidOptions(f"{name} is not supported", f"Leave {name} out, or say {others}.")
+            instead = f", or say {others}" if others else ""
+            raise InvalidOptions(f"{name} is not supported", f"Leave {name} out{instead}.")
 
 
 def uncut(result: Result) -> Result:

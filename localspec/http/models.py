@@ -41,7 +41,7 @@ async def named_models(client: Client) -> dict[str, ModelDescription]:
     """All that can be loaded; first the one that is configured, by the name for that."""
     named = names_of(await client.models())
     configured = await asyncio.to_thread(configured_model)
-    own = [each for each in named.values() if configured in (each.id, each.path, *each.names)]
+    own = [each for each in named.values() if _goes_by(each, configured)]
     return {DEFAULT_MODEL: own[0], **named} if own else named
 
 
@@ -51,9 +51,13 @@ async def model_named(client: Client, name: str) -> ModelDescription:
     if (known := named.get(name)) is not None:
         return known
     for model in named.values():
-        if name in (model.id, model.path, *model.names):
+        if _goes_by(model, name):
             return model
     raise ModelNotFound(f"there is no model named {name[:200]!r}")
+
+
+def _goes_by(model: ModelDescription, name: str) -> bool:
+    return name in (model.id, model.path, *model.names)
 
 
 def modified_s(model: ModelDescription) -> float:

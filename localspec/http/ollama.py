@@ -27,7 +27,6 @@ from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, 
 from localspec.http.models import (
     configured_model,
     model_named,
-    model_of,
     modified_s,
     named_models,
     names_of,
@@ -291,7 +290,7 @@ def _time(seconds: float) -> str:
 
 def _said(body: Asking) -> Options:
     given = body.options or Given()
-    others = {"model": _model(body), "max_tokens": length_of(given.num_predict)}
+    others = {"model": body.model, "max_tokens": length_of(given.num_predict)}
     return options_of(given, others, (given.localspec or {}) | (body.localspec or {}))
 
 
@@ -330,11 +329,6 @@ async def _load(client: Client, options: Options, keep_alive_s: float | None) ->
 def _idle_s(keep_s: float) -> float:
     """How long it may idle, in the words of ``models/load``."""
     return FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
-
-
-def _model(body: Asking) -> str | None:
-    """Ollama's clients name the latest tag of what has none."""
-    return model_of(body.model)
 
 
 def seconds_of(said: str | float | None) -> float | None:

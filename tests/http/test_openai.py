@@ -177,6 +177,11 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
             openai.BadRequestError,
             "tool_calls is not supported",
         ),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]},
+            openai.BadRequestError,
+            "function_call is not supported. Leave function_call out.",
+        ),
         ({"stop": ["x"] * 65}, openai.BadRequestError, "stop"),
         ({"max_tokens": 8.5}, openai.BadRequestError, "max_tokens: expected int"),
         ({"messages": [{"role": "user", "content": "word " * 9000}]}, openai.BadRequestError, "context"),
