@@ -1,4 +1,4 @@
-"""What the dialects have in common: fields of bodies, and the options that they mean."""
+"""What the dialects have in common: some fields of bodies, and some of answers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from localspec.errors import InvalidOptions, ShuttingDown
-from localspec.http.schema import options_schema
 from localspec.protocol.messages import Completions
+from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
-Ours = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": options_schema()})]
+OPTIONS = msgspec.json.schema_components((Options,))[1]["Options"]
+Ours = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": OPTIONS["properties"]})]
 """options by our own names"""
 
 

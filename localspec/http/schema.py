@@ -10,7 +10,6 @@ import msgspec
 from localspec._version import __version__
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Endpoint
-from localspec.protocol.options import Options
 
 PLACE = "#/components/schemas/{name}"
 
@@ -33,12 +32,6 @@ def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
         "components": {"schemas": components, "securitySchemes": {"token": bearer}},
         "security": [{"token": []}],
     }
-
-
-def options_schema() -> dict[str, Any]:
-    """What each of our options takes."""
-    properties: dict[str, Any] = msgspec.json.schema_components((Options,))[1]["Options"]["properties"]
-    return properties
 
 
 def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
