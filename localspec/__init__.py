@@ -19,6 +19,7 @@ Names are loaded when they are used: importing this package costs nothing.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from localspec.protocol.results import Chunk, Result, Stats, Token
     from localspec.speculation.draft import Ask, Draft
     from localspec.speculation.proposer import Proposer
+
+# At a failed assertion llama.cpp would start a debugger of the PATH on this process, which reads the current
+# directory's .gdbinit and hangs where nobody may trace.
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 _HOMES = {
     "Ask": "speculation.draft",

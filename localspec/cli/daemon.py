@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from localspec import home
+from localspec import home, process
 from localspec.cli import answer, output
 from localspec.config import load_config
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, VersionSkew
@@ -43,7 +42,7 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
         raise DaemonUnavailable(f"the HTTP door lacks {' and '.join(missing)}", INSTALL_HTTP)
     sys.stdout.flush()
     door = ["--http"] if http else []
-    os.execv(sys.executable, [sys.executable, "-m", "localspec.daemon", *door])
+    process.become(process.python("localspec.daemon", *door))
 
 
 def _lacking() -> list[str]:
@@ -152,9 +151,9 @@ def _terminate() -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(found.pid)
-        process.terminate()
-        process.wait(STOP_S)
+        theirs = psutil.Process(found.pid)
+        theirs.terminate()
+        theirs.wait(STOP_S)
 
 
 def status(*, as_json: AsJson = False) -> int:

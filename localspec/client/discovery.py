@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from localspec import home
+from localspec import home, process
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import Discovery
 
-COMMAND = (sys.executable, "-m", "localspec.daemon")
+COMMAND = process.python("localspec.daemon")
 START_S = 30.0
 """how long a daemon may take to listen, and another client to start it"""
 SERVICE_S = 10.0
@@ -109,7 +109,12 @@ def _start_service() -> bool:
         try:
             # Does nothing while the last daemon is on its way out, so it is asked for again.
             subprocess.run(
-                starter.start, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S, check=True
+                starter.start,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=START_S,
+                check=True,
+                **process.surroundings(),
             )
         except (OSError, subprocess.SubprocessError):
             return False
@@ -126,34 +131,29 @@ def _spawn(command: tuple[str, ...]) -> None:
         try:
             with open(home.log_path(), "ab", opener=home.private_opener) as log:
                 begin = log.tell()
-                process = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
+                daemon = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
         finally:
             os.close(theirs)
         # Reaps the daemon should it end before this program does.
-        threading.Thread(target=process.wait, name="daemon-reaper", daemon=True).start()
+        threading.Thread(target=daemon.wait, name="daemon-reaper", daemon=True).start()
         listening, _, _ = select.select([pipe], [], [], START_S)
         if not listening:
-            process.terminate()
+            daemon.terminate()
             raise DaemonUnavailable(f"the daemon did not listen within {START_S:.0f} s", _advice(begin))
         if pipe.read(1) != b"1":
             raise DaemonUnavailable(f"the daemon ended before it listened{_tail(begin)}", _advice(begin))
 
 
 def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subprocess.Popen[bytes]:
-    environment = dict(os.environ)
-    if place := environment.get("LOCALSPEC_HOME"):
-        environment["LOCALSPEC_HOME"] = os.path.abspath(os.path.expanduser(place))
-    # It is for the program that a supervisor of this client waits for.
-    environment.pop("NOTIFY_SOCKET", None)
     return subprocess.Popen(
         command,
         pass_fds=(fd,),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        cwd="/",
-        env=environment,
         start_new_session=True,
+        # NOTIFY_SOCKET is for the program that a supervisor of this client waits for.
+        **process.surroundings(without=("NOTIFY_SOCKET",)),
     )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from importlib.util import find_spec
 
 from localspec import home
+from localspec import process as processes
 from localspec.daemon.daemon import Daemon
 from localspec.errors import ExitCode
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "localspec.http")
+COMMAND = processes.python("localspec.http")
 PACKAGES = ("starlette", "uvicorn")
 PAUSES_S = (1, 5, 30, 120)
 """after each failure in a row; then always the last"""
@@ -68,6 +68,7 @@ async def _once(daemon: Daemon) -> tuple[bool, int]:
             stdout=asyncio.subprocess.PIPE,
             stderr=STDERR,
             start_new_session=True,
+            **processes.surroundings(),
         )
     except OSError as error:
         daemon.http_problem = f"the HTTP door cannot be started: {error}"

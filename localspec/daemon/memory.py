@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from typing import TypeVar
 
 import msgspec
 
-from localspec import home
+from localspec import home, process
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.exchange import Exchange
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
@@ -25,7 +24,7 @@ from localspec.protocol import messages
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed
 from localspec.protocol.options import Options
 
-COMMAND = (sys.executable, "-m", "localspec", "memory")
+COMMAND = process.python("localspec", "memory")
 
 T = TypeVar("T")
 
@@ -114,7 +113,13 @@ async def _run(exchange: Exchange, type: type[T], *arguments: str, input: bytes 
 
 async def _start(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, "--json", stdin=PIPE, stdout=PIPE, start_new_session=True
+        *COMMAND,
+        *arguments,
+        "--json",
+        stdin=PIPE,
+        stdout=PIPE,
+        start_new_session=True,
+        **process.surroundings(),
     )
 
 

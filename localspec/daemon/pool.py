@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
+from localspec import process
 from localspec.config import Config, EngineConfig
 from localspec.daemon.events import Events
 from localspec.daemon.identity import Weighed, identify, places_among, weigh
@@ -25,7 +25,7 @@ from localspec.units import MB
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "localspec.worker")
+COMMAND = process.python("localspec.worker")
 MAX_WORKERS = 4
 MAX_NAMES = 64
 """of one worker that are known without looking at the disk; paths can be spelt in any number of ways"""

@@ -15,6 +15,7 @@ import msgspec
 from localspec.daemon.watch import Watch
 from localspec.errors import EngineCrashed, LocalspecError, ShuttingDown, from_dict
 from localspec.models.fit import Needs
+from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.frames import (
     Cancel,
@@ -195,6 +196,7 @@ class WorkerProcess:
                     stdout=STDERR,
                     # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
                     start_new_session=True,
+                    **surroundings(),
                 )
             reader, self._writer = await asyncio.open_connection(sock=ours)
         except OSError as error:

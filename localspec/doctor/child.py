@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 
 import msgspec
 
+from localspec import process
 from localspec.doctor.probe import Report
 
 PATIENCE_S = 60.0
@@ -16,11 +16,14 @@ PATIENCE_S = 60.0
 
 def probed(backend: str, patience: float = PATIENCE_S) -> Report:
     """What the probe reports; a crash or a hang is an error like others."""
-    # -P: a file json.py in the current directory would take the library's place.
-    command = (sys.executable, "-P", "-m", "localspec.doctor.probe", backend)
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, check=False
+            process.python("localspec.doctor.probe", backend),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=patience,
+            check=False,
+            **process.surroundings(),
         )
     except subprocess.TimeoutExpired:
         return Report(error=f"it did not answer within {patience:.0f} s")

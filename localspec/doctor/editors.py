@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localspec._version import __version__
 from localspec.doctor.finding import Finding
+from localspec.process import surroundings
 
 CODE = ("code", "code-insiders", "codium", "code-server")
 EXTENSIONS = (
@@ -85,6 +86,7 @@ def _version_of(program: str) -> tuple[int, ...] | None:
             errors="replace",
             timeout=ANSWER_S,
             check=False,
+            **surroundings(),
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None

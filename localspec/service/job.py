@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-from localspec import home
+from localspec import home, process
 from localspec.errors import InvalidOptions
 
 CARRIED = (
@@ -23,12 +21,6 @@ CARRIED = (
 )
 """where files, models, libraries, sockets are, which devices may be used: no secret, nothing of one command
 alone; the last two only where they are not what every login gets"""
-LISTS = {"PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
-PATHS = {
-    name
-    for name in CARRIED
-    if name.startswith(("HOME", "LOCALSPEC_", "XDG_", "HF_H", "HUGG", "LLAMA_", "OLLAMA_"))
-}
 PLACES = (
     *("HOME", "XDG_RUNTIME_DIR"),
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
@@ -46,9 +38,9 @@ class Job(NamedTuple):
 
 def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
     """The daemon as this command would start it. Raises :class:`InvalidOptions` for what is no text."""
-    said = {name: _absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
+    said = {name: process.absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
     environment = {name: value for name, value in said.items() if not _is_usual(name, value, said)}
-    job = Job((sys.executable, "-m", "localspec.daemon", "--log"), environment, str(home.log_path()))
+    job = Job(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
     for text in (*job.command, *job.environment.values(), job.log):
         # Control characters, and bytes that are no UTF-8: systemd refuses both, a plist the first.
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
@@ -69,12 +61,6 @@ def as_of(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     """What to write before a command so that it is one of their home, and not of ours."""
     unset = (f"-u {name}" for name in ours if name not in theirs)
     return " ".join(("env", *unset, *(f"{name}={shlex.quote(value)}" for name, value in theirs.items())))
-
-
-def _absolute(name: str, value: str) -> str:
-    if name in LISTS:
-        return os.pathsep.join(os.path.abspath(part) for part in value.split(os.pathsep) if part)
-    return str(Path(value).expanduser().absolute()) if name in PATHS else value
 
 
 def _is_usual(name: str, value: str, said: Mapping[str, str]) -> bool:

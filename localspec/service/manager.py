@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import ServiceUnavailable
+from localspec.process import surroundings
 from localspec.service.job import Job
 
 CALL_S = 60.0
@@ -74,6 +75,7 @@ def call(command: tuple[str, ...]) -> str:
             text=True,
             errors="replace",
             timeout=CALL_S,
+            **surroundings(),
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServiceUnavailable(f"`{said}` cannot be run: {error}") from None

@@ -45,7 +45,18 @@ def copy(folder: Path, module: str, text: str) -> Path:
     for layer in LAYERS:
         (folder / "localspec" / layer).mkdir(parents=True)
         (folder / "localspec" / layer / "__init__.py").touch()
-    plain = ("config", "config_file", "errors", "home", "origin", "protocol", "settings", "units", "wording")
+    plain = (
+        "config",
+        "config_file",
+        "errors",
+        "home",
+        "origin",
+        "process",
+        "protocol",
+        "settings",
+        "units",
+        "wording",
+    )
     for name in ("__init__", *plain, "backends/toy", "backends/llama_cpp"):
         (folder / "localspec" / f"{name}.py").touch()
     (folder / "localspec" / module).write_text(text)

@@ -17,7 +17,7 @@ from localspec.service.job import as_of, daemon_job, home_of
 
 
 def test_the_daemon_is_that_of_this_python() -> None:
-    assert daemon_job({}).command == (sys.executable, "-m", "localspec.daemon", "--log")
+    assert daemon_job({}).command == (sys.executable, "-P", "-m", "localspec.daemon", "--log")
     assert daemon_job({}).log == str(home.log_path())
 
 

@@ -32,6 +32,7 @@ from localspec.bench.references.setting import PLAIN, Setting
 from localspec.bench.references.sizes import Sizes, sizes_of
 from localspec.config import EngineConfig
 from localspec.errors import BackendUnavailable, EngineCrashed, EngineError, InvalidOptions
+from localspec.process import surroundings
 
 PROGRAM = "llama-server"
 VARIABLE = "LOCALSPEC_LLAMA_SERVER"
@@ -56,7 +57,7 @@ def find_llama_server(program: Path | None = None) -> Path:
             f"{named or PROGRAM} is not there",
             f"Install llama.cpp, or set {VARIABLE} to the path of its {PROGRAM}.",
         )
-    return Path(found)
+    return Path(found).absolute()  # it is started in another directory
 
 
 class _Timings(msgspec.Struct):
@@ -102,9 +103,14 @@ class LlamaServer:
         self.name = f"{PROGRAM} {setting.name}"
         self._setting = setting
         sizes = sizes_of(path, config or EngineConfig())
-        self._command = [str(find_llama_server(program)), "--model", str(path), *_arguments(sizes, setting)]
+        self._command = [
+            str(find_llama_server(program)),
+            "--model",
+            str(path.absolute()),
+            *_arguments(sizes, setting),
+        ]
         if draft is not None and setting.needs_draft:
-            self._command += ["--model-draft", str(draft)]
+            self._command += ["--model-draft", str(draft.absolute())]
         self._start()
 
     def __enter__(self) -> Self:
@@ -153,14 +159,14 @@ class LlamaServer:
         self._port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
         # Its own environment variables would change what is measured.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_")}
+        its_own = [name for name in os.environ if name.startswith("LLAMA_ARG_")]
         try:
             self._process = subprocess.Popen(
                 [*self._command, "--port", str(self._port)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                **surroundings(without=its_own),
             )
         except OSError as error:
             self._log.close()

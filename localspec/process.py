@@ -1,0 +1,56 @@
+"""The commands and surroundings of the processes that localspec starts.
+
+Each runs in a directory without files of anybody's, and a Python of ours does not import from its working
+directory (``-P``): neither a hostile directory's ``json.py`` nor its ``libggml-cpu.so`` is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from typing import NoReturn, TypedDict
+
+DIRECTORY = os.path.abspath(os.sep)
+PLACES = (
+    *("HOME", "LOCALSPEC_HOME", "XDG_RUNTIME_DIR"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "OLLAMA_MODELS"),
+)
+"""variables that hold a path"""
+LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""variables that hold several"""
+
+
+class Surroundings(TypedDict):
+    """Keyword arguments of :class:`subprocess.Popen` and :func:`asyncio.create_subprocess_exec`."""
+
+    cwd: str
+    env: dict[str, str]
+
+
+def python(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs a module of ours by this Python."""
+    return (sys.executable, "-P", "-m", module, *arguments)
+
+
+def surroundings(*, without: Collection[str] = ()) -> Surroundings:
+    """The directory and environment of a process, ``without`` some variables; relative paths in the
+    environment stay those of the directory this program is in."""
+    environment = {name: absolute(name, value) for name, value in os.environ.items() if name not in without}
+    return Surroundings(cwd=DIRECTORY, env=environment)
+
+
+def become(command: tuple[str, ...]) -> NoReturn:
+    """Replace this program by another one in these surroundings."""
+    around = surroundings()
+    os.chdir(around["cwd"])
+    os.execve(command[0], command, around["env"])
+
+
+def absolute(name: str, value: str) -> str:
+    """A variable's value with absolute paths, where it is one of PLACES or LISTS. A list's empty items, which
+    would mean the current directory, are left out."""
+    if name in LISTS:
+        return os.pathsep.join(os.path.abspath(part) for part in value.split(os.pathsep) if part)
+    return os.path.abspath(os.path.expanduser(value)) if name in PLACES and value else value

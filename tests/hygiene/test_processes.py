@@ -1,0 +1,76 @@
+"""Every process is started in the surroundings of ``localspec.process``, a Python of ours by its command."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.hygiene.source import PACKAGE, nodes_of, python_files
+
+STARTS = {
+    "subprocess": re.compile("Popen|run|call|check_call|check_output|getoutput|getstatusoutput"),
+    "asyncio": re.compile("create_subprocess_(exec|shell)"),
+    "loop": re.compile("subprocess_(exec|shell)"),
+    "os": re.compile("system|popen|fork|forkpty|startfile|posix_spawnp?|(exec|spawn)[lv]p?e?"),
+    "pty": re.compile("fork|spawn"),
+    "multiprocessing": re.compile("Process|Pool|Manager|get_context"),
+    "concurrent.futures": re.compile("ProcessPoolExecutor"),
+    "futures": re.compile("ProcessPoolExecutor"),
+}
+"""of each module, what starts a process"""
+OWN = PACKAGE / "process.py"
+USERS = {PACKAGE / "cli" / "editor.py", PACKAGE / "tui" / "clipboard.py"}
+"""programs that the person chose, in the person's directory"""
+NAMING = {PACKAGE / "doctor" / "examination.py"}
+"""tells which Python this is"""
+
+
+def starts(node: ast.AST) -> bool:
+    """Whether this is a call that starts a process."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    pattern = STARTS.get(ast.unparse(node.func.value))
+    return pattern is not None and pattern.fullmatch(node.func.attr) is not None
+
+
+def is_surrounded(call: ast.Call) -> bool:
+    last = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    return any(isinstance(value, ast.Call) and "surroundings" in ast.unparse(value.func) for value in last)
+
+
+def outside(path: Path, source: str) -> list[str]:
+    """The calls of a source that start a process in other surroundings."""
+    found = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and starts(n)]
+    return [f"{path.name}:{call.lineno}" for call in found if not is_surrounded(call)]
+
+
+def test_no_process_is_started_in_other_surroundings() -> None:
+    files = [path for path in python_files(PACKAGE) if path not in {OWN, *USERS}]
+    assert [place for path in files for place in outside(path, path.read_text("utf-8"))] == []
+
+
+def test_no_module_has_names_of_its_own_for_what_starts_processes() -> None:
+    modules = {**STARTS, "asyncio.subprocess": STARTS["asyncio"]}
+    imports = [(p, n) for p in python_files(PACKAGE) for n in nodes_of(p) if isinstance(n, ast.ImportFrom)]
+    named = [(p, n.module, each.name) for p, n in imports for each in n.names if n.module in modules]
+    assert [(p.name, name) for p, module, name in named if modules[str(module)].fullmatch(name)] == []
+
+
+def test_this_python_is_run_by_one_command() -> None:
+    named = {p for p in python_files(PACKAGE) if "sys.executable" in p.read_text("utf-8")}
+    assert named - NAMING == {OWN}
+
+
+def test_a_process_in_other_surroundings_is_noticed() -> None:
+    for source in (
+        "subprocess.run(x)",
+        "subprocess.Popen(x, cwd='/')",
+        "asyncio.create_subprocess_exec(*x)",
+        "os.execv(a, b)",
+        "os.system(x)",
+        "multiprocessing.Process(target=x)",
+    ):
+        assert outside(OWN, source) == ["process.py:1"]
+    assert outside(OWN, "subprocess.run(x, **process.surroundings())") == []
+    assert outside(OWN, "asyncio.run(x)\npsutil.Process(1)") == []
