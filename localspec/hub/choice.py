@@ -28,6 +28,8 @@ MLX_FILES = (
 """what mlx-lm reads of a directory; code is not among it"""
 NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
 """in the names of GGUF files that are parts of something else"""
+HEAD = "mtp-"
+"""how llama.cpp's converter begins the names of heads that are beside their models"""
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 
@@ -154,7 +156,9 @@ def _variants(listing: Listing) -> list[_Variant]:
     parts: dict[str, list[HubFile]] = defaultdict(list)
     for file in listing.files:
         path = PurePosixPath(file.name)
-        if path.suffix == ".gguf" and not any(word in path.name.lower() for word in NO_MODELS):
+        name = path.name.lower()
+        is_part = name.startswith(HEAD) or any(word in name for word in NO_MODELS)
+        if path.suffix == ".gguf" and not is_part:
             parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
     return [
         _Variant(stem, label_of(PurePosixPath(stem)), tuple(sorted(files))) for stem, files in parts.items()

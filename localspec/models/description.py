@@ -16,7 +16,7 @@ from localspec.errors import ModelError, ModelInvalid
 from localspec.models.directory import is_directory_model, read_directory
 from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
 from localspec.models.gguf import GgufHeader, read_header
-from localspec.models.kind import kind_of_directory, kind_of_file
+from localspec.models.kind import Other, kind_of_directory, kind_of_file
 from localspec.models.split import split_of
 from localspec.models.tokenizer_json import has_template, tokenizer_fp
 from localspec.protocol.messages import ModelDescription
@@ -148,11 +148,11 @@ def _read_directory(found: ModelDescription, path: Path, vocabularies: Vocabular
     return _used(described, kind_of_directory(model))
 
 
-def _used(model: ModelDescription, other: str | None) -> ModelDescription:
-    """Tells what the model is instead where it is none that answers."""
+def _used(model: ModelDescription, other: Other | None) -> ModelDescription:
+    """The description, with the model's kind as its problem where it is none that answers."""
     if other is None:
         return model
-    return broken(model, ModelInvalid(f"it does not answer: {other}", "Name another model."))
+    return broken(model, ModelInvalid(f"it does not answer: {other.what}", other.remedy))
 
 
 def _vocabulary(

@@ -24,7 +24,7 @@ from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
 from localspec.protocol.messages import ModelDescription
 
 MAX_INDEX = 64 * 1024 * 1024
-LAYOUT = f"{__version__}/2"
+LAYOUT = f"{__version__}/3"
 """a file of another layout is thrown away: raise the number when descriptions say more, or otherwise"""
 
 Signature = tuple[tuple[int, int, int, int], ...]

@@ -1,6 +1,8 @@
-"""What a file or directory is that has a model's form and is none that answers."""
+"""Kinds of files and directories that have a model's form and are none that answers."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from localspec.models.directory import ModelDirectory
 from localspec.models.gguf import GgufHeader
@@ -25,25 +27,75 @@ READ_BY_MLX = {"bitnet", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "compressed-ten
 """``quantization_config.quant_method`` that mlx-lm converts while it loads (its utils.py)"""
 GENERATES = ("CausalLM", "ConditionalGeneration", "LMHead", "VL")
 """what the names of transformers' classes that generate text hold"""
+HEADS = {"eagle3": "an EAGLE-3 head", "dflash": "a DFlash head", "gemma4-assistant": "an MTP head"}
+"""``general.architecture`` of drafters that read their target's hidden states (llama.cpp's src/models)"""
+DSPARK = "markov_w1.weight"
+"""the tensor that tells DSpark from DFlash, which share an architecture"""
+MTP = "an MTP head"
+NAME_A_MODEL = "Name another model."
+NAME_THE_TARGET = (
+    "Name the model that it drafts for, in a GGUF file of its own. Heads are not used yet; a smaller model "
+    "of the same vocabulary, prompt lookup and the n-gram memory draft instead."
+)
+MOST_OF_A_NAME = 64
+"""characters of a name that a file may choose"""
 
 
-def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> str | None:
-    """What a GGUF file is instead of a model that answers; None for one that does."""
+class Other(NamedTuple):
+    """A kind of file that answers nothing, as a clause with the subject "it", and what to do instead."""
+
+    what: str
+    remedy: str = NAME_A_MODEL
+
+
+def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> Other | None:
+    """The kind of a GGUF file that is no model that answers; None for one that is."""
     architecture = header.architecture
     kind = header.metadata.get("general.type")
     if isinstance(kind, str) and kind in OTHER_TYPES:
-        return OTHER_TYPES[kind]
+        return Other(OTHER_TYPES[kind])
     if architecture == "clip":
-        return PROJECTOR
+        return Other(PROJECTOR)
     if not header.tensors:
-        return OTHER_TYPES["vocab"]
+        return Other(OTHER_TYPES["vocab"])
+    if head := _head(header):
+        told = f"it is {head} for {_target_of(header)}: it drafts for that model and is no model of its own"
+        return Other(told, NAME_THE_TARGET)
     if architecture in EMBEDDERS or header.of_architecture("pooling_type"):
-        return EMBED
-    return None if has_vocabulary else "it has no vocabulary"
+        return Other(EMBED)
+    return None if has_vocabulary else Other("it has no vocabulary")
 
 
-def kind_of_directory(model: ModelDirectory) -> str | None:
-    """What a model directory is instead of one that MLX can answer with; None for one that it can."""
+def _head(header: GgufHeader) -> str | None:
+    """The name of the kind of drafter that a file holds without its target; None for all other files."""
+    names = [tensor.name for tensor in header.tensors]
+    if header.architecture == "dflash" and DSPARK in names:
+        return "a DSpark head"
+    if header.architecture in HEADS:
+        return HEADS[header.architecture]
+    # A complete model may carry its MTP layers behind its own.
+    has_layers = any(name.startswith("blk.0.") for name in names)
+    return MTP if not has_layers and any(".nextn." in name for name in names) else None
+
+
+def _target_of(header: GgufHeader) -> str:
+    """The model that a head was made for, as far as its file says."""
+    name = header.metadata.get("general.base_model.0.name")
+    if isinstance(name, str) and name:
+        return name[:MOST_OF_A_NAME]
+    width = header.of_architecture("target_hidden_size")
+    if type(width) is int:
+        return f"a model whose hidden states have {width} numbers"
+    return f"a {header.architecture[:MOST_OF_A_NAME]} model" if _head(header) == MTP else "another model"
+
+
+def kind_of_directory(model: ModelDirectory) -> Other | None:
+    """The kind of a model directory that MLX cannot answer with; None for one that it can."""
+    found = _kind_of_directory(model)
+    return None if found is None else Other(found)
+
+
+def _kind_of_directory(model: ModelDirectory) -> str | None:
     config = model.config
     if (model.path / MODULES).exists():
         return EMBED

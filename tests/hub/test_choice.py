@@ -41,6 +41,11 @@ def test_the_balanced_one_is_chosen_where_it_fits() -> None:
     assert choice.why == f"Q4_K_M takes {needs(5 * GB) / GB:.1f} GB of memory, 100.0 GB are free"
 
 
+def test_a_head_beside_a_model_is_no_quantisation_of_it() -> None:
+    found = listing("mtp-Model-7B-Q4_K_M.gguf", "Model-7B-MTP-Q4_K_M.gguf")
+    assert names(chosen(found)) == names(chosen(found, quantisation="Q4_K_M")) == ["Model-7B-MTP-Q4_K_M.gguf"]
+
+
 def test_a_smaller_one_where_memory_is_short_and_why() -> None:
     choice = chosen(QUANTISED, free=4 * GB)
     assert choice.quantisation == "Q2_K"

@@ -99,7 +99,7 @@ class LlamaCppBackend:
         config = config or EngineConfig()
         header = read_header(path)
         if other := kind_of_file(header, has_vocabulary=True):
-            raise ModelInvalid(f"{path} does not answer: {other}", "Name another model.")
+            raise ModelInvalid(f"{path} does not answer: {other.what}", other.remedy)
         self.defaults = _recommended(header.metadata)
         self.model = model_name(path)
         self._lib_model = native.load_model(str(path), config, progress)

@@ -1,0 +1,95 @@
+"""Heads, which draft for a model and are none, are refused by name wherever a model is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.config import EngineConfig
+from localspec.engine.load import load
+from localspec.errors import ModelInvalid
+from localspec.models.candidates import Room, auto_draft, judged
+from localspec.models.catalogue import describe
+from tests import random_ggufs
+from tests.models.ggufs import TARGET
+
+SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
+OWN = "it drafts for that model and is no model of its own"
+BASE = {".general.base_model.0.name": "Toy 7B"}
+HEADS: list[tuple[Callable[[Path], Path], str]] = [
+    (random_ggufs.write_mtp_head, "it is an MTP head for a qwen35 model"),
+    (partial(random_ggufs.write_mtp_head, values=BASE), "it is an MTP head for Toy 7B"),
+    (
+        random_ggufs.write_eagle_head,
+        "it is an EAGLE-3 head for a model whose hidden states have 64 numbers",
+    ),
+    (partial(random_ggufs.write_eagle_head, values=BASE), "it is an EAGLE-3 head for Toy 7B"),
+    (random_ggufs.write_dflash_head, "it is a DFlash head for another model"),
+    (partial(random_ggufs.write_dflash_head, dspark=True), "it is a DSpark head for another model"),
+]
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = str(tmp_path_factory.mktemp("home"))
+    monkeypatch.setenv("LOCALSPEC_HOME", home)
+    monkeypatch.setenv("HOME", home)
+
+
+@pytest.mark.parametrize(("write", "told"), HEADS)
+def test_a_head_says_what_it_is_and_is_not_opened(
+    tmp_path: Path, write: Callable[[Path], Path], told: str
+) -> None:
+    path = write(tmp_path / "tiny-1b.gguf")
+    model = describe("tiny-1b", path)
+    assert model.problem == f"it does not answer: {told}: {OWN}"
+    assert "Name the model that it drafts for" in str(model.remedy)
+    with pytest.raises(ModelInvalid, match=told) as caught:
+        LlamaCppBackend(path, SMALL)
+    assert caught.value.remedy == model.remedy
+    with pytest.raises(ModelInvalid, match=told):
+        load(str(TARGET), draft=str(path), n_ctx=256, parallel=1)
+
+
+def test_a_head_is_never_paired(tmp_path: Path) -> None:
+    target = random_ggufs.write_model(tmp_path / "target.gguf", "qwen35")
+    random_ggufs.write_mtp_head(
+        tmp_path / "near.gguf", random_ggufs.Dimensions(width=16, hidden=16, layers=1)
+    )
+    found = [each for each in judged(target, (str(tmp_path),), Room(SMALL)) if each.model.id == "near"]
+    assert [each.verdict for each in found] == ["refused"] and OWN in found[0].reason
+    assert auto_draft(target, (str(tmp_path),), Room(SMALL))[0] is None
+
+
+def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
+    path = random_ggufs.write_model_with_mtp(tmp_path / "whole.gguf")
+    assert describe("whole", path).problem is None
+    with load(str(path), draft="none", n_ctx=256, parallel=1) as engine:
+        assert engine.generate("def f", max_tokens=4).finish().completion_tokens
+
+
+@pytest.mark.parametrize("command", [("show",), ("list",), ("pair",)])
+def test_the_command_tells_of_a_head(tmp_path: Path, command: tuple[str]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    random_ggufs.write_mtp_head(models / "toy-9b.gguf", values=BASE)
+    config = Path(os.environ["LOCALSPEC_HOME"]) / "config"
+    config.mkdir()
+    (config / "config.toml").write_text(f"model_dirs = [{json.dumps(str(models))}]\n")
+    asked = {"show": ["show", "toy-9b"], "list": ["list"], "pair": ["pair", "bundled"]}[command[0]]
+    ran = subprocess.run(
+        [sys.executable, "-m", "localspec", "models", *asked, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "an MTP head for Toy 7B" in ran.stdout + ran.stderr, ran
