@@ -43,6 +43,14 @@ MIGRATIONS = (
     DROP TABLE reused;
     CREATE INDEX messages_by_session ON messages (session, id);
     """,
+    # The order of use, by a counter: the clock may go back.
+    """
+    ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+    UPDATE sessions SET used = numbered.number FROM
+        (SELECT id, row_number() OVER (ORDER BY updated, rowid) AS number FROM sessions) AS numbered
+        WHERE sessions.id = numbered.id;
+    CREATE INDEX sessions_by_use ON sessions (used);
+    """,
 )
 """``user_version`` counts how many of these a file has seen."""
 LISTED = """
@@ -51,8 +59,10 @@ LISTED = """
     FROM sessions s
     WHERE :query = '' OR says(s.title, :query)
         OR EXISTS (SELECT 1 FROM messages m WHERE m.session = s.id AND says(m.content, :query))
-    ORDER BY s.updated DESC, s.rowid DESC LIMIT :limit OFFSET :offset
+    ORDER BY s.used DESC, s.rowid DESC LIMIT :limit OFFSET :offset
 """
+
+NEXT_USE = "(SELECT coalesce(max(used), 0) + 1 FROM sessions)"
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +138,7 @@ class Store:
     def add(self, session: Session) -> None:
         now, options = time.time(), _encoded(session.options)
         row = (session.id, session.title, now, now, options, session.system)
-        self._db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._db.execute(f"INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, {NEXT_USE})", row)
 
     def find(self, id: str, private: bool) -> Session | None:
         row = self._db.execute("SELECT title, options, system FROM sessions WHERE id = ?", (id,)).fetchone()
@@ -196,8 +206,8 @@ class Store:
             if turn.content is not None:
                 self._insert(session, "user", question, "complete")
             self._change(
-                "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ? "
-                "WHERE id = ?",
+                "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ?, "
+                f"used = {NEXT_USE} WHERE id = ?",
                 # A title that was taken from what is dropped now goes with it.
                 *("" if before else _title(first), _title(question), time.time(), session),
             )

@@ -225,6 +225,35 @@ def test_a_list_comes_in_pages_the_last_used_first(store: Store) -> None:
     assert pages == [["b", "e"], ["d", "c"], ["a"], []]
 
 
+def test_the_order_of_use_does_not_depend_on_the_clock(store: Store, path: Path) -> None:
+    """One chat was used while the clock was a day ahead."""
+    store.add(session("ahead"))
+    store.begin_turn("ahead", Turn("x"))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE sessions SET updated = updated + 24 * 3600")
+    db.close()
+    store.add(session("now"))
+    assert [s.session for s in store.summaries(ALL)] == ["now", "ahead"]
+    store.begin_turn("ahead", Turn("x"))
+    assert [s.session for s in store.summaries(ALL)] == ["ahead", "now"]
+    store.fork(session("now"), session("copy"), None)
+    again = Store(str(path))
+    assert [s.session for s in again.summaries(ALL)] == ["copy", "ahead", "now"]
+    again.close()
+
+
+def test_chats_of_an_older_file_keep_their_order(path: Path) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript("".join(MIGRATIONS[:2]) + "PRAGMA user_version = 2;")
+    for id, updated in (("first", 1.0), ("third", 3.0), ("second", 2.0), ("second too", 2.0)):
+        db.execute("INSERT INTO sessions VALUES (?, '', 0.0, ?, '{}', NULL)", (id, updated))
+    db.close()
+    store = Store(str(path))
+    store.add(session("fourth"))
+    assert [s.session for s in store.summaries(ALL)] == ["fourth", "third", "second too", "second", "first"]
+    store.close()
+
+
 def test_a_title_is_the_first_line_said_until_it_is_given(store: Store) -> None:
     store.add(session("a"))
     first = store.begin_turn("a", Turn("\n  first line \nsecond"))
