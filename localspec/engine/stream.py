@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
@@ -32,6 +32,7 @@ class Stream:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._events = self._run()
+        next(self._events)  # a generator that was never begun does nothing when it is closed
 
     @property
     def result(self) -> Result:
@@ -62,8 +63,10 @@ class Stream:
         self._events.close()
 
     def _run(self) -> Generator[Event, None, None]:
+        """Yield the events, after a first value that is none."""
         sequence = self._sequence
         try:
+            yield cast(Event, None)
             while True:
                 while sequence.events:
                     event = sequence.events.popleft()

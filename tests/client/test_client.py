@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
+from localspec.client.stream import Reading
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -91,6 +94,41 @@ def test_streams_side_by_side(shared: Path) -> None:
             result = await soon(stalled.cancel())
             assert (result.text, result.finish_reason) == ("stalling", "cancelled")
             assert await stalled.cancel() == result
+
+    run(test())
+
+
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("how", ["the stream", "its text", "its events"])
+def test_what_is_closed_has_ended_at_the_daemon_whether_it_was_read_or_not(
+    shared: Path, how: str, read: int
+) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            stream = client.generate("stall")
+            ways: dict[str, Stream[Result] | Reading[Any]] = {
+                "the stream": stream,
+                "its text": aiter(stream),
+                "its events": stream.events(),
+            }
+            reading = ways[how]
+            for _ in range(read):
+                await soon(anext(aiter(stream)))
+            await soon(reading.aclose())
+            assert (await client.status()).running == 0
+            assert (await stream.result()).finish_reason == "cancelled"
+            await soon(reading.aclose())
+
+    run(test())
+
+
+def test_what_failed_can_be_closed(shared: Path) -> None:
+    async def test() -> None:
+        async with await echo() as client:
+            async with contextlib.aclosing(client.chat("none", "x")) as stream:
+                pass
+            with pytest.raises(SessionNotFound):
+                await stream.result()
 
     run(test())
 

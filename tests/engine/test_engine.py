@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -310,6 +311,14 @@ class TestFailures:
 
 
 class TestClose:
+    def test_a_stream_that_is_closed_before_it_is_read_gives_its_slot_back(self) -> None:
+        engine = toy_engine(markov())
+        engine.generate("ab", max_tokens=200).close()
+        assert not engine.step(), "closed, and still served"
+        engine.generate("ab", max_tokens=200)
+        gc.collect()
+        assert not engine.step(), "dropped, and still served"
+
     def test_a_stream_left_unread_does_not_touch_a_closed_engine(self) -> None:
         with localspec.load("bundled", n_ctx=256, threads=1) as engine:
             stream = engine.generate("def f(", proposer="draft", temperature=0.0)
