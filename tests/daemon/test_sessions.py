@@ -19,7 +19,8 @@ from tests.daemon.echo_daemon import WORKER
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw, texts, write_config
 from tests.daemon.test_events import events, subscribe
 from tests.daemon.test_history import content, open_session, stored
-from tests.daemon.test_store import anywhere, fill
+from tests.daemon.test_store import anywhere
+from tests.daemon.test_store_files import fill
 from tests.daemon.test_streams import Lines, alone, begin, idle
 from tests.waiting import run, soon
 
