@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
-from localspec.speculation.costs import CostCurve
+from localspec.speculation.costs import WIDE, CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.length import best_length, with_replay
 from localspec.speculation.proposer import Proposer
@@ -111,6 +111,10 @@ class _Prices(NamedTuple):
     n: int
     longest: int
     """draft tokens up to which that is known well enough"""
+    fed: int
+    """tokens of this forward without any draft"""
+    alone: Sequence[float]
+    """seconds of a forward of one request alone, by its width"""
     again: Sequence[float] = ()
     """where a rollback loses more than was drafted: what feeding so many tokens again costs"""
 
@@ -240,21 +244,26 @@ class Controller(Proposer):
         if rewriting is None:
             return ask.k
         state.patience.advance(len(ask.context))
-        missing = ask.missing
-        cell_s = prices.seconds[max(rewriting.width - 1 - missing, 0)] / max(rewriting.width, 1 + missing)
+        if prices.fed > rewriting.width:
+            return ask.k  # without drafts, too, the forward is wider than rounding allows
+        # Cells are written anew for one request at a time, in forwards as wide as rounding allows.
+        width = min(max(rewriting.width, 1 + ask.missing), WIDE)
+        cell_s = prices.alone[width] / width
         if state.patience.over(rewriting, cell_s, answered=ask.answered, left=ask.left):
             return ask.k
-        # All who are asked share a forward, and each feeds its newest token.
-        return min(ask.k, max(rewriting.width - prices.n - missing, 0) // prices.n)
+        return min(ask.k, (rewriting.width - prices.fed) // prices.n)
 
     # What there is, and what it promises.
 
     def _prices(self, asks: Sequence[Ask]) -> _Prices:
         context, n = max(len(ask.context) for ask in asks), len(asks)
         longest = max(CAUTIOUS_K, 2 * self._costs.widest(context) // n)
-        line, missing = self._costs.line(context), sum(ask.missing for ask in asks)
-        again = [seconds - line[1] for seconds in line[1 + missing :]] if asks[0].replays else ()
-        return _Prices(line[n + missing :: n], n, longest, again)
+        line, missing = self._costs.line(context), max(ask.missing for ask in asks)
+        fed = n * (1 + missing)
+        # Beyond what is known by width nothing is drafted.
+        seconds = line[fed::n] or [self._costs.seconds(fed, context)]
+        again = [each - line[1] for each in line[1 + missing :]] if asks[0].replays else ()
+        return _Prices(seconds, n, longest, fed, line, again)
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Ask those whose drafts cost next to nothing."""
