@@ -20,6 +20,7 @@ from localspec.cli.flags import ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options
+from localspec.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -265,7 +266,7 @@ class _Progress:
         from localspec.bench.measure import TimeLeft
 
         console = Console(stderr=True)
-        texts = TextColumn("{task.description}"), TextColumn("{task.fields[left]}")
+        texts = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[left]}")
         columns = (texts[0], BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), texts[1])
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("starting", total=1.0, left="")
@@ -298,7 +299,7 @@ class _Progress:
             output.note(f"localspec: {what} ({fraction:.0%})")
         seconds = self._left(fraction, now)
         left = "" if seconds is None else f"about {_round(seconds)} left of this"
-        self._bar.update(self._task, description=what, completed=min(fraction, NEARLY), left=left)
+        self._bar.update(self._task, description=printable(what), completed=min(fraction, NEARLY), left=left)
 
     def stop(self) -> None:
         self._bar.stop()
@@ -316,7 +317,7 @@ def _show(tables: Sequence[RenderableType]) -> None:
     with console.capture() as captured:
         for table in tables:
             console.print(table)
-    output.write(captured.get())
+    output.drawn(captured.get())
 
 
 def _tables(results: Results) -> list[RenderableType]:

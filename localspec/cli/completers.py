@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from localspec.wording import one_line
+
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
@@ -29,7 +31,12 @@ def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     from localspec.models.catalogue import list_models
 
     meant = filter(is_meant, list_models(load_config().model_dirs))
-    return sorted({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
+    return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
+
+
+def _typeable(names: set[str]) -> list[str]:
+    """Those that a shell can show: not what commands a terminal."""
+    return sorted(name for name in names if one_line(name) == name)
 
 
 def drafts(context: CompletionContext) -> list[str]:
@@ -41,7 +48,7 @@ def pulled(_context: CompletionContext) -> list[str]:
     """What `models pull` downloaded."""
     from localspec.hub import records
 
-    return sorted({each.name for each in records.read()})
+    return _typeable({each.name for each in records.read()})
 
 
 def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
@@ -68,4 +75,4 @@ def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:
     from localspec.cli import answer
 
     for session in answer.remote(lambda client: client.sessions(), start=False):
-        yield session.session, (session.title or "")[:SHOWN_TITLE]
+        yield session.session, one_line(session.title or "")[:SHOWN_TITLE]

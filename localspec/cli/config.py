@@ -144,7 +144,7 @@ def set_(
         output.json({"path": str(file.path), "key": told, "value": parsed, "daemon": daemon})
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
-        output.note(printable(f"{told} {is_now} in {file.path}."))
+        output.note(f"{told} {is_now} in {file.path}.")
         if told == "http.without_token" and parsed:
             output.note(f"{WITHOUT_TOKEN}.")
         if place[0] == "models":
@@ -192,7 +192,7 @@ def edit() -> int:
     except LocalspecError as error:
         raise _kept(error, scratch, begun) from None
     scratch.unlink()
-    output.note(printable(f"{file.path} is valid, and changed."))
+    output.note(f"{file.path} is valid, and changed.")
     _tell_of_the_daemon(_daemon_runs_with())
     return ExitCode.OK
 
@@ -214,7 +214,7 @@ def _for_no_model(config: Config) -> dict[str, str]:
 def _tell_of_no_model(config: Config, only: str | None = None) -> None:
     for name, why in _for_no_model(config).items():
         if only in (None, name):
-            output.note(printable(f"{section_name('models', name)} is for no model: {why}"))
+            output.note(f"{section_name('models', name)} is for no model: {why}")
 
 
 def _described(row: Effective) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def doctor(
     if as_json:
         output.json({"findings": findings, "ok": ok})
     elif output.is_terminal():
-        output.write(_table(findings))
+        output.drawn(_table(findings))
     else:
         output.write("".join(f"{line}\n" for line in _lines(findings)))
     return ExitCode.OK if ok else ExitCode.ERROR

@@ -419,4 +419,4 @@ def _directory() -> Path:
 
 
 def _notice(text: str) -> None:
-    output.note(printable(f"localspec: {text}"))
+    output.note(f"localspec: {text}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,10 +18,27 @@ from localspec.wording import one_line, printable, stats_lines
 
 _line_is_open = False
 """whether what was written to stdout last, text or a terminal's echo, did not end its line"""
+COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def write(text: str) -> None:
-    """Model text to stdout, at once."""
+    """Text to stdout, at once: as it is, or on a terminal without what would command that."""
+    _write(harmless(text) if is_terminal() else text)
+
+
+def drawn(text: str) -> None:
+    """What Rich has drawn, to stdout, with its colours."""
+    pieces = COLOURS.split(text)  # every other one is a colour
+    _write("".join(each if number % 2 else harmless(each) for number, each in enumerate(pieces)))
+
+
+def harmless(text: str) -> str:
+    """``text`` as :func:`printable` has it, without carriage returns. Each character is judged by itself: a
+    sequence that comes in pieces is found as well."""
+    return printable(text.replace("\r", ""))
+
+
+def _write(text: str) -> None:
     global _line_is_open
     if sys.stdout is None:
         raise LocalspecError("there is no stdout to write to", "Leave it open, or redirect it to a file.")
@@ -54,6 +72,7 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 def note(text: str) -> None:
     """A line of its own for the person, on stderr; nobody can be told where that is closed."""
     global _line_is_open
+    text = harmless(text)
     with contextlib.suppress(OSError, AttributeError):
         if _line_is_open and _are_seen_together():
             # To stderr: a pipe or a file that holds stdout alone holds the model's text and nothing else.
@@ -79,7 +98,7 @@ def warnings_as_notes() -> Iterator[None]:
 
     class Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            note(printable(f"localspec: {record.getMessage()}"))
+            note(f"localspec: {record.getMessage()}")
 
     notes, log = Notes(logging.WARNING), logging.getLogger("localspec")
     log.addHandler(notes)
@@ -113,7 +132,7 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
         json({"error": {key: printable(text) for key, text in error.as_dict().items()}})
     else:
         end = "" if error.message.endswith((".", "!", "?")) else "."
-        note(printable(f"localspec: {error.message}{end} {error.remedy}"))
+        note(f"localspec: {error.message}{end} {error.remedy}")
 
 
 def exit_code(result: Result) -> ExitCode:

@@ -110,16 +110,16 @@ def _fetch(plan: Plan) -> None:
     if plan.missing:
         some = f" {size(so_far)} of it are here." if so_far else ""
         others = f" There are also {', '.join(choice.others)}." if choice.others else ""
-        output.note(printable(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"))
+        output.note(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}")
     else:
-        output.note(printable(f"{choice.name} is here already."))
+        output.note(f"{choice.name} is here already.")
     transfer = output.Transfer(choice.name, choice.size, so_far)
     try:
         carry_out(plan, transfer.update)
     except KeyboardInterrupt:
         transfer.close()
         kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"
-        output.note(printable(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}"))
+        output.note(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}")
         raise
     finally:
         transfer.close()
@@ -156,7 +156,7 @@ def _wants(small: Plan, flags: PullFlags) -> bool:
     if flags.draft or flags.yes or not small.missing:
         return True
     if flags.json or not asking.is_possible():
-        output.note(printable(f"{offer}: localspec models pull {_again(small)}"))
+        output.note(f"{offer}: localspec models pull {_again(small)}")
         return False
     return asking.agrees(f"{offer}. Download it, too?")
 
