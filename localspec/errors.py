@@ -20,6 +20,7 @@
     │   ├── ModelNotFound     model_not_found
     │   ├── ModelAmbiguous    model_ambiguous      the beginning of several names
     │   ├── ModelInvalid      model_invalid
+    │   ├── ModelChanged      model_changed        its file was overwritten while it was loaded
     │   ├── ModelTooLarge     model_too_large
     │   ├── TokenizerMismatch tokenizer_mismatch
     │   ├── FimUnsupported    fim_unsupported
@@ -183,6 +184,14 @@ class ModelAmbiguous(ModelError):
 class ModelInvalid(ModelError):
     code = "model_invalid"
     default_remedy = "Give a complete GGUF file or MLX directory; `-m bundled` always works."
+
+
+class ModelChanged(ModelError):
+    code = "model_changed"
+    default_remedy = (
+        "Send the request again once the file is complete: the model is loaded anew. A new version that is "
+        "written beside it and then renamed disturbs nobody."
+    )
 
 
 class ModelTooLarge(ModelError):

@@ -155,6 +155,9 @@ class Backend(Protocol):
         """From any thread: while it is on forwards may raise :class:`Interrupted`, the one under way, too.
         A backend that cannot give up goes on."""
 
+    def check(self) -> None:
+        """Raises :class:`ModelChanged` where the rows of earlier forwards are not to be trusted."""
+
     def rollback(self, sequence: int) -> int | None:
         """How many tokens of its next forward `truncate` will be able to take back; None: any number.
         It may change from round to round."""

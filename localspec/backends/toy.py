@@ -185,6 +185,9 @@ class ToyBackend:
     def hurry(self, on: bool) -> None:
         self._hurried = on
 
+    def check(self) -> None:
+        return
+
     def rollback(self, sequence: int) -> int | None:
         return self._rollback
 

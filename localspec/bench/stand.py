@@ -86,6 +86,9 @@ class Lent:
     def hurry(self, on: bool) -> None:
         self._backend.hurry(on)
 
+    def check(self) -> None:
+        self._backend.check()
+
     def save(self, sequence: int) -> bytearray:
         return self._backend.save(sequence)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec.daemon.watch import Watch
-from localspec.errors import EngineCrashed, LocalspecError, ShuttingDown, from_dict
+from localspec.errors import EngineCrashed, LocalspecError, ModelChanged, ShuttingDown, from_dict
 from localspec.models.fit import Needs
 from localspec.process import surroundings
 from localspec.protocol import frames
@@ -51,6 +51,12 @@ KILLED_REMEDY = (
     "memory: use a smaller model, quantisation or n_ctx."
 )
 """what the kernel does to whoever takes too much looks like a kill by hand"""
+SHORTENED_REMEDY = (
+    "A file of the model was shortened while it was in use. Send the request again once it is complete: the "
+    "model is loaded anew."
+)
+REMEDIES = {-signal.SIGKILL: KILLED_REMEDY, -signal.SIGBUS: SHORTENED_REMEDY}
+"""by a process's exit code"""
 
 NOTHING = Needs()
 
@@ -271,7 +277,7 @@ class WorkerProcess:
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
-        remedy = KILLED_REMEDY if process.returncode == -signal.SIGKILL else None
+        remedy = REMEDIES.get(process.returncode or 0)
         self._end(
             self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}", remedy)
         )
@@ -317,7 +323,12 @@ class WorkerProcess:
             case Tokenized():
                 job.end.set_result(frame)
             case Failed():
-                job.end.set_exception(from_dict(frame.error))
+                error = from_dict(frame.error)
+                job.end.set_exception(error)
+                if isinstance(error, ModelChanged):
+                    # It ends by itself; the others of its requests end with the same error.
+                    log.warning("%s", error.message)
+                    self._expected = self._expected or error
 
     async def _exit(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the process to be gone, and say what ended it."""

@@ -29,7 +29,7 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
-from localspec.errors import EngineError, InvalidOptions, LocalspecError
+from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelChanged
 from localspec.memory.lesson import Lesson
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
@@ -280,9 +280,14 @@ class Engine:
     def _conclude(self, sequence: Sequence) -> None:
         """The last events of a request."""
         self._proposers.stop(sequence)
+        try:
+            self.target.check()
+        except LocalspecError as error:
+            sequence.error = sequence.error or error
         self.learning.count(sequence.stats)
         sequence.publish()
-        if sequence.remembered and self.learning.memory is not None:
+        is_spoilt = isinstance(sequence.error, ModelChanged)
+        if sequence.remembered and not is_spoilt and self.learning.memory is not None:
             workspace = sequence.settings.workspace
             self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
         if sequence.error is not None:

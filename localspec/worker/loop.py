@@ -11,7 +11,7 @@ from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import choose_here, load_engine
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, LocalspecError, OutOfMemory
+from localspec.errors import EngineError, LocalspecError, ModelChanged, OutOfMemory
 from localspec.models.catalogue import place_of, weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
@@ -118,6 +118,8 @@ class Worker:
         self._requests: dict[int, Sequence] = {}
         self._watched: dict[int, int] = {}
         """the daemon's ids of the requests whose rounds are told, by the engine's"""
+        self._spoilt = False
+        """whether the model's file has changed: another worker is to load it as it is now"""
         engine.on_round = self._on_round
         channel.on_urgent = engine.hurry
 
@@ -130,16 +132,18 @@ class Worker:
                     return
 
     def _work(self) -> bool:
-        """Rounds until there is no more work; False for a stop."""
+        """Rounds until there is no more work; False for a stop, and where the model's file has changed."""
         while self._pulse.step(self._engine.step) or self._requests:
             self._tell()
+            if self._spoilt:
+                return False
             frame = self._channel.poll()
             while frame is not None:
                 if not self._take(frame):
                     return False
                 frame = self._channel.poll()
         self._tell()
-        return True
+        return not self._spoilt
 
     def _idle(self) -> ToWorker:
         """The next frame; until it comes, what can wait is done."""
@@ -194,7 +198,9 @@ class Worker:
         """Pass on what the requests have to say."""
         for id, sequence in list(self._requests.items()):
             while sequence.events:
-                message = _frame(id, sequence.events.popleft())
+                event = sequence.events.popleft()
+                self._spoilt |= isinstance(event, ModelChanged)
+                message = _frame(id, event)
                 self._channel.send(message)
                 if isinstance(message, (Done, Failed)):
                     del self._requests[id]

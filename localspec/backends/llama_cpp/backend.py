@@ -21,8 +21,10 @@ from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions, ModelInvalid
 from localspec.models.catalogue import model_name
+from localspec.models.description import weight_files
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.kind import kind_of_file
+from localspec.models.opened import OpenedFiles
 from localspec.protocol.options import Options, parse_options
 
 NO_CELL, ABORTED = 1, 2
@@ -81,7 +83,8 @@ class LlamaCppBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
-    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
+    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit. llama.cpp maps
+    the file: once it is overwritten forwards raise :class:`ModelChanged`.
     ``measured=False`` spares the probe of its rounding, which only a target's rows need;
     :mod:`localspec.backends.rounding` can do it later.
     """
@@ -102,6 +105,20 @@ class LlamaCppBackend:
             raise ModelInvalid(f"{path} does not answer: {other.what}", other.remedy)
         self.defaults = _recommended(header.metadata)
         self.model = model_name(path)
+        self._files = OpenedFiles(weight_files(path))
+        self._context: Any = None
+        self._lib_model: Any = None
+        try:
+            self._load(path, config, header, progress)
+            if measured and not self.capabilities.obstacle:
+                set_rounding(self, measure_rounding(self) or PRESUMED)
+        except BaseException:
+            self.free()
+            raise
+
+    def _load(
+        self, path: Path, config: EngineConfig, header: GgufHeader, progress: Callable[[float], None] | None
+    ) -> None:
         self._lib_model = native.load_model(str(path), config, progress)
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
@@ -110,14 +127,8 @@ class LlamaCppBackend:
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
         )
-        self._context: Any = None
-        try:
-            self._start(config, header)
-            if measured and not self.capabilities.obstacle:
-                set_rounding(self, measure_rounding(self) or PRESUMED)
-        except BaseException:
-            self.free()
-            raise
+        self._start(config, header)
+        self._files.check()
 
     def _start(self, config: EngineConfig, header: GgufHeader) -> None:
         n_ctx, n_sequences = native.sizes(self._lib_model, config)
@@ -151,6 +162,7 @@ class LlamaCppBackend:
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch)
         rows = self._fill(batch, width)
+        self._files.check_sometimes()  # what a shortened file no longer holds would end the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
         if code:
@@ -200,6 +212,9 @@ class LlamaCppBackend:
     def hurry(self, on: bool) -> None:
         # Half a forward cannot be taken out of a recurrent state.
         self._hurry.set(on and not self.capabilities.obstacle)
+
+    def check(self) -> None:
+        self._files.check()
 
     def rollback(self, sequence: int) -> int | None:
         return 0 if self.capabilities.obstacle else None
@@ -264,3 +279,4 @@ class LlamaCppBackend:
         if self._lib_model:
             lib.llama_model_free(self._lib_model)
             self._lib_model = None
+        self._files.close()

@@ -249,6 +249,9 @@ class MlxBackend:
                 found += layer.arrays(state)
         return found
 
+    def check(self) -> None:
+        return
+
     def rollback(self, sequence: int) -> int | None:
         return 0 if self._rewinding.obstacle else None
 
