@@ -12,11 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from localspec import home
+from localspec.protocol.bounds import shortened
 
 MAX_BYTES = 4 * 1024 * 1024
 CHECK_S = 10.0
 """how often its size is looked at: workers write into it without asking anybody"""
 OUTPUTS = (1, 2)
+LONGEST_LINE = 2000
+"""characters of a message: it may repeat names that a client chose"""
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -29,7 +32,8 @@ class OneLine(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], super().formatMessage(record))
+        line = shortened(super().formatMessage(record), LONGEST_LINE)
+        return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], line)
 
 
 def redirect() -> None:

@@ -18,7 +18,7 @@ from localspec.memory.files import TableFiles, name_of
 from localspec.memory.hashing import Words, salt_of
 from localspec.memory.sources import tag_of
 from localspec.memory.table import ORDER_AT, NgramTable
-from localspec.protocol.memory import Place
+from localspec.protocol.bounds import Place
 
 BATCH = 1024
 MAX_LINE = 64 * 1024

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol.bounds import Identity, shortened
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -16,10 +17,12 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000
 
-Id = int | Annotated[str, Meta(max_length=128)]
+Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Identity
 """A request's name, repeated in each of its messages."""
-LONGEST_MESSAGE = 500
+LONGEST_FAULT = 500
 """characters of a fault's message: it may quote what the peer said"""
+LONGEST_SENTENCE = 1000
+"""characters of an error's message and of its remedy: they name models and files"""
 
 
 class Incoming(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,7 +64,7 @@ class ProtocolFault(Exception):
     """A message that breaks JSON-RPC or names no method of ours; ``id`` is what it answers, if known."""
 
     def __init__(self, code: int, message: str, id: Id | None = None) -> None:
-        super().__init__(message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "…")
+        super().__init__(shortened(message, LONGEST_FAULT))
         self.code = code
         self.id = id
 
@@ -132,7 +135,8 @@ def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
         body = ErrorObject(error.code, str(error))
     else:
         code = INVALID_PARAMS if isinstance(error, InvalidOptions) else SERVER_ERROR
-        body = ErrorObject(code, error.message, error.as_dict())
+        data = {key: shortened(value, LONGEST_SENTENCE) for key, value in error.as_dict().items()}
+        body = ErrorObject(code, data["message"], data)
     return _text({"jsonrpc": "2.0", "id": id, "error": body})
 
 

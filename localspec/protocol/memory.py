@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +47,3 @@ class Primed(msgspec.Struct, frozen=True):
     files: int
     skipped: int
     tokens: int
-
-
-Place = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
-"""a path"""

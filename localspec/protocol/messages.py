@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Place
 from localspec.protocol.events import EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
-from localspec.protocol.memory import Place
 from localspec.protocol.options import BackendName, Options, readable, unknown_key
 from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
@@ -66,17 +66,17 @@ class ModelLoad(Params):
     ``workspace``: the directory whose settings hold.
     """
 
-    model: str | None = None
-    draft: str | None = None
+    model: Name | None = None
+    draft: Name | None = None
     backend: BackendName | None = None
-    workspace: str | None = None
+    workspace: FilePath | None = None
     keep_alive_s: Annotated[float, Meta(ge=0, le=1_000_000_000)] | None = None
 
 
 class ModelUnload(Params):
     """Without a ``model``: all."""
 
-    model: str | None = None
+    model: Name | None = None
 
 
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
@@ -102,7 +102,7 @@ class Tokenize(Params):
     tokens are those; ``pieces`` asks for the bytes of each."""
 
     text: Annotated[str, Meta(max_length=1 << 18)]
-    model: str | None = None
+    model: Name | None = None
     start: bool = False
     special: bool = False
     pieces: bool = False
@@ -118,8 +118,8 @@ class CompletionInline(Params):
 
     prefix: str
     suffix: str
-    language: str | None = None
-    path: str | None = None
+    language: Language | None = None
+    path: FilePath | None = None
     extra: tuple[File, ...] = ()
     n: Annotated[int, Meta(ge=1, le=8)] = 1
     max_ms: Milliseconds | None = None
@@ -133,7 +133,7 @@ class CompletionInline(Params):
 class CompletionFeedback(Params):
     """What became of an item; ``chars`` of it, in code points, were accepted (``partial``)."""
 
-    item: str
+    item: Identity
     event: SuggestionEvent
     chars: Annotated[int, Meta(ge=0)] | None = None
 
@@ -144,8 +144,8 @@ class CompletionWarm(Params):
 
     prefix: str
     suffix: str
-    path: str | None = None
-    language: str | None = None
+    path: FilePath | None = None
+    language: Language | None = None
     extra: tuple[File, ...] = ()
     options: Options = Options()
 
@@ -154,7 +154,7 @@ class MemoryForget(Params):
     """What ``source`` taught, what ``workspace`` holds, both together; with neither, everything."""
 
     workspace: Place | None = None
-    source: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    source: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
 
 
 class MemoryPrime(Params):
@@ -168,7 +168,7 @@ class MemoryPrime(Params):
 class EventsSubscribe(Params):
     """From now on, and for requests sent from now on, events of these ``kinds`` and no others."""
 
-    kinds: tuple[EventKind, ...]
+    kinds: Annotated[tuple[EventKind, ...], Meta(max_length=16)]
 
 
 class CancelRequest(Params):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,11 +12,13 @@ import msgspec
 from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
+from localspec.protocol.bounds import LONGEST_PATH, Name, shortened
 
 ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
 BackendName = Literal["auto", "llama_cpp", "mlx"]
 LONGEST_SHOWN = 60
 """characters of a refused value that are repeated to whoever gave it"""
+_LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -28,9 +31,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     is what the context leaves (256 for completion); 0 reads the prompt and generates nothing.
     """
 
-    model: str | None = None
+    model: Name | None = None
     """model that answers: `bundled`, a name of `localspec models list`, or a path"""
-    draft: str | None = None
+    draft: Name | None = None
     """its draft model: a name, a path, `none` or `auto`"""
     proposer: ProposerName | None = None
     """who drafts tokens"""
@@ -64,7 +67,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """texts before which an answer ends"""
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
     """longest answer; 0 only reads the prompt; not set: what the context leaves, 256 to fill in"""
-    workspace: Annotated[str, Meta(max_length=4096, pattern="^[^\x00]*$")] | None = None
+    workspace: Annotated[str, Meta(max_length=LONGEST_PATH, pattern="^[^\x00]*$")] | None = None
     """directory whose n-gram memory is used and taught; not set: the git repository"""
     remember: bool | None = None
     """false: the n-gram memory learns nothing"""
@@ -213,15 +216,16 @@ def check_options(options: Options) -> Options:
 def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     """The sentence for a key nobody knows, with the nearest one that exists."""
     # A client may send megabytes as a name: looking for one alike would hold up everybody.
-    name = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
+    name = shortened(name, LONGEST_SHOWN)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"there is no {what} named {name!r}{hint}"
 
 
 def readable(error: msgspec.ValidationError) -> str:
-    """msgspec's message with the field first: ``k: expected int <= 20``."""
-    text, _, path = str(error).partition(" - at ")
+    """msgspec's message with the field first: ``k: expected int <= 20``; a long name in it is shortened."""
+    said = _LONG_QUOTE.sub(lambda found: shortened(found[0], LONGEST_SHOWN), str(error))
+    text, _, path = said.partition(" - at ")
     text = text.replace("`", "").replace(" | null", "")
     text = text[:1].lower() + text[1:]
     field = path.strip("`").removeprefix("$").removeprefix(".")

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from localspec.protocol.bounds import FilePath, Language
 from localspec.protocol.options import Options
 
 Priority = Literal["completion", "chat", "background"]
@@ -22,7 +23,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Another file's text, as context for a completion."""
 
-    path: str
+    path: FilePath
     text: str
 
 
@@ -49,8 +50,8 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
 
     prefix: str
     suffix: str
-    path: str | None = None
-    language: str | None = None
+    path: FilePath | None = None
+    language: Language | None = None
     extra: tuple[File, ...] = ()
     multiline: bool = True
     tidy: bool = False

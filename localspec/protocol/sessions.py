@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from localspec.protocol.bounds import Identity
 from localspec.protocol.options import Options
 from localspec.protocol.params import Params
 
@@ -30,7 +31,7 @@ class SessionQuery(Params):
 
 
 class SessionId(Params):
-    session: str
+    session: Identity
 
 
 class SessionRename(SessionId):
@@ -70,7 +71,7 @@ class ChatRegenerate(SessionId):
 class StreamResume(Params):
     """The deltas after number ``after_seq`` (-1: from the first), and the end."""
 
-    stream: Annotated[str, Meta(max_length=64)]
+    stream: Identity
     after_seq: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
 
 

@@ -160,7 +160,7 @@ def test_a_fault_carries_no_data() -> None:
     assert jsonrpc.failure(None, fault) == expected
 
 
-ids = st.integers() | st.text(max_size=128)
+ids = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=128)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

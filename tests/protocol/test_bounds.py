@@ -1,0 +1,62 @@
+"""Every string of the wire has a bound, and none is repeated at length to whoever sent it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from localspec.errors import ModelNotFound
+from localspec.protocol import jsonrpc
+from localspec.protocol.bounds import shortened
+from localspec.protocol.jsonrpc import Call, ProtocolFault
+from localspec.protocol.messages import params_of
+from tests.protocol.strings import TEXTS, Field, string_fields
+
+FIELDS = list(string_fields())
+MOST = 1 << 18
+BOUNDED = [field for field in FIELDS if field.path.rpartition(".")[2] not in TEXTS]
+
+
+def call(field: Field, value: str) -> Call:
+    return Call(field.method, 1, msgspec.Raw(msgspec.json.encode(field.around(value))))
+
+
+def test_every_string_but_what_models_read_has_a_bound() -> None:
+    assert len(FIELDS) > 60
+    assert [f"{field.method} {field.path}" for field in BOUNDED if field.longest is None] == []
+    assert max(field.longest or 0 for field in FIELDS) <= MOST
+
+
+@pytest.mark.parametrize("field", BOUNDED, ids=lambda field: f"{field.method}{field.path}")
+def test_a_longer_string_is_refused_and_not_repeated(field: Field) -> None:
+    assert field.longest is not None
+    params_of(call(field, "x" * field.longest))
+    with pytest.raises(ProtocolFault, match="length <=") as refused:
+        params_of(call(field, "x" * (field.longest + 1)))
+    assert "xxx" not in str(refused.value)
+
+
+@pytest.mark.parametrize("params", ['{"options": {"proposer": "%s"}}', '{"%s": 1}', '{"options": {"%s": 1}}'])
+def test_an_unknown_word_is_repeated_in_short(params: str) -> None:
+    long = Call("generate", 1, msgspec.Raw((params % ("x" * 1_000_000)).encode()))
+    with pytest.raises(ProtocolFault) as refused:
+        params_of(long)
+    assert 10 < str(refused.value).count("x") < 70
+
+
+@pytest.mark.parametrize("id", ["1" * 4000, "-" + "9" * 19, '"%s"' % ("x" * 129)])
+def test_an_id_is_short(id: str) -> None:
+    with pytest.raises(ProtocolFault) as refused:
+        jsonrpc.decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "metrics"}}')
+    assert refused.value.code == jsonrpc.INVALID_REQUEST and refused.value.id is None
+
+
+def test_an_error_keeps_its_ends() -> None:
+    error = ModelNotFound(f"there is no model {'x' * 100_000} here", "y" * 100_000)
+    told = jsonrpc.decode(jsonrpc.failure(1, error))
+    assert isinstance(told, jsonrpc.Response) and told.error is not None and told.error.data is not None
+    assert told.error.message == told.error.data["message"]
+    for text in (told.error.message, told.error.data["remedy"]):
+        assert len(text) == jsonrpc.LONGEST_SENTENCE and "…" in text
+    assert told.error.message.startswith("there is no model x") and told.error.message.endswith("x here")
+    assert shortened("short", 5) == "short" and len(shortened("longer", 5)) == 5
