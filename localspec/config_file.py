@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from localspec import home
 from localspec.config import Config, config_path, parse_config, parse_text, parse_toml, read_toml
 from localspec.errors import DiskFull, InvalidOptions, StorageError
@@ -31,7 +33,7 @@ class ConfigFile:
 
     def set(self, place: Place, value: Any) -> Config:
         """Write a value. After :class:`InvalidOptions` and :class:`StorageError` the file is as it was."""
-        value = list(value) if isinstance(value, tuple) else value
+        value = msgspec.json.decode(msgspec.json.encode(value))  # lists, not tuples, at any depth
         return self._change(lambda tables, new: _put(tables, place, value, new))
 
     def unset(self, place: Place) -> Config:

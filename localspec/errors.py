@@ -86,14 +86,16 @@ class LocalspecError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.ERROR
     default_remedy: ClassVar[str] = "Run `localspec daemon logs` and report what it shows."
 
-    def __init__(self, message: str, remedy: str | None = None) -> None:
+    def __init__(self, message: str, remedy: str | None = None, **details: str) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = self.default_remedy if remedy is None else remedy
+        self.details = details
+        """values of the message by name, for programs"""
 
     def as_dict(self) -> dict[str, str]:
         """The error's shape on the wire and in ``--json``."""
-        return {"code": self.code, "message": self.message, "remedy": self.remedy}
+        return {**self.details, "code": self.code, "message": self.message, "remedy": self.remedy}
 
 
 class InvalidOptions(LocalspecError):
@@ -103,6 +105,8 @@ class InvalidOptions(LocalspecError):
 
 
 class ContextExceeded(LocalspecError):
+    """``details`` may have ``prompt_tokens`` and ``n_ctx``."""
+
     code = "context_exceeded"
     default_remedy = "Shorten the prompt, or enlarge the context: `localspec config set n_ctx N`."
 
@@ -292,5 +296,6 @@ def from_dict(data: dict[str, str]) -> LocalspecError:
     Whoever sends ``backend_unavailable`` is a daemon, so it is a backend that is missing.
     """
     kinds = {c.code: c for c in _tree(LocalspecError) if "code" in vars(c)}
-    kind = kinds.get(data.get("code", "internal"), LocalspecError)
-    return kind(data.get("message", "unknown error"), data.get("remedy"))
+    details = dict(data)
+    kind = kinds.get(details.pop("code", "internal"), LocalspecError)
+    return kind(details.pop("message", "unknown error"), details.pop("remedy", None), **details)

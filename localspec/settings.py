@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
         Raises :class:`InvalidOptions`, naming what it takes.
         """
-        is_list = isinstance(self.default, tuple) or self.name == "stop"
+        is_list = self.takes.startswith("a list")
         value = _list(text) if is_list else text
         remedy = LIST_REMEDY if is_list else SEE_SETTINGS
         check_value(self.struct, self.name, value, said=self.key, remedy=remedy)

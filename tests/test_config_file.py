@@ -312,6 +312,8 @@ TYPED = {
     "daemon.allowed_origins": '["http://a"]',
     "http.without_token": '["ollama"]',
     "options.stop": '["END"]',
+    "options.logit_bias": "[[5, -2.5]]",
+    "options.overflow": "refuse",
 }
 SAMPLES = ("3", "4096", "0.5", "true", "auto", "cost", "exact", "strict", "4")
 

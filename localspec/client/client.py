@@ -84,6 +84,16 @@ class Deadlines(TypedDict, total=False):
     max_predict_ms: int
 
 
+class Generating(Deadlines, total=False):
+    """``raw`` goes around the chat template; ``tokens`` are continued as they are; ``prefilled``: the answer
+    goes on after the last message; ``variables`` are for the template."""
+
+    raw: bool
+    tokens: tuple[int, ...]
+    prefilled: bool
+    variables: dict[str, Any]
+
+
 class Where(Deadlines, total=False):
     """What a completion may be told besides its prefix and suffix."""
 
@@ -161,12 +171,11 @@ class Client:
         prompt: str | None = None,
         *,
         messages: tuple[Message, ...] | None = None,
-        raw: bool = False,
         options: Options = NO_OPTIONS,
-        **deadlines: Unpack[Deadlines],
+        **how: Unpack[Generating],
     ) -> Stream[Result]:
-        """Answer a prompt or a conversation; ``raw`` goes around the chat template."""
-        params = Generate(prompt=prompt, messages=messages, raw=raw, options=options, **deadlines)
+        """Answer a prompt or a conversation, or continue ``tokens``."""
+        params = Generate(prompt=prompt, messages=messages, options=options, **how)
         return self._wire.request("generate", params, Result)
 
     def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:

@@ -15,7 +15,7 @@ from localspec.daemon.generation import generate, merged
 from localspec.daemon.stream import Stream, streamed
 from localspec.errors import EngineBusy, InvalidOptions
 from localspec.protocol import messages
-from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
+from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import StreamResume
 
@@ -130,12 +130,18 @@ WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
 
 
 def _prompt(params: messages.Generate) -> Prompt:
-    if (params.prompt is None) == (params.messages is None):
-        raise InvalidOptions("give either prompt or messages", "Give exactly one of them.")
-    if params.prompt is None:
-        if not params.messages:
-            raise InvalidOptions("messages is empty", "Give at least one message.")
+    if [params.prompt, params.tokens, params.messages].count(None) != 2:
+        raise InvalidOptions("give either prompt, tokens or messages", "Give exactly one of them.")
+    if params.tokens is not None:
+        return TokenPrompt(params.tokens)
+    if params.prompt is not None:
         if params.raw:
-            raise InvalidOptions("raw is for a prompt: messages need the chat template", "Drop raw.")
-        return ChatPrompt(params.messages)
-    return TextPrompt(params.prompt) if params.raw else ChatPrompt((Message("user", params.prompt),))
+            return TextPrompt(params.prompt)
+        return ChatPrompt((Message("user", params.prompt),), variables=params.variables)
+    if not params.messages:
+        raise InvalidOptions("messages is empty", "Give at least one message.")
+    if params.raw:
+        raise InvalidOptions("raw is for a prompt: messages need the chat template", "Drop raw.")
+    if params.prefilled and params.messages[-1].role != "assistant":
+        raise InvalidOptions("prefilled continues a message of the assistant", "Let one be the last.")
+    return ChatPrompt(params.messages, params.prefilled, params.variables)

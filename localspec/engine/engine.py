@@ -130,7 +130,9 @@ class Engine:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
-        encoded = self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace)
+        encoded = self._encoder.encode(
+            request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut
+        )
         capabilities = self.target.capabilities
         limits = self._limits
         if isinstance(request.prompt, FimPrompt):

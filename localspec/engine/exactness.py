@@ -16,7 +16,7 @@ from __future__ import annotations
 from localspec.backends.base import Backend, Logits, Span
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.rewriting import Rewriting
-from localspec.speculation.verify import ForwardRows, Judge, TargetRows, log_probability
+from localspec.speculation.verify import ForwardRows, Judge, TargetRows
 
 
 def doubt_bound(target: Backend, sequence: Sequence, *, wide: bool) -> float:
@@ -68,8 +68,7 @@ def _judge(sequence: Sequence, logits: Logits) -> Judge:
 
 def _choose(sequence: Sequence, judge: Judge) -> Emitted:
     token = judge.token(0, None)
-    logprob = log_probability(judge.rows.row(0), token) if sequence.settings.logprobs else None
-    return Emitted(token, "target", logprob)
+    return sequence.told(judge.rows, 0, token)
 
 
 def _write(target: Backend, sequence: Sequence) -> Logits:

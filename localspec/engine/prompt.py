@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from localspec.backends.base import Vocabulary
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
@@ -14,7 +16,7 @@ from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import ChatTemplate
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves one part in this many of the context for the answer"""
@@ -52,8 +54,11 @@ class PromptEncoder:
         self._model, self._prefill_s = model, prefill_s
         self._template: ChatTemplate | None = None
 
-    def encode(self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None) -> Encoded:
-        """Tokens of ``prompt``; paths are told as they are called in ``workspace``.
+    def encode(
+        self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None, *, cut: bool = True
+    ) -> Encoded:
+        """Tokens of ``prompt``; paths are told as they are called in ``workspace``. Unless ``cut`` a chat
+        longer than the context is refused.
 
         Raises :class:`ContextExceeded` when it does not fit, :class:`FimUnsupported`,
         :class:`ModelInvalid` (a broken template), :class:`InvalidOptions` (nothing to continue).
@@ -61,50 +66,64 @@ class PromptEncoder:
         if isinstance(prompt, FimPrompt):
             encoded = self._fim(prompt, max_tokens, workspace)
         elif isinstance(prompt, ChatPrompt):
-            encoded = self._chat(prompt.messages, max_tokens)
+            encoded = self._chat(prompt, max_tokens, cut=cut)
         else:
-            encoded = Encoded(self._text(prompt), self._vocabulary.end_tokens)
+            encoded = Encoded(self._plain(prompt), self._vocabulary.end_tokens)
         if not encoded.tokens:
             raise InvalidOptions("the prompt is empty", "Give some text to continue.")
         if len(encoded.tokens) > self._n_ctx:
-            raise ContextExceeded(
-                f"the prompt has {len(encoded.tokens)} tokens, the context holds {self._n_ctx}"
-            )
+            told = f"the prompt has {len(encoded.tokens)} tokens, the context holds {self._n_ctx}"
+            raise ContextExceeded(told, prompt_tokens=str(len(encoded.tokens)), n_ctx=str(self._n_ctx))
         return encoded
 
-    def _text(self, prompt: TextPrompt) -> list[int]:
-        return [*self._start(), *self._vocabulary.encode(prompt.text, special=True)]
+    def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
+        if isinstance(prompt, TextPrompt):
+            return [*self._start(), *self._vocabulary.encode(prompt.text, special=True)]
+        size = self._vocabulary.size
+        unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
+        if unknown is not None:
+            told = f"the model has no token {unknown}"
+            raise InvalidOptions(told, f"Its tokens are 0 to {size - 1}: take those of `tokenize`.")
+        return list(prompt.tokens)
 
     def _start(self) -> list[int]:
         return [] if self._vocabulary.bos is None else [self._vocabulary.bos]
 
-    def _chat(self, messages: tuple[Message, ...], max_tokens: int | None) -> Encoded:
-        """A chat longer than the context drops its oldest turns and keeps the system prompt."""
+    def _chat(self, prompt: ChatPrompt, max_tokens: int | None, *, cut: bool) -> Encoded:
+        """A chat longer than the context drops its oldest turns and keeps the system prompt, if ``cut``."""
+        messages = prompt.messages
         if not messages:
             raise InvalidOptions("the conversation is empty", "Send at least one message.")
         room = self._n_ctx - self._answer_room(max_tokens)
         system, turns = messages[:1], messages[1:]
         if system[0].role != "system":
             system, turns = (), messages
-        whole = self._render(messages)
+        whole = self._render(prompt)
         starts = [i for i, m in enumerate(turns) if i and m.role == "user"]
-        if len(whole) <= room or not starts:
+        if len(whole) <= room or not starts or not cut:
             return Encoded(whole, self._vocabulary.end_tokens)
+
+        def render(first: int) -> list[int]:
+            return self._render(replace(prompt, messages=(*system, *turns[first:])))
+
         # Whole conversations are rendered, because templates look around; so few of them are tried.
-        dropped = bisect_left(starts, True, key=lambda n: len(self._render((*system, *turns[n:]))) <= room)
+        dropped = bisect_left(starts, True, key=lambda n: len(render(n)) <= room)
         first = starts[min(dropped, len(starts) - 1)]
-        return Encoded(self._render((*system, *turns[first:])), self._vocabulary.end_tokens, first)
+        return Encoded(render(first), self._vocabulary.end_tokens, first)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
         return share if max_tokens is None else min(max_tokens, share)
 
-    def _render(self, messages: tuple[Message, ...]) -> list[int]:
+    def _render(self, prompt: ChatPrompt) -> list[int]:
         if self._template is None:
             vocabulary = self._vocabulary
             bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
             self._template = ChatTemplate(vocabulary.chat_template, bos=bos, eos=eos)
-        text = self._template.render(messages)
+        *messages, last = prompt.messages
+        # The beginning of an answer stands where the template has the answer begin.
+        asked, begun = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
+        text = self._template.render(asked, prompt.variables) + begun
         tokens = self._vocabulary.encode(text, special=True)
         start = self._start()
         return tokens if tokens[:1] == start else [*start, *tokens]

@@ -19,13 +19,7 @@ from localspec.engine.sequence import Emitted, Sequence
 from localspec.errors import LocalspecError
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Draft
-from localspec.speculation.verify import (
-    ForwardRows,
-    TargetRows,
-    Verdict,
-    log_probability,
-    verify,
-)
+from localspec.speculation.verify import ForwardRows, TargetRows, Verdict, verify
 
 MISSING = 24
 """tokens that a cache may miss before it gets them in a forward of their own"""
@@ -118,11 +112,7 @@ def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> 
     watched = bound or (sequence.rewriting is not None and sequence.stats.rounds % WATCH == 0)
     verdict = verify(draft.tokens, judge, end_tokens=sequence.end_tokens, doubt=doubt if watched else None)
     emitted = [
-        Emitted(
-            token,
-            draft.source if i < verdict.accepted else "target",
-            log_probability(rows.row(i), token) if sequence.settings.logprobs else None,
-        )
+        sequence.told(rows, i, token, draft.source if i < verdict.accepted else "target")
         for i, token in enumerate(verdict.tokens)
     ]
     return _Judged(verdict, emitted)

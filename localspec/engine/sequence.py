@@ -16,13 +16,13 @@ from localspec.engine.settings import Settings
 from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
 from localspec.protocol.requests import Priority, Request
-from localspec.protocol.results import FinishReason, ProposerStats, Stats
+from localspec.protocol.results import FinishReason, Likely, ProposerStats, Stats
 from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
 from localspec.speculation.noise import Noise
 from localspec.speculation.rewriting import NearTies, Rewriting
 from localspec.speculation.sampling import Sampler
 from localspec.speculation.unsure import Unsure, Urge
-from localspec.speculation.verify import Judge, TargetRows, judge_for
+from localspec.speculation.verify import Judge, TargetRows, judge_for, log_probability, most_probable
 
 NO_SLOT = -1
 WIDTH_GAIN = 0.2
@@ -35,6 +35,8 @@ class Emitted(NamedTuple):
     token: int
     source: str
     logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    """the most probable tokens there, and their log-probabilities"""
 
 
 class Limits(NamedTuple):
@@ -191,6 +193,14 @@ class Sequence:
         judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
         return judge if self._urge is None or not self.prefilled else Unsure(judge, self._urge)
 
+    def told(self, rows: TargetRows, i: int, token: int, source: str = "target") -> Emitted:
+        """``token``, which row ``i`` decided about, with the probabilities that are wanted."""
+        if not self.settings.logprobs:
+            return Emitted(token, source)
+        row = rows.row(i)
+        top = most_probable(row, self.settings.top_logprobs)
+        return Emitted(token, source, log_probability(row, token), top)
+
     # What a round tells.
 
     def admitted(self) -> None:
@@ -219,7 +229,9 @@ class Sequence:
         if self.completion_tokens == 1:
             self._first = self._last
             self.deadline = min(self._over, time.monotonic() + self._predict_s)
-        if self.text.push(item.token, self._vocabulary.piece(item.token), item.source, item.logprob):
+        piece = self._vocabulary.piece
+        top = tuple(Likely(token, piece(token), logprob) for token, logprob in item.top)
+        if self.text.push(item.token, piece(item.token), item.source, item.logprob, top):
             self.finish = "stop_string"
         elif self.completion_tokens == self.settings.max_tokens:
             self.finish = "length"

@@ -19,7 +19,8 @@ FIM_TOKENS = 256
 class Settings:
     """One request's concrete settings.
 
-    ``tau`` is set where drafts are verified by threshold; ``k`` where the length was asked for.
+    ``tau`` is set where drafts are verified by threshold; ``k`` where the length was asked for. ``cut``: a
+    chat longer than the context drops its oldest turns.
     """
 
     sampling: SamplingParams
@@ -31,6 +32,8 @@ class Settings:
     stop: tuple[str, ...]
     max_tokens: int | None
     logprobs: bool
+    top_logprobs: int
+    cut: bool
     workspace: str | None
     remember: bool
 
@@ -55,6 +58,8 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
             repeat_penalty=1.0 if said.repeat_penalty is None else said.repeat_penalty,
             frequency_penalty=said.frequency_penalty or 0.0,
             presence_penalty=said.presence_penalty or 0.0,
+            repeat_last_n=said.repeat_last_n,
+            logit_bias=said.logit_bias or (),
         ),
         proposer=said.proposer or "auto",
         k=said.k,
@@ -64,6 +69,8 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         stop=said.stop or (),
         max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
         logprobs=bool(said.logprobs),
+        top_logprobs=said.top_logprobs or 0 if said.logprobs else 0,
+        cut=said.overflow != "refuse",
         workspace=_workspace(said, prompt),
         remember=said.remember is not False,
     )

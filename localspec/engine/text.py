@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from localspec.completion.stopping import StopRule
-from localspec.protocol.results import Chunk, Token
+from localspec.protocol.results import Chunk, Likely, Token
 
 
 class _Held(NamedTuple):
@@ -17,6 +17,7 @@ class _Held(NamedTuple):
     source: str
     text: str
     logprob: float | None
+    top: tuple[Likely, ...]
 
 
 class TextStream:
@@ -38,11 +39,18 @@ class TextStream:
         self.stop: str | None = None
         """the stop string that ended it"""
 
-    def push(self, token: int, piece: bytes, source: str, logprob: float | None = None) -> bool:
+    def push(
+        self,
+        token: int,
+        piece: bytes,
+        source: str,
+        logprob: float | None = None,
+        top: tuple[Likely, ...] = (),
+    ) -> bool:
         """Take in one token; True when it completed a stop string, or what the rule ends at: the text ends
         before that."""
         text = self._decoder.decode(piece)
-        self._held.append(_Held(token, source, text, logprob))
+        self._held.append(_Held(token, source, text, logprob, top))
         if not self._stop and self._rule is None:
             self._release(len(self._held))
             return False
@@ -111,7 +119,7 @@ class TextStream:
         if not self._ready:
             return None
         text = "".join(held.text for held in self._ready)
-        tokens = tuple(Token(held.id, held.source, len(held.text), held.logprob) for held in self._ready)
+        tokens = tuple(Token(h.id, h.source, len(h.text), h.logprob, h.top) for h in self._ready)
         self._ready = []
         self.text += text
         return Chunk(text, tokens)

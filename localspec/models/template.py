@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
@@ -18,6 +19,7 @@ from localspec.protocol.requests import Message
 
 MAX_SECONDS = 2.0
 MAX_CHARS = 8_000_000
+NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
 
 # What llama.cpp falls back to as well: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
 CHATML = (
@@ -111,14 +113,14 @@ class ChatTemplate:
             # Not only TemplateSyntaxError: nesting too deep and numbers too long end in errors of Python.
             raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt text that asks for the next assistant message."""
+    def render(self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_VARIABLES) -> str:
+        """The prompt text that asks for the next assistant message; ``variables`` stand beside its own."""
         turns = [{"role": m.role, "content": m.content} for m in messages]
         pieces: list[str] = []
         length = 0
         self._environment.deadline = time.thread_time() + MAX_SECONDS
         try:
-            for piece in self._template.generate(messages=turns, **self._variables):
+            for piece in self._template.generate({**variables, **self._variables, "messages": turns}):
                 pieces.append(piece)
                 length += len(piece)
                 self._environment.check_size(length)

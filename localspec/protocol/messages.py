@@ -83,14 +83,19 @@ Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 
 
 class Generate(Params):
-    """Exactly one of ``prompt`` and ``messages``; ``raw`` sends the prompt without the chat template.
+    """Exactly one of ``prompt``, ``tokens`` and ``messages``; ``raw``: the prompt without the chat template.
 
-    Deadlines are those of :class:`CompletionInline`.
+    ``tokens`` are continued as they are. ``prefilled``: the last message is the assistant's, and the answer
+    goes on after it. ``variables`` are given to the chat template. Deadlines are those of
+    :class:`CompletionInline`.
     """
 
     prompt: str | None = None
+    tokens: Annotated[tuple[int, ...], Meta(max_length=1 << 20)] | None = None
     messages: tuple[Message, ...] | None = None
     raw: bool = False
+    prefilled: bool = False
+    variables: dict[str, Any] = {}
     max_ms: Milliseconds | None = None
     max_prompt_ms: Milliseconds | None = None
     max_predict_ms: Milliseconds | None = None

@@ -16,11 +16,15 @@ from localspec.protocol.bounds import LONGEST_PATH, Name, shortened
 
 ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
 BackendName = Literal["auto", "llama_cpp", "mlx"]
+MOST_LIKELY = 20
+"""of :attr:`Options.top_logprobs`, as in OpenAI's API"""
 LONGEST_SHOWN = 60
 """characters of a refused value that are repeated to whoever gave it"""
 _LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
+Bias = tuple[Annotated[int, Meta(ge=0, le=2**31 - 1)], Annotated[float, Meta(ge=-10_000, le=10_000)]]
+"""a token and what is added to its logit"""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,10 +61,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """drop tokens less probable than this share of the most probable one"""
     repeat_penalty: Annotated[float, Meta(gt=0, le=5)] | None = None
     """above 1: tokens that occurred become less probable"""
+    repeat_last_n: Annotated[int, Meta(ge=-1, le=100_000_000)] | None = None
+    """tokens that penalties look back at; not set or -1: the prompt and the answer, 0: none"""
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
     """taken from a token's logit for each time that it occurred"""
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
     """taken from a token's logit once it occurred"""
+    logit_bias: Annotated[tuple[Bias, ...], Meta(max_length=4096)] | None = None
+    """pairs of a token's id and what is added to its logit"""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     """the same seed gives the same text, whoever drafts"""
     stop: Annotated[tuple[Stop, ...], Meta(max_length=64)] | None = None
@@ -73,6 +81,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """false: the n-gram memory learns nothing"""
     logprobs: bool | None = None
     """report the probabilities of tokens"""
+    top_logprobs: Annotated[int, Meta(ge=0, le=MOST_LIKELY)] | None = None
+    """with logprobs: how many of the most probable tokens are reported for each"""
+    overflow: Literal["cut", "refuse"] | None = None
+    """a chat longer than the context: `cut` drops its oldest turns; not set: cut, over HTTP `refuse`"""
 
     def over(self, base: Options) -> Options:
         """These options where they say something, ``base`` elsewhere.
@@ -193,6 +205,8 @@ def _words(kind: inspect.Type) -> str:
         case inspect.VarTupleType(item_type=item, max_length=most):
             number = "" if most is None else f"at most {most} "
             return f"a list of {number}{_words(item).replace('text', 'texts')}"
+        case inspect.TupleType(item_types=items):
+            return f"lists of {' and '.join(map(_words, items))}"
     return "something else"
 
 

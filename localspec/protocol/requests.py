@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -33,10 +33,22 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
     text: str
 
 
-class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
-    """Answer the last message, through the model's chat template."""
+class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
+    """Continue these tokens as they are; nothing is put before them."""
+
+    tokens: tuple[int, ...]
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
+    """Answer the last message, through the model's chat template.
+
+    ``prefilled``: the last message is the beginning of the answer, which goes on after it. ``variables`` are
+    given to the template besides its own.
+    """
 
     messages: tuple[Message, ...]
+    prefilled: bool = False
+    variables: dict[str, Any] = {}
 
 
 class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
@@ -58,7 +70,7 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
     invoked: bool = False
 
 
-Prompt = TextPrompt | ChatPrompt | FimPrompt
+Prompt = TextPrompt | TokenPrompt | ChatPrompt | FimPrompt
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

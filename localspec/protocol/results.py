@@ -9,17 +9,27 @@ import msgspec
 FinishReason = Literal["stop", "stop_string", "length", "context_full", "cancelled", "deadline"]
 
 
+class Likely(msgspec.Struct, frozen=True):
+    """A token that was probable at a position, and its bytes (base64 on the wire)."""
+
+    id: int
+    piece: bytes
+    logprob: float
+
+
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     """One token of the answer.
 
     ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars``
-    is how many code points of the delta's text this token ends: 0 inside a character.
+    is how many code points of the delta's text this token ends: 0 inside a character. ``top``: the most
+    probable tokens at its position, falling, as many as ``top_logprobs`` asks for.
     """
 
     id: int
     source: str
     chars: int
     logprob: float | None = None
+    top: tuple[Likely, ...] = ()
 
 
 class Chunk(msgspec.Struct, frozen=True):

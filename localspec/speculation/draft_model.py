@@ -193,7 +193,7 @@ class DraftModel(Proposer):
 
     def _draft(self, group: Sequence[tuple[_Drafting, list[int]]]) -> None:
         rows = self._feed(group, rows=1)
-        if all(d.ask.sampler.params.greedy and not d.ask.sampler.params.penalises for d, _ in group):
+        if all(d.ask.sampler.params.greedy and not d.ask.sampler.params.alters for d, _ in group):
             for (drafting, _), token, margin in zip(group, rows.argmax, rows.margins, strict=True):
                 # Against the runner-up alone: the whole softmax would cost as much as the row.
                 evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))

@@ -1,4 +1,4 @@
-"""The sampling pipeline: penalties → temperature → top-k → top-p → min-p.
+"""The sampling pipeline: logit bias → penalties → temperature → top-k → top-p → min-p.
 
 Target and draft rows go through the same one, with the same penalty context.
 """
@@ -6,6 +6,7 @@ Target and draft rows go through the same one, with the same penalty context.
 from __future__ import annotations
 
 import math
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,10 @@ class SamplingParams:
     repeat_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
+    repeat_last_n: int | None = None
+    """tokens that penalties look back at; None and less than 0: all"""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """tokens, and what is added to their logits"""
 
     @property
     def greedy(self) -> bool:
@@ -37,7 +42,14 @@ class SamplingParams:
 
     @property
     def penalises(self) -> bool:
+        if self.repeat_last_n == 0:
+            return False
         return self.repeat_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
+    @property
+    def alters(self) -> bool:
+        """Whether logits are changed before a token is chosen."""
+        return self.penalises or bool(self.logit_bias)
 
     @property
     def cuts(self) -> bool:
@@ -78,11 +90,57 @@ class Distribution:
         return Distribution(self.tokens, rest / total) if total > 0 else self
 
 
+class Past:
+    """The tokens that penalties look at: prompt and answer."""
+
+    def __init__(self, prompt: Iterable[int]) -> None:
+        self._seen = set(prompt)
+        self._counts: Counter[int] = Counter()
+
+    def observe(self, token: int) -> None:
+        """``token`` is part of the answer now."""
+        self._seen.add(token)
+        self._counts[token] += 1
+
+    def with_draft(self, drafted: Sequence[int]) -> tuple[set[int], Counter[int]]:
+        """All tokens before a position that ``drafted`` precedes, and how often the answer has each."""
+        counts = self._counts.copy()
+        counts.update(drafted)
+        return self._seen.union(drafted), counts
+
+
+class RecentPast(Past):
+    """The last ``n`` tokens of prompt and answer."""
+
+    def __init__(self, prompt: Iterable[int], n: int) -> None:
+        self._n = n
+        self._recent = deque(prompt, maxlen=n)
+        self._answered = 0
+
+    def observe(self, token: int) -> None:
+        self._recent.append(token)
+        self._answered += 1
+
+    def with_draft(self, drafted: Sequence[int]) -> tuple[set[int], Counter[int]]:
+        recent = [*self._recent, *drafted][-self._n :]
+        answer = recent[max(0, len(recent) - self._answered - len(drafted)) :]
+        return set(recent), Counter(answer)
+
+
+def past_of(params: SamplingParams, prompt: Iterable[int]) -> Past:
+    """The tokens that these penalties look at; none if there are no penalties."""
+    if not params.penalises:
+        return Past(())
+    last_n = params.repeat_last_n
+    return Past(prompt) if last_n is None or last_n < 0 else RecentPast(prompt, last_n)
+
+
 class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
     The repetition penalty (Keskar et al., arXiv 1909.05858) covers prompt and answer; frequency
-    and presence penalties cover the answer, as OpenAI's API defines them.
+    and presence penalties cover the answer, as OpenAI's API defines them. Of both the last
+    ``repeat_last_n`` tokens are looked at, if that is set, as llama.cpp's sampler does.
     """
 
     def __init__(
@@ -91,35 +149,41 @@ class Sampler:
         self.params = params
         self.noise = noise
         self.seeded = seeded
-        self._seen = set(prompt) if params.penalises else set()
-        self._counts: dict[int, int] = {}
+        self._past = past_of(params, prompt)
+        bias = dict(params.logit_bias)
+        self._biased = np.fromiter(bias, dtype=np.int64)
+        self._bias = np.fromiter(bias.values(), dtype=np.float32)
 
     def observe(self, token: int) -> None:
         """``token`` is part of the answer now."""
         if self.params.penalises:
-            self._seen.add(token)
-            self._counts[token] = self._counts.get(token, 0) + 1
+            self._past.observe(token)
 
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
-        """``row`` (shape (vocabulary,)) after the penalties; ``drafted`` precedes this position.
+        """``row`` (shape (vocabulary,)) after logit bias and penalties; ``drafted`` precedes this position.
 
-        Without penalties it is ``row`` itself: not to be written to.
+        Without both it is ``row`` itself: not to be written to.
         """
-        if not self.params.penalises:
+        if not self.params.alters:
             return row
         scores = row.copy()
-        seen = np.fromiter(self._seen.union(drafted), dtype=np.int64)
+        if len(self._biased):
+            there = self._biased < len(scores)  # a draft model's vocabulary may be smaller
+            scores[self._biased[there]] += self._bias[there]
+        if self.params.penalises:
+            self._penalise(scores, drafted)
+        return scores
+
+    def _penalise(self, scores: NDArray[np.float32], drafted: Sequence[int]) -> None:
+        tokens, counts = self._past.with_draft(drafted)
+        seen = np.fromiter(tokens, dtype=np.int64)
         seen = seen[seen < len(scores)]
         values = scores[seen]
         penalty = self.params.repeat_penalty
         scores[seen] = np.where(values > 0, values / penalty, values * penalty)
-        counts = dict(self._counts)
-        for token in drafted:
-            counts[token] = counts.get(token, 0) + 1
         for token, count in counts.items():
             if token < len(scores):
                 scores[token] -= self.params.frequency_penalty * count + self.params.presence_penalty
-        return scores
 
     def distribution(self, row: NDArray[np.float32], drafted: Sequence[int]) -> Distribution:
         """What the next token is drawn from. At temperature 0: the plain softmax after the penalties."""

@@ -177,7 +177,7 @@ def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, t
     params = sampler.params
     if tau is not None:
         return Threshold(Matching(rows, sampler, draft.tokens, position), tau)
-    if params.greedy and not params.penalises:
+    if params.greedy and not params.alters:
         return Greedy(rows)
     if draft.q is not None and not sampler.seeded and not params.greedy:
         return Rejection(rows, sampler, draft, position)
@@ -189,3 +189,14 @@ def log_probability(row: Row, token: int) -> float:
     scores = row.astype(np.float64)
     top = scores.max()
     return float(scores[token] - top - np.log(np.exp(scores - top).sum()))
+
+
+def most_probable(row: Row, count: int) -> tuple[tuple[int, float], ...]:
+    """The most probable tokens of ``row``, falling, with their log-probabilities under its plain softmax."""
+    if count == 0:
+        return ()
+    scores = row.astype(np.float64)
+    scores -= scores.max()
+    best = np.argpartition(-scores, min(count, len(scores)) - 1)[:count]
+    total = float(np.log(np.exp(scores).sum()))
+    return tuple((int(i), float(scores[i]) - total) for i in sorted(best, key=lambda i: (-scores[i], i)))

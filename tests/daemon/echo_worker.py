@@ -51,7 +51,7 @@ from localspec.protocol.frames import (
     encode_frame,
     to_worker_decoder,
 )
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
 
 BEAT_S = 0.05
@@ -123,6 +123,8 @@ def said(request: Request) -> str:
             return messages[-1].content
         case TextPrompt(text):
             return text
+        case TokenPrompt(tokens):
+            return " ".join(map(str, tokens))
         case FimPrompt(prefix=prefix):
             return prefix.rpartition("\n")[2]
 

@@ -36,9 +36,35 @@ def test_a_prompt_goes_through_the_template_unless_raw(daemon: DaemonProcess) ->
                 ({"prompt": "prompt"}, chat),
                 ({"messages": chat["messages"]}, chat),
                 ({"prompt": "prompt", "raw": True}, {"type": "text", "text": "prompt"}),
+                (
+                    {"prompt": "prompt", "variables": {"enable_thinking": False}},
+                    {**chat, "variables": {"enable_thinking": False}},
+                ),
+                (
+                    {"messages": [{"role": "assistant", "content": "prompt"}], "prefilled": True},
+                    {
+                        "type": "chat",
+                        "messages": [{"role": "assistant", "content": "prompt"}],
+                        "prefilled": True,
+                    },
+                ),
             ):
                 result = (await client.call(1, "generate", **params))["result"]
                 assert json.loads(result["text"]) == expected
+
+    run(test())
+
+
+def test_tokens_go_as_they_are_and_one_kind_of_prompt_is_given(daemon: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            assert (await client.call(1, "generate", tokens=[3, 1]))["result"]["text"] == "3 1 "
+            for params in (
+                {"tokens": [1], "prompt": "x"},
+                {},
+                {"messages": [{"role": "user", "content": "x"}], "prefilled": True},
+            ):
+                assert code(await client.call(2, "generate", **params)) == "invalid_options"
 
     run(test())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from tests.toys import answer, request, run_all, small_markov
 
 SIZE = ToyVocabulary.size
 PROPOSERS = ["prompt-lookup", "draft", "auto", "none"]
+BIAS = ((ord("a"), 1.5), (ord("b"), -10_000.0))
 prompts = st.text(alphabet="abcdef", min_size=1, max_size=12)
 
 
@@ -104,6 +107,20 @@ def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int)
     assert len(texts) == 1
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 6), last_n=st.integers(0, 12))
+def test_bias_and_recent_penalties_do_not_depend_on_the_proposer(
+    seed: int, prompt: str, k: int, last_n: int
+) -> None:
+    options: dict[str, Any] = {"repeat_penalty": 1.4, "frequency_penalty": 0.5, "repeat_last_n": last_n}
+    texts = set()
+    for proposer in PROPOSERS:
+        said = {"temperature": 0.0, "k": k, "max_tokens": 40, "logit_bias": BIAS, **options}
+        texts.add(tuple(answer(played(engine(seed), request(prompt, proposer=proposer, **said)))))
+    assert len(texts) == 1
+    assert ord("b") not in texts.pop()
+
+
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 50),
@@ -171,11 +188,15 @@ def test_without_rounding_nothing_is_rechecked() -> None:
     seed=st.integers(0, 50),
     prompt=prompts,
     number=st.integers(0, 2**63 - 1),
-    cuts=st.sampled_from([{}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}, {"repeat_penalty": 0.2}]),
+    cuts=st.sampled_from(
+        [
+            *({}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}, {"repeat_penalty": 0.2}),
+            {"logit_bias": BIAS},
+            {"repeat_penalty": 1.5, "repeat_last_n": 3, "logit_bias": BIAS},
+        ]
+    ),
 )
-def test_strict_mode_covers_seeded_samples(
-    seed: int, prompt: str, number: int, cuts: dict[str, float]
-) -> None:
+def test_strict_mode_covers_seeded_samples(seed: int, prompt: str, number: int, cuts: dict[str, Any]) -> None:
     options = {"temperature": 0.9, "seed": number, "max_tokens": 40, **cuts}
     plain, spec = (
         played(engine(seed, sharpness=0.3, noise=0.05), request(prompt, proposer=proposer, **options))

@@ -6,8 +6,8 @@ import pytest
 
 from localspec.backends.toy import FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import PromptEncoder
-from localspec.errors import ContextExceeded, InvalidOptions
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt
+from localspec.errors import ContextExceeded, InvalidOptions, from_dict
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt, TokenPrompt
 
 ENCODER = PromptEncoder(ToyVocabulary(), 100)
 
@@ -83,3 +83,35 @@ def test_a_short_prefix_leaves_its_room_to_the_suffix() -> None:
 
 def test_a_completion_ends_at_any_special_token() -> None:
     assert ENCODER.encode(FimPrompt("a", "b"), None).end_tokens == ToyVocabulary.special_tokens
+
+
+def test_a_chat_that_is_not_to_be_cut_is_refused_with_its_numbers() -> None:
+    turns = [turn for n in range(9) for turn in (("user", f"question {n}"), ("assistant", f"answer {n}"))]
+    with pytest.raises(ContextExceeded) as refused:
+        ENCODER.encode(chat(*turns, ("user", "last")), 10, cut=False)
+    details = refused.value.details
+    assert int(details["prompt_tokens"]) > int(details["n_ctx"]) == 100
+    assert from_dict(refused.value.as_dict()).details == details
+
+
+def test_tokens_are_continued_as_they_are() -> None:
+    assert ENCODER.encode(TokenPrompt((97, 256, 98)), None).tokens == [97, 256, 98]
+    for unknown in (ToyVocabulary.size, -1):
+        with pytest.raises(InvalidOptions, match=f"the model has no token {unknown}"):
+            ENCODER.encode(TokenPrompt((97, unknown)), None)
+    with pytest.raises(InvalidOptions, match="the prompt is empty"):
+        ENCODER.encode(TokenPrompt(()), None)
+
+
+def test_the_answer_goes_on_after_its_beginning() -> None:
+    asked = chat(("user", "hi"))
+    begun = ChatPrompt((*asked.messages, Message("assistant", "Well, ")), prefilled=True)
+    plain = ENCODER.encode(asked, 10).tokens
+    assert ENCODER.encode(begun, 10).tokens == [*plain, *b"Well, "]
+
+
+def test_a_long_chat_with_a_begun_answer_is_cut_before_its_last_question() -> None:
+    turns = [turn for n in range(9) for turn in (("user", f"question {n}"), ("assistant", f"answer {n}"))]
+    begun = ChatPrompt(chat(*turns, ("user", "last"), ("assistant", "Well")).messages, prefilled=True)
+    encoded = ENCODER.encode(begun, 10)
+    assert text(encoded.tokens).endswith("user: lastWell") and encoded.dropped

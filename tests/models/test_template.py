@@ -40,6 +40,12 @@ def failure(source: str) -> str:
 # --- rendering ---------------------------------------------------------------------------------
 
 
+def test_variables_stand_beside_the_templates_own_and_take_the_place_of_none() -> None:
+    source = "{{ enable_thinking }} {{ bos_token }} {{ messages | length }}"
+    variables = {"enable_thinking": False, "bos_token": "other", "messages": []}
+    assert ChatTemplate(source, bos="<s>").render(CONVERSATION, variables) == "False <s> 4"
+
+
 @pytest.mark.parametrize("source", [None, "", BUNDLED])
 def test_chatml_is_the_bundled_template_and_the_fallback(source: str | None) -> None:
     assert render(source) == (

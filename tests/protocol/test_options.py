@@ -35,6 +35,10 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("workspace", ["/home/me"], [1]),
     ("remember", [True, False], ["yes", 1]),
     ("logprobs", [True, False], [0]),
+    ("top_logprobs", [0, 20], [-1, 21]),
+    ("repeat_last_n", [-1, 0, 100_000_000], [-2, 0.5]),
+    ("logit_bias", [[], [[0, -10_000]], [[2**31 - 1, 10_000]]], [[[0]], [[-1, 0]], [[0, 10_001]], {"0": 1}]),
+    ("overflow", ["cut", "refuse"], ["truncate"]),
 ]
 GOOD = [(name, value) for name, good, _ in EDGES for value in good]
 BAD = [(name, value) for name, _, bad in EDGES for value in bad]
@@ -44,10 +48,14 @@ def test_every_option_has_its_edges_here() -> None:
     assert [name for name, _, _ in sorted(EDGES)] == sorted(Options.__struct_fields__)
 
 
+def as_tuple(value: Any) -> Any:
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize(("name", "value"), GOOD)
 def test_a_value_in_range_is_taken(name: str, value: Any) -> None:
     extra = {"verify": "threshold"} if name == "threshold" else {}
-    expected = tuple(value) if isinstance(value, list) else value
+    expected = as_tuple(value)
     assert getattr(parse_options({name: value, **extra}), name) == expected
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +16,8 @@ from localspec.speculation.sampling import NUCLEUS_GUESS, Distribution, Sampler,
 ROW = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
 
 
-def sampler(prompt: tuple[int, ...] = (), **params: float) -> Sampler:
-    return Sampler(SamplingParams(**params), Noise(0), seeded=True, prompt=prompt)  # type: ignore[arg-type]
+def sampler(prompt: tuple[int, ...] = (), **params: Any) -> Sampler:
+    return Sampler(SamplingParams(**params), Noise(0), seeded=True, prompt=prompt)
 
 
 def probabilities(distribution: Distribution) -> dict[int, float]:
@@ -81,6 +83,25 @@ def test_the_penalty_context_grows_with_the_draft() -> None:
     row = np.ones(3, dtype=np.float32)
     assert one.scores(row, (2, 2)).tolist() == [1.0, 1.0, -1.5]
     assert one.scores(row, ()).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_penalties_look_at_the_last_tokens_only() -> None:
+    one = sampler((0, 1), temperature=1.0, repeat_penalty=2.0, frequency_penalty=0.5, repeat_last_n=2)
+    row = np.ones(4, dtype=np.float32)
+    assert one.scores(row, ()).tolist() == [0.5, 0.5, 1.0, 1.0]
+    one.observe(2)
+    assert one.scores(row, ()).tolist() == [1.0, 0.5, 0.0, 1.0]
+    assert one.scores(row, (3, 3)).tolist() == [1.0, 1.0, 1.0, -0.5]
+    off = sampler((0, 1), repeat_penalty=2.0, repeat_last_n=0)
+    assert off.scores(row, (1,)) is row
+    assert sampler((0,), repeat_penalty=2.0, repeat_last_n=-1).scores(row, ()).tolist() == [0.5, 1, 1, 1]
+
+
+def test_bias_comes_before_the_penalties_and_the_temperature() -> None:
+    row = np.array([1.0, 1.0, 1.0], dtype=np.float32)
+    one = sampler((1,), temperature=1.0, repeat_penalty=2.0, logit_bias=((1, 3.0), (2, -1.0), (9, 5.0)))
+    assert one.scores(row, ()).tolist() == [1.0, 2.0, 0.0] and row.tolist() == [1.0, 1.0, 1.0]
+    assert sampler(logit_bias=((2, 1.0),)).pick(row, (), 0) == 2
 
 
 def test_greedy_picks_the_best_after_the_penalties() -> None:

@@ -12,7 +12,15 @@ from localspec.backends.toy import ToyLogits
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
-from localspec.speculation.verify import ForwardRows, Judge, TargetRows, judge_for, log_probability, verify
+from localspec.speculation.verify import (
+    ForwardRows,
+    Judge,
+    TargetRows,
+    judge_for,
+    log_probability,
+    most_probable,
+    verify,
+)
 
 DRAWS = 100_000
 # 99.9 % points of chi-square, by degrees of freedom.
@@ -118,6 +126,22 @@ class TestRejectionSampling:
         overlap = sum(min(a, b) for a, b in zip(p, q, strict=True))
         assert abs(accepted / draws - overlap) < 0.01
 
+    def test_a_biased_token_is_distributed_as_the_biased_target(self) -> None:
+        """Bias before temperature, on the target's row and on what the draft was drawn from alike."""
+        params = SamplingParams(temperature=0.5, logit_bias=((0, -1.0), (2, 0.5), (7, 9.0)))
+        sampler = Sampler(params, Noise(4), seeded=False)
+        p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
+        rows = table(p, p)
+        weights = (np.array(p) * np.exp([-1.0, 0.0, 0.5])) ** 2
+        expected = weights / weights.sum()
+        drafts = sampler.distribution(np.log(q).astype(np.float32), ())
+        counts = np.zeros(3, dtype=np.int64)
+        for position in range(DRAWS // 8):
+            token = drafts.sample(sampler.noise, position, Stream.DRAFT)
+            draft = Draft((token,), "draft", (drafts,))
+            counts[verify((token,), judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
+        assert chi_square(counts, list(expected)) < LIMIT[2]
+
     def test_two_tokens_in_a_row_are_distributed_as_the_target(self) -> None:
         """Pairs, drafted together, from rows that depend on the first token: 9 cells."""
         p = [[0.4, 0.3, 0.3], [0.2, 0.5, 0.3]]
@@ -201,3 +225,11 @@ def _equal(p: Distribution, q: Distribution, noise: Noise, n: int, stream: Strea
 def test_log_probability() -> None:
     row = np.log(np.array([0.25, 0.75], dtype=np.float32)) + 3
     assert abs(log_probability(row, 1) - np.log(0.75)) < 1e-6
+
+
+def test_the_most_probable_tokens_fall_and_have_the_plain_probabilities() -> None:
+    row = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32)) + 3
+    found = most_probable(row, 3)
+    assert [token for token, _ in found] == [1, 3, 2]
+    assert all(logprob == log_probability(row, token) for token, logprob in found)
+    assert len(most_probable(row, 9)) == 4 and most_probable(row, 0) == ()
