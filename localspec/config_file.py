@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import tempfile
@@ -17,12 +16,11 @@ import msgspec
 
 from localspec import home
 from localspec.config import Config, config_path, parse_config, parse_text, parse_toml, read_toml
-from localspec.errors import DiskFull, InvalidOptions, StorageError
+from localspec.errors import FULL, DiskFull, InvalidOptions, StorageError
 from localspec.origin import Place
 
 LOCK_S = 10.0
 """how long another writer may take"""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ConfigFile:

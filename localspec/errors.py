@@ -34,6 +34,7 @@
     │   ├── EngineCrashed     engine_crashed
     │   ├── EngineBusy        engine_busy
     │   └── OutOfMemory       out_of_memory
+    ├── TooManyFiles          too_many_files       open at once, for this process or the system
     └── StorageError
         ├── DiskFull          disk_full
         ├── DownloadBroken    download_broken
@@ -44,6 +45,7 @@ The codes are the same on the wire, in the CLI's JSON and here.
 
 from __future__ import annotations
 
+import errno
 import shlex
 from enum import IntEnum
 from typing import ClassVar
@@ -66,6 +68,10 @@ INSTALL_HTTP = (
 )
 INSTALL_MLX = f"Install it from a checkout of localspec, with what installed that: {_ways('mlx', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""errors of a disk that has no room, or none for this user, or none for a file of that size"""
 
 
 class ExitCode(IntEnum):
@@ -267,6 +273,12 @@ class OutOfMemory(EngineError):
     default_remedy = "Use a smaller model, quantisation or n_ctx."
 
 
+class TooManyFiles(LocalspecError):
+    code = "too_many_files"
+    exit_code = ExitCode.BUSY
+    default_remedy = "Raise the limit (`ulimit -n 1024`), then run `localspec daemon restart`."
+
+
 class StorageError(LocalspecError):
     pass
 
@@ -284,6 +296,17 @@ class DownloadBroken(StorageError):
 class MemoryCorrupt(StorageError):
     code = "memory_corrupt"
     default_remedy = "The file was set aside; a new one is started."
+
+
+def of_system(error: OSError, what: str) -> LocalspecError | None:
+    """The typed error for ``what`` has failed because the disk is full, or too many files are open; None for
+    other reasons."""
+    if error.errno in FULL:
+        place = f" in {error.filename}" if error.filename else ""
+        return DiskFull(f"{what}: no space left{place}")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TooManyFiles(f"{what}: too many files are open")
+    return None
 
 
 def _tree(root: type[LocalspecError]) -> list[type[LocalspecError]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -20,9 +22,9 @@ HISTORY = "history.sqlite"
 
 def _place(kind: str) -> Path:
     home = os.environ.get("LOCALSPEC_HOME")
-    if home:
-        return Path(home).expanduser().resolve() / kind
-    with warnings.catch_warnings():
+    with _homeless(), warnings.catch_warnings():
+        if home:
+            return Path(home).expanduser().resolve() / kind
         # Without XDG_RUNTIME_DIR platformdirs falls back to a place in /tmp, which private_dir checks.
         warnings.simplefilter("ignore", UserWarning)
         return {
@@ -32,6 +34,24 @@ def _place(kind: str) -> Path:
             "state": platformdirs.user_state_path,
             "runtime": platformdirs.user_runtime_path,
         }[kind](APP)
+
+
+def of_user() -> Path:
+    """The user's home directory. Raises :class:`LocalspecError` where nothing says which that is."""
+    with _homeless():
+        return Path.home()
+
+
+@contextlib.contextmanager
+def _homeless() -> Iterator[None]:
+    """Inside, a user whom the system does not know, as in a container, is told to set HOME."""
+    try:
+        yield
+    except RuntimeError:
+        raise LocalspecError(
+            f"there is no home directory: HOME is not set, and the system knows no user {os.getuid()}",
+            "Set HOME to a directory you can write to; LOCALSPEC_HOME is enough for localspec's own files.",
+        ) from None
 
 
 def places() -> dict[str, Path]:

@@ -13,6 +13,7 @@ DOCUMENTED = {
     *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
     *("model_ambiguous", "model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
     *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
+    "too_many_files",
     *(
         "message_not_found",
         "gone",
@@ -35,6 +36,7 @@ EXITS = {
     "engine_busy": ExitCode.BUSY,
     "hub_unavailable": ExitCode.UNAVAILABLE,
     "hub_busy": ExitCode.BUSY,
+    "too_many_files": ExitCode.BUSY,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Collection, Sequence
@@ -159,7 +160,7 @@ def _check(flags: BenchFlags) -> None:
     if flags.draft is not None and flags.model is None:
         raise InvalidOptions("--draft without --model says nothing", "Give --model, or drop --draft.")
     for path in (flags.report, flags.record):
-        if path is not None and not path.expanduser().absolute().parent.is_dir():
+        if path is not None and not Path(os.path.abspath(os.path.expanduser(path))).parent.is_dir():
             raise InvalidOptions(f"there is no directory {path.parent}", "Name a file in one that exists.")
 
 

@@ -342,7 +342,7 @@ def _section(model: str | None, workspace: Path | None) -> tuple[str, ...]:
         name = absolute(model)
         return ("models", next(iter(Sections(load_config()).of_model(name)), name))
     if workspace is not None:
-        place = os.path.abspath(workspace.expanduser())
+        place = os.path.abspath(os.path.expanduser(workspace))
         named = Sections(load_config()).directories(place)
         return ("workspaces", next((each for each in named if real(each) == real(place)), place))
     return ()

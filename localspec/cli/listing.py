@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -109,7 +110,7 @@ def _title(store: str) -> str:
 
 def _home(text: str) -> str:
     """A text with paths in it, those at home written shorter."""
-    return text.replace(f"{Path.home()}/", "~/")
+    return text.replace(os.path.expanduser("~/"), "~/")
 
 
 def cells(model: ModelDescription) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from localspec.errors import (
     ModelAmbiguous,
     ModelInvalid,
     ModelNotFound,
+    of_system,
 )
 
 
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command; returns its exit code."""
     as_json = any(a.partition("=")[0] in ("--json", "--stream-json") for a in arguments)
+    output.prepare()
     try:
         return _dispatch(arguments)
     except (BrokenPipeError, SystemExit):  # the latter is how Rich, which writes help, ends on the former
@@ -40,6 +42,9 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         output.interrupted()
         return ExitCode.INTERRUPTED
+    except OSError as error:
+        failed = of_system(error, "the command failed") or LocalspecError(f"{type(error).__name__}: {error}")
+        return _fail(failed, as_json=as_json)
     except Exception as error:
         # A defect of ours, or a fault of the system that nobody foresaw: still a sentence.
         return _fail(LocalspecError(f"{type(error).__name__}: {error}"), as_json=as_json)

@@ -22,6 +22,7 @@ from localspec.cli.flags import ModelName
 from localspec.cli.here import workspace_at, workspace_from_here
 from localspec.config import environment_options, load_config
 from localspec.errors import (
+    FULL,
     INSTALL_MLX,
     BackendUnavailable,
     DiskFull,
@@ -286,8 +287,6 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
         os.replace(scratch, file)
         scratch = None
     except OSError as error:
-        from localspec.memory.files import FULL
-
         message = f"{file} cannot be written: {error.strerror}"
         if error.errno in FULL:
             raise DiskFull(message, "Name a place with room.") from None

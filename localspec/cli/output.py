@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from json import dumps
 from typing import Any
 
 import msgspec
@@ -18,7 +21,18 @@ from localspec.wording import one_line, printable, stats_lines
 
 _line_is_open = False
 """whether what was written to stdout last, text or a terminal's echo, did not end its line"""
+NOT_ASCII = re.compile("[^\x00-\x7f]+")
 COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def prepare() -> None:
+    """Have stdout take every character: of one that its encoding lacks, the escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not _is_utf8():
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _is_utf8() -> bool:
+    return codecs.lookup(sys.stdout.encoding).name == "utf-8"
 
 
 def write(text: str) -> None:
@@ -56,8 +70,11 @@ def _write(text: str) -> None:
 
 
 def json(value: Any) -> None:
-    """One JSON object on a line of its own."""
-    write(msgspec.json.encode(value).decode() + "\n")
+    """One JSON object on a line of its own, in ASCII where stdout is not UTF-8."""
+    text = msgspec.json.encode(value).decode()
+    if sys.stdout is not None and not _is_utf8():
+        text = NOT_ASCII.sub(lambda found: dumps(found[0])[1:-1], text)
+    write(text + "\n")
 
 
 def table(rows: Sequence[Sequence[str]]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from localspec import home
 from localspec.cli import output
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
@@ -82,6 +83,8 @@ def install(
     from cyclopts.completion.install import get_default_completion_path
 
     shell = shell or _this_shell()
+    if to is None:
+        home.of_user()  # which must be known
     try:
         path = (to or get_default_completion_path(shell, "localspec")).absolute()
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from localspec import home, process
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable
+from localspec.errors import DaemonUnavailable, of_system
 from localspec.protocol.messages import Discovery
 
 COMMAND = process.python("localspec.daemon")
@@ -73,7 +73,8 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     except Timeout:
         raise DaemonUnavailable("another program has been starting the daemon for too long") from None
     except OSError as error:
-        raise DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None
+        failed = of_system(error, "the daemon cannot be started")
+        raise failed or DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None
     found = find()
     if found is None:
         raise DaemonUnavailable("the daemon was started, but has ended already")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from localspec.config import Config, load_config
-from localspec.daemon import instance, supervisor
+from localspec.daemon import files, instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.server import Server
@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
     said = parser.parse_args(arguments)
     os.umask(0o077)
+    files.raise_limit()
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

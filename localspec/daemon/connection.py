@@ -19,7 +19,7 @@ from localspec.daemon.exchange import Exchange, Newest, Shared
 from localspec.daemon.outbox import Outbox
 from localspec.daemon.pace import Pace
 from localspec.daemon.transport import CLOSE_S
-from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew
+from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
 from localspec.protocol.params import Params
@@ -198,14 +198,19 @@ class Connection:
             answer = await methods.HANDLERS[method](exchange, params)
         except (LocalspecError, ProtocolFault) as error:
             answer = error
+        except OSError as error:
+            answer = of_system(error, f"{method} failed") or self._defect(method)
         except Exception:  # a defect in one handler must cost one request, not the connection
-            log.exception("%s failed", method)
-            answer = ProtocolFault(jsonrpc.INTERNAL_ERROR, "internal error; the daemon's log tells more")
+            answer = self._defect(method)
         finally:
             self.daemon.busy.discard(exchange)
             self.daemon.metrics.requests.labels(method, _ending(answer)).inc()
             del self._live[exchange.id]
         exchange.answer(answer)
+
+    def _defect(self, method: str) -> ProtocolFault:
+        log.exception("%s failed", method)
+        return ProtocolFault(jsonrpc.INTERNAL_ERROR, "internal error; the daemon's log tells more")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

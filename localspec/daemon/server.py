@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import guard, instance, loopback, supervisor, token
+from localspec.daemon import files, guard, instance, loopback, supervisor, token
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.door import keep_open, was_left_open
@@ -146,7 +146,7 @@ class Server:
             return connection.respond(HTTPStatus.OK, "ok\n")
         if path == guard.METRICS_PATH:
             return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
-        if len(self._daemon.connections) >= self._config.daemon.max_connections:
+        if len(self._daemon.connections) >= files.connections(self._config.daemon.max_connections):
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
         return None
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec.daemon.watch import Watch
-from localspec.errors import EngineCrashed, LocalspecError, ModelChanged, ShuttingDown, from_dict
+from localspec.errors import EngineCrashed, LocalspecError, ModelChanged, ShuttingDown, from_dict, of_system
 from localspec.models.fit import Needs
 from localspec.process import surroundings
 from localspec.protocol import frames
@@ -207,7 +207,8 @@ class WorkerProcess:
             reader, self._writer = await asyncio.open_connection(sock=ours)
         except OSError as error:
             ours.close()
-            self._end(EngineCrashed(f"the worker of {self.key.model} could not be started: {error.strerror}"))
+            what = f"the worker of {self.key.model} could not be started"
+            self._end(of_system(error, what) or EngineCrashed(f"{what}: {error.strerror}"))
             return
         log.info("worker %d loads %s, draft %s", self._process.pid, self.key.model, self.key.draft)
         self._watch.moved(time.monotonic())

@@ -76,7 +76,7 @@ class Examination:
             "sockets": self._sockets,
             "service": lambda: iter([service.service()]),
             "http": self._http,
-            "editors": lambda: editors.editors(Path.home()),
+            "editors": lambda: editors.editors(home.of_user()),
         }
         findings: list[Finding] = []
         with ThreadPoolExecutor() as pool:

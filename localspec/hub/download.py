@@ -6,7 +6,6 @@ fetched here, through its session and into its layout, where it finds them as it
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import time
@@ -19,7 +18,7 @@ import httpx2
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import WeakFileLock
 
-from localspec.errors import DiskFull, DownloadBroken, HubBusy, HubUnavailable, StorageError
+from localspec.errors import FULL, DiskFull, DownloadBroken, HubBusy, HubUnavailable, StorageError
 from localspec.hub.cache import Place
 from localspec.hub.listing import HubFile
 from localspec.hub.session import TRANSPORT_ERRORS, endpoint, get, unreachable
@@ -30,7 +29,6 @@ TRIES = 4
 PAUSE_S = 0.5
 """between them, longer each time"""
 LOCK_S = 1.0
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 KEPT = "What came is kept: the same command goes on from there."
 
 Progress = Callable[[int], None]

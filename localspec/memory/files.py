@@ -7,7 +7,6 @@ is complete, and is never truncated. Names change under the lock of the folder.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from localspec.errors import DiskFull, InvalidOptions, MemoryCorrupt, StorageError
+from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, StorageError
 from localspec.home import private_dir
 from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerFormat, State
 from localspec.memory.sources import Forgotten, Sources
@@ -35,7 +34,6 @@ LOCK_S = 5.0
 LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FILE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<generation>\d{1,10})\.(?P<kind>ngm|tmp)")
 ASIDE = re.compile(r"(?P<name>[a-z0-9-]+)\.\d{1,10}\.ngm\.quarantine-\d+")
 SOURCES = re.compile(r"\.?(?P<name>[a-z0-9-]+)\.sources(\.\w+)?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import unicodedata
@@ -70,5 +71,6 @@ def _is_usual(name: str, value: str, said: Mapping[str, str]) -> bool:
     if name == "HOME":
         import pwd  # not on Windows, which has no services yet
 
-        return value == pwd.getpwuid(os.getuid()).pw_dir
+        with contextlib.suppress(KeyError):  # a container's user, whom the system does not know
+            return value == pwd.getpwuid(os.getuid()).pw_dir
     return False

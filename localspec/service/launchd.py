@@ -7,9 +7,9 @@ import plistlib
 import re
 import time
 from contextlib import suppress
-from pathlib import Path
 from xml.parsers.expat import ExpatError
 
+from localspec import home
 from localspec.errors import ServiceUnavailable
 from localspec.service.job import Job
 from localspec.service.manager import Manager, Running, call, is_usable
@@ -49,7 +49,7 @@ class Launchd(Manager):
     name = "launchd"
 
     def __init__(self) -> None:
-        self.path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        self.path = home.of_user() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         self._domain = f"gui/{os.getuid()}"
         self._target = f"{self._domain}/{LABEL}"
         self.start_command = ("launchctl", "kickstart", self._target)

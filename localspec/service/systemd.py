@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from localspec import home
 from localspec.errors import ExitCode
 from localspec.service.job import Job
 from localspec.service.manager import Manager, Running, call, is_usable
@@ -84,7 +85,7 @@ class Systemd(Manager):
     start_command = (*SYSTEMCTL, "start", UNIT)
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        config = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+        config = environ.get("XDG_CONFIG_HOME") or str(home.of_user() / ".config")
         self.path = Path(config) / "systemd" / "user" / UNIT
 
     def render(self, job: Job) -> bytes:

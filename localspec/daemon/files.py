@@ -1,0 +1,33 @@
+"""The limit on files that this process may have open, of which every connection is one."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+OWN = 24
+"""sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
+WANTED = 4096
+
+
+def raise_limit() -> None:
+    """Have as many as are of use, where the system lets this user; some begin with 256."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connections(most: int) -> int:
+    """Of ``most`` connections at once, those for which there are files; at least one."""
+    if sys.platform == "win32":
+        return most
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN))

@@ -1,0 +1,142 @@
+"""Users that the system does not know, terminals of ASCII, few files: each gets a proper answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from localspec import errors
+from tests.cli.harness import Cli
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, code, raw
+from tests.models import ggufs
+from tests.waiting import DEADLINE_S, run
+
+UNKNOWN = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
+
+
+def is_possible() -> bool:
+    try:
+        return subprocess.run((*UNKNOWN, "true"), capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+unknown_user = pytest.mark.skipif(not is_possible(), reason="no user of another number can be had here")
+
+
+def as_unknown(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (*UNKNOWN, sys.executable, "-m", "localspec", *words),
+        env={"PATH": os.environ["PATH"], **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+@unknown_user
+@pytest.mark.parametrize("home", [{}, {"LOCALSPEC_HOME": "~/there"}], ids=["none", "tilde"])
+@pytest.mark.parametrize("words", [("models", "list"), ("run", "Hello"), ("config", "path")], ids=" ".join)
+def test_a_user_without_a_home_is_told_what_to_set(home: dict[str, str], words: tuple[str, ...]) -> None:
+    done = as_unknown(*words, **home)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "there is no home directory" in done.stderr and "54321" in done.stderr
+    assert "Set HOME" in done.stderr and "LOCALSPEC_HOME" in done.stderr
+
+
+@unknown_user
+def test_a_user_without_a_home_may_say_where_files_go(tmp_path: Path) -> None:
+    place = {"LOCALSPEC_HOME": str(tmp_path / "home")}
+    assert "bundled" in as_unknown("models", "list", **place).stdout
+    assert as_unknown("run", "--no-daemon", "--max-tokens", "2", "Hello", **place).returncode == 0
+    for words in (("--install-completion", "--shell", "bash"), ("doctor",), ("service", "status")):
+        assert "RuntimeError" not in "".join((done := as_unknown(*words, **place)).stdout + done.stderr)
+
+
+@pytest.fixture
+def accented(tmp_path: Path) -> Cli:
+    """A model called é, and a stdout that has no é."""
+    cli = Cli(tmp_path / "home")
+    (tmp_path / "é").mkdir()
+    broken = tmp_path / "é" / "ä😀.gguf"
+    broken.write_bytes(ggufs.gguf([ggufs.string("general.architecture", "ñ")]))
+    cli("config", "set", "model_dirs", json.dumps([str(broken.parent)]))
+    cli.environment |= {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    return cli
+
+
+def test_names_that_stdout_lacks_are_escaped(accented: Cli) -> None:
+    done = accented.process("models", "list")
+    assert done.returncode == 0 and "\\xe4\\U0001f600" in done.stdout, done
+
+
+def test_json_for_ascii_is_json(accented: Cli) -> None:
+    done = accented.process("models", "list", "--json")
+    assert done.returncode == 0 and done.stdout.isascii()
+    assert any("ä😀" in (model["path"] or "") for model in json.loads(done.stdout)["models"])
+
+
+@contextlib.contextmanager
+def few_files(number: int) -> Iterator[DaemonProcess]:
+    """A daemon that may have so many files open; it must end well."""
+    limited = ("sh", "-c", f'ulimit -n {number}; exec "$@"', "-")
+    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
+    daemon = DaemonProcess(home, command=(*limited, *REAL_DAEMON))
+    try:
+        yield daemon
+    finally:
+        assert daemon.stop() == 0
+        told = daemon.log()
+        shutil.rmtree(home)
+    assert "Traceback" not in told
+
+
+def test_a_daemon_with_few_files_refuses_connections_and_works() -> None:
+    async def test(daemon: DaemonProcess) -> None:
+        async with contextlib.AsyncExitStack() as open_:
+            for _ in range(8):
+                client = await open_.enter_async_context(raw(daemon))
+            with pytest.raises(InvalidStatus) as refused:
+                await open_.enter_async_context(raw(daemon))
+            assert refused.value.response.status_code == 503
+            assert "result" in await client.call("stats", "memory/stats")
+            answer = await client.call("hi", "generate", prompt="Hi", raw=True, options={"max_tokens": 2})
+            assert "result" in answer
+
+    with few_files(32) as daemon:
+        run(test(daemon))
+
+
+def test_what_too_few_files_prevent_is_told() -> None:
+    async def test(daemon: DaemonProcess) -> None:
+        async with raw(daemon) as client:
+            for method, params in (
+                ("memory/stats", {}),
+                ("generate", {"prompt": "Hi", "raw": True, "options": {"max_tokens": 2}}),
+            ):
+                told = await client.call(method, method, **params)
+                assert code(told) == errors.TooManyFiles.code and "ulimit" in told["error"]["data"]["remedy"]
+
+    with few_files(18) as daemon:
+        run(test(daemon))
+
+
+def test_a_command_with_too_few_files_is_told() -> None:
+    done = subprocess.run(
+        ("sh", "-c", 'ulimit -n 6; exec "$@"', "-", sys.executable, "-m", "localspec", "daemon", "start"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 75 and "too many files are open" in done.stderr and "ulimit" in done.stderr
