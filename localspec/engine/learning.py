@@ -18,7 +18,8 @@ from localspec.backends.rounding import (
 )
 from localspec.engine.saved import Saved
 from localspec.memory.memory import Memory
-from localspec.models.catalogue import place_of
+from localspec.models.builds import build_for
+from localspec.models.catalogue import format_of, place_of
 from localspec.models.record import Learnt, Record
 from localspec.models.tried import Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
@@ -87,7 +88,7 @@ def known_speed(directory: Path, model: Path) -> float | None:
 
 
 def _speed_of(model: Path) -> str:
-    return f"speed of {place_of(model)!r}"
+    return f"speed of {place_of(model)!r} by {build_for(format_of(model))}"
 
 
 class KnownPair(TriedRecord):

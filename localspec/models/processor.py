@@ -1,4 +1,4 @@
-"""Which processor this is: what was learnt about speed on one says nothing about another."""
+"""The name of this kind of machine: what was learnt about speed on one says nothing about another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import functools
 import platform
 from pathlib import Path
+
+from localspec.models.builds import graphics
 
 
 @functools.cache
@@ -20,5 +22,5 @@ def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def machine_name() -> str:
-    """The kind of machine that something was measured or computed on."""
-    return f"{platform.machine()} {processor_name()}"
+    """The kind of machine that something was measured or computed on, its graphics drivers included."""
+    return " with ".join(filter(None, (f"{platform.machine()} {processor_name()}", graphics())))

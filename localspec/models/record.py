@@ -15,7 +15,7 @@ from localspec.models.processor import machine_name
 
 log = logging.getLogger(__name__)
 
-FORMAT = 5
+FORMAT = 6
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 
@@ -31,7 +31,8 @@ class Learnt(Protocol):
 
 
 class Record:
-    """One of the files: what was learnt of ``what`` on this kind of machine.
+    """One of the files: what was learnt of ``what`` on this kind of machine. ``what`` names the device and
+    the build of the library where the result depends on them; of another one nothing is read.
 
     A file that cannot be read or written costs what was learnt, nothing else.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
+from localspec.models.builds import build_for
 from localspec.models.catalogue import Format, format_of, place_of, weights_size
 from localspec.models.index import signature_of
 from localspec.models.record import Record, learnt_dir
@@ -82,8 +83,10 @@ class TriedRecord:
 
 
 def name_of_pair(target: Path, draft: Path) -> str:
-    """What a pair's record is called: other files in their places are another pair."""
-    return "pair of " + " and ".join(f"{place_of(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
+    """The name of a pair's record: other files in their places, or another build of the library that runs
+    them, are another pair."""
+    pair = " and ".join(f"{place_of(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
+    return f"pair of {pair} by {build_for(format_of(target))}"
 
 
 def note_failure(target: Path, draft: Path, why: str) -> None:

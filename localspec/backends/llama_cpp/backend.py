@@ -15,6 +15,7 @@ import numpy as np
 
 from localspec.backends.base import Capabilities, Interrupted, Rows, Span, top_margin
 from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp.devices import described
 from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
@@ -123,7 +124,7 @@ class LlamaCppBackend:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
-            f" {config.gpu_layers} layers on the GPU, chunks of {config.prefill_chunk}"
+            f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.prefill_chunk}"
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
         )
@@ -137,6 +138,9 @@ class LlamaCppBackend:
         self._hurry = native.AbortFlag(self._context)
         self.reference_mode = ReferenceMode(self._context, header.types)
         self.description += ", rounds in reference mode" * self.reference_mode.available
+        layers = lib.llama_model_n_layer(self._lib_model)
+        on = described(self._context, layers=layers, layers_on_gpu=native.gpu_layers(config))
+        self.description += f", on {on}"
         max_batch = lib.llama_n_batch(self._context)
         self._batch = lib.llama_batch_init(max_batch, 0, 1)
         self.vocabulary = LlamaVocabulary(self._lib_model)

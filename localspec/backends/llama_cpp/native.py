@@ -20,6 +20,7 @@ from localspec.errors import ModelInvalid, OutOfMemory
 F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
+ALL_LAYERS = 999
 
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
@@ -100,12 +101,18 @@ def threads(config: EngineConfig, model: Any) -> int:
     return max(1, min(physical, usable))
 
 
+def gpu_layers(config: EngineConfig) -> int:
+    """How many layers at most go to a GPU: none where the library was built without one."""
+    if not lib.llama_supports_gpu_offload():
+        return 0
+    return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
+
+
 def load_model(path: str, config: EngineConfig, progress: Callable[[float], None] | None) -> Any:
     """Load the weights; raises :class:`ModelInvalid` with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
-    gpu = bool(lib.llama_supports_gpu_offload())
-    params.n_gpu_layers = (config.gpu_layers if config.gpu_layers >= 0 else 999) if gpu else 0
+    params.n_gpu_layers = gpu_layers(config)
 
     def report(fraction: float, _data: Any) -> bool:
         try:

@@ -62,13 +62,13 @@ def _switches(context: Any) -> list[Switch]:
     """One per CPU backend of the context; none where the library does not lead there."""
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     try:
-        scheduler = _function("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
-        count = _function("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
-        backend_at = _function("ggml_backend_sched_get_backend", pointer, pointer, number)
-        device_of = _function("ggml_backend_get_device", pointer, pointer)
-        type_of = _function("ggml_backend_dev_type", number, pointer)
-        registry_of = _function("ggml_backend_dev_backend_reg", pointer, pointer)
-        find = _function("ggml_backend_reg_get_proc_address", pointer, pointer, text)
+        scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
+        count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
+        backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
+        device_of = exported("ggml_backend_get_device", pointer, pointer)
+        type_of = exported("ggml_backend_dev_type", number, pointer)
+        registry_of = exported("ggml_backend_dev_backend_reg", pointer, pointer)
+        find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, text)
     except AttributeError:
         return []
     found: list[Switch] = []
@@ -81,7 +81,7 @@ def _switches(context: Any) -> list[Switch]:
     return found
 
 
-def _function(name: str, result: Any, *arguments: Any) -> Any:
+def exported(name: str, result: Any, *arguments: Any) -> Any:
     """A function of llama.cpp's library or of those it is linked with; AttributeError: it is not exported."""
     function = ctypes.CFUNCTYPE(result, *arguments)
     return function((name, lib._lib))

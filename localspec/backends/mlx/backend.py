@@ -20,6 +20,7 @@ from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, ModelInvalid
+from localspec.models.builds import build_for
 from localspec.models.catalogue import model_name
 from localspec.models.directory import ModelDirectory, read_directory
 from localspec.protocol.options import Options
@@ -89,7 +90,9 @@ class MlxBackend:
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
             f" {directory.size} bytes {native.tail(directory)}, {native.device()},"
-            f" chunks of {config.prefill_chunk}" + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
+            f" chunks of {config.prefill_chunk}"
+            + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
+            + f", build {build_for('mlx')}"
         )
 
     def _try(self, config: EngineConfig) -> tuple[int, CellBytes]:

@@ -1,0 +1,67 @@
+"""The devices that a context computes on, and the build of the library that does it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from typing import Any, NamedTuple
+
+import llama_cpp.llama_cpp as lib
+
+from localspec.backends.llama_cpp.reference import CPU, exported
+from localspec.models.builds import build_for
+
+KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
+"""``enum ggml_backend_dev_type``"""
+GPU = "(gpu)"
+"""what stands in the description of a model that is on a GPU as a whole, on each backend"""
+
+
+class Device(NamedTuple):
+    """A device by its kind, one of :data:`KINDS`, and its name."""
+
+    kind: str
+    name: str
+
+
+def devices_of(context: Any) -> list[Device]:
+    """The devices that a context may use, in its order; raises AttributeError where the library exports no
+    way to tell."""
+    pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+    scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
+    count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
+    backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
+    device_of = exported("ggml_backend_get_device", pointer, pointer)
+    type_of = exported("ggml_backend_dev_type", number, pointer)
+    name_of = exported("ggml_backend_dev_name", text, pointer)
+    told_by = exported("ggml_backend_dev_description", text, pointer)
+    found = (device_of(backend_at(scheduler, i)) for i in range(count))
+    return [
+        Device(
+            KINDS.get(type_of(device), "device"),
+            f"{name_of(device).decode('utf-8', 'replace')} {told_by(device).decode('utf-8', 'replace')}",
+        )
+        for device in found
+        if device
+    ]
+
+
+def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
+    """The devices and the library's build, as a model's description tells them: what was measured of one
+    says nothing about another. A model whose layers are all on a GPU is marked as :data:`GPU`."""
+    try:
+        devices = devices_of(context)
+    except AttributeError:
+        kind = "gpu" if lib.llama_supports_gpu_offload() else "cpu"
+        devices = [Device(kind, "unknown device")]
+    others = [device.name for device in devices if device.kind != "cpu"]
+    on = ", ".join(others) or "cpu"
+    if others and layers_on_gpu >= layers:
+        on = f"{on} {GPU}"
+    return f"{on}, build {build()}"
+
+
+def build() -> str:
+    """A name of the library's build: its files, what it was compiled for, and what it found here."""
+    told = f"{lib.llama_print_system_info()!r} {build_for('gguf')}"
+    return hashlib.sha256(told.encode()).hexdigest()[:8]

@@ -1,0 +1,141 @@
+"""Records name the device, its driver and the library's build: what was learnt of another is not read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localspec.backends.base import ANY_WIDTH
+from localspec.backends.llama_cpp import devices
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.rounding import Rounding
+from localspec.config import EngineConfig
+from localspec.engine.learning import Learning, known_speed
+from localspec.models import builds, processor, tried
+from localspec.models.builds import build_for, graphics, library_build, native_files
+from localspec.models.record import Record, learnt_dir
+from localspec.speculation.costs import PRIORS, prior_for
+from tests.models.ggufs import DRAFT, TARGET
+
+SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
+EXACT = Rounding(0.0, 0.0, ANY_WIDTH, ANY_WIDTH, exact_batches=True)
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_graphics_processors_and_their_drivers_are_told(tmp_path: Path) -> None:
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    assert "driver" not in graphics(proc, sys)
+    told = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
+    write(proc / "driver/nvidia/version", told)
+    for bus in ("0000:01:00.0", "0000:02:00.0"):
+        write(proc / f"driver/nvidia/gpus/{bus}/information", "Model: \t NVIDIA H200\nIRQ: 5\n")
+    write(sys / "class/drm/card1/device/vendor", "0x1002\n")
+    write(sys / "class/drm/card1/device/device", "0x744c\n")
+    (sys / "drivers/amdgpu").mkdir(parents=True)
+    (sys / "class/drm/card1/device/driver").symlink_to(sys / "drivers/amdgpu")
+    write(sys / "module/amdgpu/version", "6.12.3\n")
+    write(sys / "class/drm/card2/device/vendor", "0x1234\n")  # a screen without a chip
+    graphics.cache_clear()
+    found = graphics(proc, sys)
+    assert found.startswith("0x1002:0x744c driver amdgpu 6.12.3, NVIDIA H200 driver 570.86.15")
+    assert "0x1234" not in found
+
+
+def test_a_build_is_told_by_its_libraries(tmp_path: Path) -> None:
+    write(tmp_path / "lib/libggml-cpu.so.0.9", "cpu")
+    write(tmp_path / "api.py", "")
+    (cpu,) = native_files(tmp_path)
+    assert cpu[:2] == ("libggml-cpu.so.0.9", 3)
+    write(tmp_path / "lib/libggml-cuda.so", "cuda")
+    assert len(list(native_files(tmp_path))) == 2
+    assert library_build("llama_cpp", "llama-cpp-python") == build_for("gguf")
+    assert build_for("gguf") not in build_for("mlx")
+    assert library_build("no_such_package", "no-such-distribution").startswith("no-such-distribution unknown")
+
+
+def test_a_backend_names_its_device_and_build() -> None:
+    backend = LlamaCppBackend(DRAFT, SMALL, measured=False)
+    found = devices.devices_of(backend._context)
+    description = backend.description
+    backend.free()
+    assert [device.kind for device in found] == ["cpu"]
+    assert f"on cpu, build {devices.build()}" in description
+    assert devices.GPU not in description and " 0 layers on the GPU" in description
+
+
+def test_a_model_that_is_whole_on_a_gpu_begins_with_a_gpus_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, cpu = devices.Device("gpu", "CUDA0 NVIDIA H200"), devices.Device("cpu", "CPU Some")
+    monkeypatch.setattr(devices, "devices_of", lambda context: [gpu, cpu])
+    whole = devices.described(None, layers=28, layers_on_gpu=999)
+    some = devices.described(None, layers=28, layers_on_gpu=12)
+    assert whole.startswith("CUDA0 NVIDIA H200 (gpu), build ")
+    assert some.startswith("CUDA0 NVIDIA H200, build ")
+    assert prior_for(f"llama_cpp Q4_K {whole}") is PRIORS[0][1] is not prior_for(f"llama_cpp Q4_K {some}")
+
+
+def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
+    backend = LlamaCppBackend(DRAFT, SMALL, measured=False)
+    change(backend)
+    learning = Learning(backend, None, directory=directory, paths=(DRAFT, None))
+    backend.free()
+    return learning
+
+
+def rebuild(backend: LlamaCppBackend) -> None:
+    backend.description = backend.description.replace(devices.build(), "0badbeef")
+
+
+def move(backend: LlamaCppBackend) -> None:
+    backend.description = backend.description.replace("on cpu", "on CUDA0 NVIDIA H200 (gpu)")
+
+
+@pytest.mark.parametrize("change", [rebuild, move])
+def test_what_another_device_or_build_was_measured_to_do_is_not_believed(
+    tmp_path: Path, change: Callable[[LlamaCppBackend], None]
+) -> None:
+    first = learnt(tmp_path)
+    first.rounding.measured = EXACT
+    for _ in range(3):
+        first.costs.observe(1, 512, 0.01)
+        first.costs.observe(8, 512, 0.02)
+    first.save()
+    again = learnt(tmp_path)
+    assert again.rounding.measured == EXACT and again.costs.knows(8, 512)
+    other = learnt(tmp_path, change)
+    assert other.rounding.measured is None and not other.costs.knows(1, 512)
+
+
+@pytest.mark.parametrize("change", ["library", "driver"])
+def test_speeds_and_pairs_of_another_library_or_driver_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    target, draft = (Path(shutil.copy(path, tmp_path)) for path in (TARGET, DRAFT))
+    directory = learnt_dir()
+    learning = Learning(
+        LlamaCppBackend(target, SMALL, measured=False), None, directory=directory, paths=(target, None)
+    )
+    for _ in range(3):
+        learning.costs.observe(1, 512, 0.01)
+    learning.save()
+    record = tried.TriedRecord()
+    record.tried = tried.Tried(100, 90, 1.5)
+    Record(directory, tried.name_of_pair(target, draft), record).write()
+    assert known_speed(directory, target) == pytest.approx(0.01)
+    assert tried.known_of(target, draft).drafted == 100
+    if change == "library":
+        monkeypatch.setattr(builds, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
+    else:
+        monkeypatch.setattr(processor, "graphics", lambda: "NVIDIA H200 driver 570.86.15")
+    assert known_speed(directory, target) is None
+    assert tried.known_of(target, draft) == tried.Tried()
+    assert os.listdir(directory)  # what was known is there again with the old library
