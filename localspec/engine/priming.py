@@ -6,11 +6,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
+from localspec.memory.apart import apart
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory, Moment
 from localspec.memory.texts import MAX_BYTES, may_learn
@@ -80,11 +80,16 @@ class Primer:
                 return False
             (path, workspace, count), heard = next(iter(self._waiting.items()))
             del self._waiting[path, workspace, count]
-            if _allowed(path, workspace):
-                lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
-                learnt = (self._learn(part, heard.said, lesson) for part in heard.parts)
-                self._steps = chain.from_iterable(learnt)
+            self._steps = self._read_parts(path, workspace, heard)
         return True
+
+    def _read_parts(self, path: str, workspace: str | None, heard: Heard) -> Iterator[None]:
+        # Reading a repository's rules may wait for a disk, and they are anybody's.
+        if not (yield from apart(lambda: _allowed(path, workspace))):
+            return
+        lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
+        for part in heard.parts:
+            yield from self._learn(part, heard.said, lesson)
 
     def _learn(self, text: str, said: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
         lines, fresh = text.splitlines(keepends=True), list[int]()

@@ -55,7 +55,7 @@ class Document:
     def is_private(self) -> bool:
         """Whether it holds what is nobody's business, or no text of the person's."""
         # Late: an editor waits for the server's start, and this takes longer than all the rest of it.
-        from localspec.memory.texts import is_secret
+        from localspec.memory.secret_names import is_secret
 
         name = PurePath(self.path).name.lower()
         return uri_scheme(self.uri) not in SCHEMES or name.startswith(".env") or is_secret(name)

@@ -6,13 +6,13 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from localspec.errors import LocalspecError
+from localspec.memory.apart import apart
 from localspec.memory.files import MAX_BITS, START_BITS, TableFiles, name_of
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.lesson import Grams, Lesson, steps
@@ -28,8 +28,6 @@ FAULTS = (LocalspecError, OSError, ValueError, struct.error)
 """what a file can bring about, whatever is in it"""
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class Moment(NamedTuple):
@@ -168,7 +166,7 @@ class Memory:
                 table = self._table(name)
                 if epoch is None and table is None:
                     make = partial(self._files.open_or_create, name, lesson.workspace)
-                    table = yield from _apart(make)
+                    table = yield from apart(make)
                     self._keep(name, table)
                     if self._is_forgotten(tag, since):
                         return  # while the table was made
@@ -193,7 +191,7 @@ class Memory:
 
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:
-            self._keep(name, (yield from _apart(lambda: self._files.grow(table))))
+            self._keep(name, (yield from apart(lambda: self._files.grow(table))))
         except FAULTS as error:
             self._full.add(name)
             self._complain(error)
@@ -255,12 +253,3 @@ class Memory:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
-
-
-def _apart(work: Callable[[], T]) -> Generator[None, None, T]:
-    """What waits for the disk, in a thread; every step waits for less than a millisecond."""
-    with ThreadPoolExecutor(1) as thread:
-        done = thread.submit(work)
-        while wait([done], STEP_S).not_done:
-            yield
-    return done.result()

@@ -4,50 +4,32 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from localspec.errors import InvalidOptions
-from localspec.memory.workspace import workspace_of
+from localspec.memory.ignore import MAX_BYTES as MAX_RULES
+from localspec.memory.ignore import MAX_GLOBS, Rules, TooLarge, rules_of
+from localspec.memory.regular import read_regular
+from localspec.memory.secret_names import is_secret
+from localspec.memory.workspace import repository_of
 
 MAX_BYTES = 1024 * 1024
-IGNORES = (".git/info/exclude", ".gitignore")
-"""where git reads what it ignores, the last word last"""
-SECRET = GitIgnoreSpec.from_lines(
-    (".env", ".env.*", ".envrc", ".git-credentials", ".vault-token", "kubeconfig", "*.tfvars", "*.tfstate")
-    + (
-        "credentials.json",
-        "secrets.json",
-        "secrets.toml",
-        "secrets.yaml",
-        "secrets.yml",
-        ".netrc",
-        ".npmrc",
-        ".pypirc",
-        ".pgpass",
-        ".htpasswd",
-        "shadow",
-        "credentials",
-        "id_rsa*",
-        "id_dsa*",
-        "id_ecdsa*",
-        "id_ed25519*",
-    )
-    + ("*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn")
-    + ("!*.pub", "!*.py", "!.env.example", "!.env.sample", "!.env.template")
-)
-"""names of files that hold secrets and little else, in small letters"""
+IGNORES = ((".git/info/exclude", True), (".gitignore", False))
+"""where git reads what it ignores, the last word last, and whether through a symbolic link"""
 
 
 class Ignore(NamedTuple):
-    """One .gitignore: it speaks of what is below ``base``."""
+    """One file of rules on what is below ``base``. All of that is ignored where ``rules`` is None: they are
+    there and cannot be told."""
 
     base: Path
-    spec: GitIgnoreSpec
+    rules: Rules | None
+    size: int
+    spared: frozenset[int] = frozenset()
+    """the numbers of rules that do not count"""
 
 
 def text_files(path: Path) -> Iterator[Path]:
@@ -88,22 +70,22 @@ def may_learn(path: Path) -> bool:
     real = path.resolve()
     if is_secret(path.name) or is_secret(real.name) or ".git" in real.parts:
         return False
-    top = workspace_of(real.parent) or real.parent
+    top = repository_of(real.parent) or real.parent
     below = real.relative_to(top).parts
     ignores: list[Ignore] = []
     for depth, name in enumerate(below):
         folder = top.joinpath(*below[:depth])
         ignores += _ignores(folder)
-        if _is_ignored(folder / name, ignores, "/" if depth < len(below) - 1 else ""):
+        if _is_ignored(folder / name, ignores, is_directory=depth < len(below) - 1):
             return False
     return True
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text; None if it is binary, no UTF-8, empty, larger than 1 MiB, or cannot be read."""
+    """A file's text; None if it is no regular file, binary, no UTF-8, empty, larger than 1 MiB, or cannot be
+    read."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_regular(path, MAX_BYTES)
         if not content or len(content) > MAX_BYTES or b"\0" in content:
             return None
         return content.decode()
@@ -113,9 +95,16 @@ def read_text(path: Path) -> str | None:
 
 def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
     ignores = above + _ignores(folder)
-    for entry in _entries(folder, ignores):
-        if entry.is_dir():
-            yield from _below(Path(entry.path), ignores)
+    open_folders = [(_entries(folder, ignores), ignores)]
+    while open_folders:
+        entries, ignores = open_folders[-1]
+        entry = next(entries, None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_dir():
+            inner = Path(entry.path)
+            rules = ignores + _ignores(inner)
+            open_folders.append((_entries(inner, rules), rules))
         else:
             yield Path(entry.path)
 
@@ -132,40 +121,62 @@ def _entries(
     for entry in takewhile(lambda _: not is_late(), entries):
         if entry.is_symlink() or entry.name == ".git":
             continue
-        if entry.is_dir():
-            if not _is_ignored(Path(entry.path), ignores, "/"):
-                yield entry
-        elif entry.is_file() and not (is_secret(entry.name) or _is_ignored(Path(entry.path), ignores, "")):
+        is_directory = entry.is_dir()
+        is_candidate = is_directory or (entry.is_file() and not is_secret(entry.name))
+        if is_candidate and not _is_ignored(Path(entry.path), ignores, is_directory=is_directory):
             yield entry
 
 
 def _rules_above(folder: Path) -> list[Ignore]:
-    """What is ignored by the directories above, up to the repository's root."""
-    top = workspace_of(folder) or folder
+    """The rules of the directories above, up to the repository's root, but for those that leave out
+    ``folder`` itself: who names it wants what is in it."""
+    top = repository_of(folder) or folder
     above = [place for place in folder.parents if place.is_relative_to(top)]
     return [_sparing(ignore, folder) for place in reversed(above) for ignore in _ignores(place)]
 
 
-def is_secret(name: str) -> bool:
-    """Whether a file of this name holds secrets and little else."""
-    return SECRET.match_file(name.lower())
-
-
 def _ignores(folder: Path) -> list[Ignore]:
-    texts = (read_text(folder / name) for name in IGNORES)
-    return [Ignore(folder, GitIgnoreSpec.from_lines(text.splitlines())) for text in texts if text is not None]
+    """A directory's own rules. As for git, what is no regular file has none."""
+    found = []
+    for name, follow in IGNORES:
+        try:
+            content = read_regular(folder / name, MAX_RULES, follow=follow)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            content = None
+            found.append(Ignore(folder, None, 0))
+        if content is not None:
+            found.append(Ignore(folder, rules_of(content), len(content)))
+    return found
 
 
 def _sparing(ignore: Ignore, folder: Path) -> Ignore:
-    """The rules without those that leave out ``folder`` itself: who names it wants what is in it."""
-    name = folder.relative_to(ignore.base).as_posix() + "/"
-    return Ignore(ignore.base, GitIgnoreSpec([p for p in ignore.spec.patterns if p.match_file(name) is None]))
+    if ignore.rules is None:
+        return ignore
+    try:
+        return ignore._replace(spared=frozenset(ignore.rules.matching(_relative(folder, ignore.base))))
+    except TooLarge:
+        return ignore._replace(rules=None)
 
 
-def _is_ignored(path: Path, ignores: list[Ignore], ending: str) -> bool:
-    """What the deepest .gitignore says that says anything of ``path``; ``ending`` is / for a directory."""
-    for base, spec in reversed(ignores):
-        said = spec.check_file(path.relative_to(base).as_posix() + ending).include
-        if said is not None:
-            return said
-    return False
+def _is_ignored(path: Path, ignores: Sequence[Ignore], *, is_directory: bool) -> bool:
+    """Whether the deepest rules that say anything of ``path`` exclude it. It is ignored, too, where rules
+    cannot be told, or are too many together."""
+    known = [ignore.rules for ignore in ignores if ignore.rules is not None]
+    size, globs = sum(ignore.size for ignore in ignores), sum(rules.globs for rules in known)
+    if len(known) < len(ignores) or size > MAX_RULES or globs > MAX_GLOBS:
+        return True
+    try:
+        said = (
+            rules.excludes(_relative(path, ignore.base), is_directory=is_directory, but=ignore.spared)
+            for rules, ignore in zip(reversed(known), reversed(ignores), strict=True)
+        )
+        return next((excluded for excluded in said if excluded is not None), False)
+    except TooLarge:
+        return True
+
+
+def _relative(path: Path, base: Path) -> bytes:
+    """A path as git's rules see it."""
+    return os.fsencode(path.relative_to(base).as_posix())

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def workspace_of(directory: Path) -> Path | None:
-    """The git root that holds ``directory``, as a real path; None outside of any."""
+    """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any.
+
+    A root whose ``.git`` belongs to somebody else is none, as for git's own ``safe.directory``: in ``/tmp``
+    anybody could make everything a workspace of theirs.
+    """
+    return next((root for root in _roots(directory) if _is_trusted(root)), None)
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The git root that holds ``directory``, whoever owns it: what it ignores counts in any case."""
+    return next(_roots(directory), None)
+
+
+def _roots(directory: Path) -> Iterator[Path]:
     real = directory.resolve()
     # In a worktree and a submodule .git is a file.
-    return next((place for place in (real, *real.parents) if (place / ".git").exists()), None)
+    return (place for place in (real, *real.parents) if (place / ".git").exists())
+
+
+def _is_trusted(root: Path) -> bool:
+    """Whether directory, ``.git`` and what that leads to are the user's own or the administrator's."""
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        places = os.stat(root), os.lstat(root / ".git"), os.stat(root / ".git")
+    except OSError:
+        return False
+    return {place.st_uid for place in places} <= _trusted_users()
+
+
+def _trusted_users() -> set[int]:
+    """The ids of the user, of the administrator, and of who became the administrator by ``sudo``."""
+    users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
+        users.add(int(caller))
+    return users
 
 
 def plain(path: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
+from localspec.memory.regular import read_regular
 from localspec.units import KB, size
 from localspec.wording import one_line
 
@@ -160,10 +161,11 @@ def _path(name: str, directory: Path) -> str:
 
 def _read(name: str, directory: Path) -> str:
     try:
-        with open(_path(name, directory), "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_regular(_path(name, directory), MAX_BYTES)
     except OSError as error:
         raise InvalidOptions(f"{name} cannot be read: {error.strerror}", "Attach another file.") from None
+    if content is None:
+        raise InvalidOptions(f"{name} is no regular file", "Attach text files only.")
     if len(content) > MAX_BYTES:
         raise InvalidOptions(f"{name} is larger than {size(MAX_BYTES)}", "Quote what matters of it.")
     try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from localspec.errors import InvalidOptions
+from localspec.memory.regular import read_regular
 from localspec.memory.texts import MAX_BYTES, may_learn, read_text, text_files
-from localspec.memory.workspace import workspace_of
+from localspec.memory.workspace import repository_of, workspace_of
+from tests.memory.hostile_repository import HOSTILE, NAME, make
 
 
 @pytest.fixture
@@ -155,3 +158,58 @@ def test_what_git_ignores_in_this_clone_alone_is_not_learnt(tree: Path) -> None:
     (tree / "mine.py").write_text("a = 1\n")
     assert not may_learn(tree / "mine.py") and may_learn(tree / "keep.log")
     assert "mine.py" not in {path.name for path in text_files(tree)}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_rules_stop_who_reads_them(kind: str, tmp_path: Path) -> None:
+    if kind == "nested":
+        pytest.skip("takes seconds: of the slow tests")
+    file = make(tmp_path / "clone", kind)
+    began = time.process_time()
+    seen = {path.name for path in text_files(tmp_path / "clone")}
+    known = {"two-gigabytes", "million-lines"} | ({"unreadable"} if os.geteuid() else set())
+    assert (NAME in seen) is may_learn(file) is (kind not in known)
+    assert "pipe.py" not in seen and time.process_time() - began < 3.0
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_regular(tmp_path / "pipe", 10) is None and read_regular("/dev/zero", 10) is None
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "link", 10) == b"x" * 11
+    assert read_regular(tmp_path / "link", 10, follow=False) is None
+
+
+def test_a_tree_deeper_than_the_stack_is_read(tmp_path: Path) -> None:
+    folder = tmp_path
+    for _ in range(1200):
+        folder /= "d"
+        folder.mkdir()
+    (folder / "x.py").write_text("x\n")
+    assert [path.name for path in text_files(tmp_path)] == ["x.py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("given_away", ["repo/.git", "repo", "gitfile"])
+def test_a_repository_of_somebody_else_is_no_workspace(tree: Path, given_away: str) -> None:
+    """But what it ignores is ignored."""
+    if given_away == "gitfile":
+        (tree / "sub").mkdir()
+        (tree / "sub" / ".git").write_text("gitdir: elsewhere\n")
+        os.chown(tree / "sub" / ".git", 1234, 1234)
+        assert workspace_of(tree / "sub") == tree.resolve() and repository_of(tree / "sub") == tree / "sub"
+        return
+    os.chown(tree.parent / given_away, 1234, 1234)
+    assert workspace_of(tree / "src") is None and repository_of(tree / "src") == tree.resolve()
+    assert not may_learn(tree / "src" / "secret.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_the_repository_of_who_called_sudo_is_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (tree, tree / ".git"):
+        os.chown(place, 1234, 1234)
+    monkeypatch.setenv("SUDO_UID", "1234")
+    assert workspace_of(tree / "src") == tree.resolve()
+    monkeypatch.setenv("SUDO_UID", "4321")
+    assert workspace_of(tree / "src") is None

@@ -191,10 +191,10 @@ def test_an_anchored_pattern_is_for_its_own_directory(repo: Path) -> None:
     assert names(repo, repo) == {"sub/.gitignore", "sub/sub/x.py", "x.py", "docs/a.md"}
 
 
-def test_a_gitignore_that_is_no_text_ignores_nothing(repo: Path) -> None:
-    write(repo, {"a.py": "x"})
-    (repo / ".gitignore").write_bytes(b"*.py\n\0")
-    assert names(repo, repo) == {".gitignore", "a.py"}
+def test_a_gitignore_that_is_no_text_is_read_as_git_reads_it(repo: Path) -> None:
+    write(repo, {"a.py": "x", "b.c": "x", "d\u00e9.c": "x"})
+    (repo / ".gitignore").write_bytes(b"*.py\n\0\nb.c\0*\nd\xc3\xa9?c\n\xff\n")
+    assert names(repo, repo) == {".gitignore"}
 
 
 def test_the_rules_of_a_repository_end_at_its_root(repo: Path) -> None:

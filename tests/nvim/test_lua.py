@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.texts import SECRET
+from localspec.memory.secret_names import LINES, NAMES, is_secret
 from tests.editors.found import NEOVIMS, neovim
 from tests.nvim.editor import PLUGIN, ROOT
 from tests.waiting import DEADLINE_S
@@ -42,7 +42,7 @@ def test_lua(version: str, tmp_path: Path) -> None:
 
 def names() -> list[str]:
     """For each pattern of names that mark secrets, some that it fits, and some that look alike."""
-    patterns = [str(pattern.pattern).lstrip("!") for pattern in SECRET.patterns]
+    patterns = [line.lstrip("!") for line in LINES if line not in NAMES["samples"]]
     fitting = [pattern.replace("*", filler) for pattern in patterns for filler in ("", "rsa", "a.b")]
     alike = [
         form
@@ -57,8 +57,7 @@ def test_secrets_are_those_that_are_never_learnt(version: str, tmp_path: Path) -
     program = neovim(version)
     given, found = tmp_path / "names", tmp_path / "secret"
     given.write_text("\n".join(names()) + "\n")
-    is_secret = "require('localspec.secrets').is_secret"
-    pick = f"vim.tbl_filter({is_secret}, vim.fn.readfile('{given}'))"
+    pick = f"vim.tbl_filter(require('localspec.secrets').is_secret, vim.fn.readfile('{given}'))"
     commands = (
         "--cmd",
         f"set runtimepath^={PLUGIN}",
@@ -71,7 +70,9 @@ def test_secrets_are_those_that_are_never_learnt(version: str, tmp_path: Path) -
     environment = {**os.environ, **program.environment, "HOME": str(tmp_path)}
     subprocess.run((*start, *commands), env=environment, timeout=DEADLINE_S, check=True)
     expected = [
-        name for name in names() if name.lower().startswith(".env") or SECRET.match_file(name.lower())
+        name
+        for name in names()
+        if name.lower().startswith(".env") or is_secret(name) or name.lower() in NAMES["samples"]
     ]
     assert len(expected) > 50
     assert found.read_text().splitlines() == expected

@@ -1,11 +1,18 @@
-/** Files that hold secrets and little else, by their names: those that the daemon never learns. */
+/** Files that hold secrets and little else, by their names: the list of `localspec/memory/known/names.json`. */
 
 const SECRET = [
-  ...[".git-credentials", ".vault-token", "kubeconfig", "*.tfvars", "*.tfstate"],
-  ...["credentials.json", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml"],
-  ...[".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", "shadow", "credentials"],
-  ...["id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"],
-  ...["*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.keystore", "*.jks", "*.gpg", "*.asc", "*.ovpn"],
+  ...[".git-credentials", ".vault-token", ".vault_pass", ".dev.vars", ".envrc", ".netrc", "_netrc", ".npmrc"],
+  ...[".pypirc", ".pgpass", ".htpasswd", ".dockercfg", ".dockerconfigjson", ".s3cfg", ".boto", ".my.cnf"],
+  ...[".mylogin.cnf", ".trc", ".tugboat", ".terraformrc", "terraform.rc", "rclone.conf", "kubeconfig", "shadow"],
+  ...["credentials", "credentials.json", "credentials.toml", "credentials.xml", "secrets.json", "secrets.toml"],
+  ...["secrets.yaml", "secrets.yml", "secret_token.rb", "sftp-config.json", "wp-config.php", "localsettings.php"],
+  ...["proftpdpasswd", "otr.private_key", "robomongo.json", "filezilla.xml", "recentservers.xml"],
+  ...[".dbeaver-data-sources.xml", "dbeaver-data-sources.xml", ".bash_history", ".zsh_history", ".sh_history"],
+  ...[".mysql_history", ".psql_history", ".irb_history", ".python_history", ".node_repl_history", "id_rsa*"],
+  ...["id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "*.env", "*.pem", "*.key"],
+  ...["*.keypair", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.ppk", "*.kdb", "*.kdbx", "*.keystore", "*.keyring"],
+  ...["*.jks", "*.bcfks", "*.gpg", "*.asc", "*.ovpn", "*.tblk", "*.tfvars", "*.tfstate", "*.psafe3"],
+  ...["*.agilekeychain", "*.keychain", "*.kwallet", "*.bek", "*.fve"],
 ];
 const HARMLESS = ["*.pub", "*.py"];
 

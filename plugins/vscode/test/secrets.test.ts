@@ -4,12 +4,12 @@ import { test } from "node:test";
 import { isSecret } from "../src/secrets";
 
 test("names of keys, of credentials and of environments mark secrets", () => {
-  const names = ["id_rsa", "ID_ED25519", "server.pem", "tls.KEY", ".npmrc", "credentials", "prod.tfvars", ".env", ".ENV.local"];
+  const names = ["id_rsa", "ID_ED25519", "server.pem", "tls.KEY", ".npmrc", "credentials", "prod.tfvars", ".env", ".ENV.local", "prod.env", "AuthKey_1.p8", "deploy_rsa"];
   assert.deepEqual(names.filter((name) => !isSecret(name)), []);
 });
 
 test("other names do not, though they look alike", () => {
-  const names = ["id_rsa.pub", "id_map.py", "pem.py", "key", "credentials.py", "my.npmrc", "environment.ts", "a.env", "README"];
+  const names = ["id_rsa.pub", "id_map.py", "pem.py", "key", "credentials.py", "my.npmrc", "environment.ts", "a.envy", "rsa", "README"];
   assert.deepEqual(names.filter(isSecret), []);
 });
 

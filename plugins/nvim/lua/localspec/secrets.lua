@@ -1,39 +1,50 @@
 --- Which files, by their names, hold secrets and little else: of them nothing is told. The same that localspec never
---- learns (`localspec/memory/texts.py`), and all whose name begins with `.env`.
+--- learns (the list of `localspec/memory/known/names.json`), and all whose name begins or ends with `.env`.
 
 local M = {}
 
-local function set(names)
-  local is_in = {}
-  for _, name in ipairs(vim.split(vim.trim(names), "%s+")) do
-    is_in[name] = true
-  end
-  return is_in
+local function patterns(names)
+  return vim.split(vim.trim(names), "%s+")
 end
 
-local NAMES = set([[
-  .git-credentials .vault-token kubeconfig credentials.json secrets.json secrets.toml secrets.yaml secrets.yml
-  .netrc .npmrc .pypirc .pgpass .htpasswd shadow credentials
+local SECRET = patterns([[
+  .git-credentials .vault-token .vault_pass .dev.vars .envrc .netrc _netrc .npmrc .pypirc .pgpass .htpasswd
+  .dockercfg .dockerconfigjson .s3cfg .boto .my.cnf .mylogin.cnf .trc .tugboat .terraformrc terraform.rc
+  rclone.conf kubeconfig shadow credentials credentials.json credentials.toml credentials.xml secrets.json
+  secrets.toml secrets.yaml secrets.yml secret_token.rb sftp-config.json wp-config.php localsettings.php
+  proftpdpasswd otr.private_key robomongo.json filezilla.xml recentservers.xml .dbeaver-data-sources.xml
+  dbeaver-data-sources.xml .bash_history .zsh_history .sh_history .mysql_history .psql_history .irb_history
+  .python_history .node_repl_history id_rsa* id_dsa* id_ecdsa* id_ed25519* *_rsa *_dsa *_ecdsa *_ed25519 *.env
+  *.pem *.key *.keypair *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.kdb *.kdbx *.keystore *.keyring *.jks *.bcfks *.gpg
+  *.asc *.ovpn *.tblk *.tfvars *.tfstate *.psafe3 *.agilekeychain *.keychain *.kwallet *.bek *.fve
 ]])
-local ENDINGS = set("tfvars tfstate pem key p12 pfx kdbx keystore jks gpg asc ovpn")
-local KEYS = { "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519" }
-local PUBLIC_ENDINGS = set("pub py")
+local HARMLESS = patterns([[
+  *.pub *.py
+]])
+
+--- `*` is anything, once in a pattern.
+local function fits(name, pattern)
+  local star = pattern:find("*", 1, true)
+  if not star then
+    return name == pattern
+  end
+  local beginning, ending = pattern:sub(1, star - 1), pattern:sub(star + 1)
+  return vim.startswith(name, beginning) and vim.endswith(name, ending) and #name >= #pattern - 1
+end
+
+local function is_one_of(name, list)
+  for _, pattern in ipairs(list) do
+    if fits(name, pattern) then
+      return true
+    end
+  end
+  return false
+end
 
 ---@param name string a file's name, without its directory
 function M.is_secret(name)
   name = name:lower()
-  local ending = name:match("%.([^.]*)$")
-  if vim.startswith(name, ".env") then
-    return true
-  elseif PUBLIC_ENDINGS[ending] then
-    return false
-  end
-  for _, beginning in ipairs(KEYS) do
-    if vim.startswith(name, beginning) then
-      return true
-    end
-  end
-  return NAMES[name] or ENDINGS[ending]
+  return vim.startswith(name, ".env") or (is_one_of(name, SECRET) and not is_one_of(name, HARMLESS))
 end
 
 return M

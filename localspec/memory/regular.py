@@ -1,0 +1,27 @@
+"""Reading files that anybody may have put there: regular ones alone, and no more than is wanted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
+
+
+def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes | None:
+    """A regular file's first ``most + 1`` bytes; None for a FIFO, a device, a directory, and, unless
+    ``follow``, for a symbolic link. Never waits for a writer. Raises :class:`OSError`."""
+    if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):
+        return None  # opening a device may already do something
+    flags = FLAGS if follow else FLAGS | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return None  # another one took its place
+        return file.read(most + 1)
