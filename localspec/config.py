@@ -82,8 +82,6 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     port: Annotated[int, Meta(ge=0, le=65535)] = 8737
     """loopback TCP port; another free one if taken"""
-    allowed_origins: tuple[str, ...] = ()
-    """Origin headers let in; browsers send one, editors do not"""
     max_frame: Bytes = 4 * 1024 * 1024
     """bytes per WebSocket message"""
     max_connections: Limit = 64
@@ -124,6 +122,10 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """the door's loopback port, unless told otherwise llama.vim's"""
     without_token: tuple[Dialect, ...] = ()
     """dialects that need no token: every program and user of this machine may then ask in them"""
+    origins: tuple[str, ...] = ()
+    """Origin headers let in with the token, by the daemon's wire, too; browsers send one"""
+    any_model: bool = False
+    """take the names of models that there are not for the configured one"""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -309,7 +309,7 @@ def test_a_text_goes_in_only_where_nothing_has_changed(path: Path) -> None:
 
 TYPED = {
     "model_dirs": '["/a"]',
-    "daemon.allowed_origins": '["http://a"]',
+    "http.origins": '["http://a"]',
     "http.without_token": '["ollama"]',
     "options.stop": '["END"]',
     "options.logit_bias": "[[5, -2.5]]",

@@ -39,7 +39,7 @@ def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | N
     if gate.tcp and not _is_loopback(headers.get_all("Host")):
         return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."
     if any(origin not in gate.origins for origin in headers.get_all("Origin")):
-        return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's daemon.allowed_origins."
+        return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's http.origins."
     if path not in (SOCKET_PATH, HEALTH_PATH, METRICS_PATH):
         return HTTPStatus.NOT_FOUND, "There is nothing here."
     if method != "GET":

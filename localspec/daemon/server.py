@@ -131,7 +131,7 @@ class Server:
         )
 
     def _origins(self) -> frozenset[str]:
-        return frozenset(self._config.daemon.allowed_origins)
+        return frozenset(self._config.http.origins)
 
     # Letting in.
 

@@ -76,6 +76,7 @@ async def _serve(config: Config) -> None:
         _token,
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
+        origins=config.http.origins,
     )
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))

@@ -20,13 +20,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from localspec.client import Client
-from localspec.errors import EngineError, LocalspecError, QueueFull
+from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Endpoint, answered, body_of
-from localspec.http.gate import OWNER, Gate
+from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
+from localspec.http.models import replace_unknown
 from localspec.http.schema import schema_of
 from localspec.http.strangers import confine
+from localspec.protocol.options import LONGEST_SHOWN
 
 log = logging.getLogger(__name__)
 
@@ -36,41 +38,67 @@ STRANGERS = 4
 """requests at once at addresses that are open to everybody on this machine; others wait"""
 
 
+OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
+OPEN = {SCHEMA, *(endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open)}
+
+
 class NothingThere(LocalspecError):
     """There is nothing at that address, or not by that method."""
 
     code = "unknown_url"
 
 
-def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (), most: int = 32) -> Starlette:
+def known_at(path: str) -> Dialect | None:
+    """The dialect that has something at a path."""
+    return openai.DIALECT if path.startswith(openai.MODELS) else OF_PATH.get(path)
+
+
+def dialect_at(path: str) -> Dialect:
+    """The dialect in which a request at a path is refused."""
+    return known_at(path) or (ollama.DIALECT if path.startswith("/api/") else openai.DIALECT)
+
+
+def not_offered(method: str, path: str) -> NothingThere:
+    """Says that nothing answers there, and what does."""
+    told = f"{method} {path[:LONGEST_SHOWN]} is not offered"
+    if (meant := f"/v1{path}") in OF_PATH:
+        return NothingThere(told, f"See {meant}.")
+    if path in OF_PATH:
+        methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
+        return NothingThere(told, f"It answers to {' and '.join(sorted(methods))}: see {SCHEMA}.")
+    offered = [each.path for each in dialect_at(path).endpoints if not each.path.startswith(openai.MODELS)]
+    return NothingThere(told, f"In this dialect there are {', '.join(offered)}; {SCHEMA} has all of them.")
+
+
+def create(
+    token: Callable[[], str | None],
+    without_token: tuple[str, ...] = (),
+    most: int = 32,
+    origins: tuple[str, ...] = (),
+) -> Starlette:
     """The door, to be opened with what ``token`` reads; the dialects of ``without_token`` are open to all.
 
-    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too.
+    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too. Pages
+    of ``origins`` are let in with the token.
     """
     rooms = {False: Room(most), True: Room(STRANGERS, waits=True)}
-    of_path = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
-    open_paths = {SCHEMA, *(each.path for dialect in DIALECTS for each in dialect.endpoints if each.open)}
-
-    def known(path: str) -> Dialect | None:
-        return openai.DIALECT if path.startswith(openai.MODELS) else of_path.get(path)
-
-    def dialect_of(path: str) -> Dialect:
-        others = ollama.DIALECT if path.startswith("/api/") else openai.DIALECT
-        return known(path) or others
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
-        return _error(dialect_of(path), error, status)
+        return _error(dialect_at(path), error, status)
 
-    def needs_token(path: str) -> bool:
-        dialect = known(path)
-        return path not in open_paths and (dialect is None or dialect.name not in without_token)
+    def strangers(method: str, path: str, is_page: bool) -> Refusal | None:
+        dialect = known_at(path)
+        if path in OPEN or (dialect is not None and dialect.name in without_token and not is_page):
+            return None
+        if dialect is None and without_token and not is_page:
+            return not_offered(method, path), HTTPStatus.NOT_FOUND
+        return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
 
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        meant = f"/v1{path}" if f"/v1{path}" in of_path else SCHEMA
-        said = NothingThere(f"{request.method} {path}: {error.detail}", f"See {meant}.")
-        response = _error(dialect_of(path), said, HTTPStatus(error.status_code))
+        said = not_offered(request.method, path)
+        response = _error(dialect_at(path), said, HTTPStatus(error.status_code))
         response.headers.update(error.headers or {})
         return response
 
@@ -82,7 +110,7 @@ def create(token: Callable[[], str | None], without_token: tuple[str, ...] = (),
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
-    gate = Middleware(Gate, token=token, needs_token=needs_token, refuse=refuse)
+    gate = Middleware(Gate, token=token, strangers=strangers, refuse=refuse, origins=origins)
     return Starlette(
         routes=[*routes, Route(SCHEMA, schema)],
         middleware=[gate],
@@ -122,7 +150,9 @@ class Address:
             await response(scope, receive, send)
 
     async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
-        if not request.scope["state"][OWNER] and not self._endpoint.open:
+        is_owner = request.scope["state"][OWNER]
+        await replace_unknown(client, body, is_owner=is_owner)
+        if not is_owner and not self._endpoint.open:
             await confine(client, body)
         return await self._endpoint.handler(client, body)
 

@@ -64,8 +64,30 @@ class Dialect(NamedTuple):
         return self.statuses.get(error.code) or STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
+AGENT_CONTEXT = 16_000
+"""tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""
+CONTEXT = (
+    "the prompt has {prompt_tokens} tokens: that exceeds the available context size, the maximum context "
+    "length, of {n_ctx} tokens. Shorten it, or enlarge the context: `localspec config set n_ctx N`; agents "
+    f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns.'
+)
+"""clients know a prompt that is too long, and compact it, by some of these words"""
+
+
+def context_numbers(error: LocalspecError) -> dict[str, int]:
+    """``n_prompt_tokens`` and ``n_ctx`` of a prompt that is too long, as llama.cpp's server names them."""
+    if "prompt_tokens" not in error.details:
+        return {}
+    return {
+        "n_prompt_tokens": int(error.details["prompt_tokens"]),
+        "n_ctx": int(error.details["n_ctx"]),
+    }
+
+
 def sentence(error: LocalspecError) -> str:
     """What happened, and what to do; without the advice for who has typed a command."""
+    if context_numbers(error):
+        return CONTEXT.format(**error.details)
     remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
     end = "" if error.message.endswith(("?", ".")) else "."
     return f"{error.message}{end} {remedy}"

@@ -1,7 +1,8 @@
 """Who may come in by HTTP: the checks before anything of a request is read.
 
 A web page may send to loopback, and its fetch is not held back by CORS where it does not want to read the
-answer; so whatever a browser sends on a page's behalf is refused, and no header ever allows anything.
+answer; so whatever a browser sends on a page's behalf is refused, unless its origin is one of
+``http.origins``. Those are told that they may read answers, and always need the token.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.daemon.guard import LOOPBACK, bearers, is_token
-from localspec.errors import DaemonError, LocalspecError, Unauthorized
+from localspec.errors import DaemonError, LocalspecError
 
 OWNER = "owner"
 """of a request's state: whether it shows the token"""
 OWN_SITES = ("none", "same-origin")
 """what a browser says of an address that a person typed"""
 
+Refusal = tuple[LocalspecError, HTTPStatus]
 Refuse = Callable[[str, LocalspecError, HTTPStatus], Response]
 """makes the answer, in the words of the dialect of a path"""
 
@@ -33,10 +35,10 @@ class Forbidden(DaemonError):
 
 
 class Gate:
-    """Lets in who names this machine, is no web page, and shows the token.
+    """Lets in who names this machine, is no web page but one of ``origins``, and shows the token.
 
-    ``token`` reads it: None where there is none. ``needs_token`` knows by path; ``refuse`` makes the answers
-    of those who stay outside.
+    ``token`` reads it: None where there is none. ``strangers`` says why who shows none, or a page, is not let
+    in with a method at a path; ``refuse`` makes the answers of those who stay outside.
     """
 
     def __init__(
@@ -44,21 +46,31 @@ class Gate:
         app: ASGIApp,
         *,
         token: Callable[[], str | None],
-        needs_token: Callable[[str], bool],
+        strangers: Callable[[str, str, bool], Refusal | None],
         refuse: Refuse,
+        origins: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._token = token
-        self._needs_token = needs_token
+        self._strangers = strangers
         self._refuse = refuse
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         path, headers = scope["path"], Headers(scope=scope)
+        page = self._page(headers)
+        refused = _forbidden(headers, is_page=page is not None)
+        if page is not None and refused is None:
+            send = _readable_by(page, send)
+            if scope["method"] == "OPTIONS" and ASKED_METHOD in headers:
+                await _preflight(headers)(scope, receive, send)
+                return
         is_owner = self._shows_token(headers)
-        refused = self._refusal(path, headers, is_owner=is_owner)
+        if refused is None and not is_owner:
+            refused = self._strangers(scope["method"], path, page is not None)
         if refused is not None:
             error, status = refused
             await self._refuse(path, error, status)(scope, receive, send)
@@ -66,18 +78,10 @@ class Gate:
             scope.setdefault("state", {})[OWNER] = is_owner
             await self._app(scope, receive, send)
 
-    def _refusal(
-        self, path: str, headers: Headers, *, is_owner: bool
-    ) -> tuple[LocalspecError, HTTPStatus] | None:
-        """Why this request is not let in; None lets it in."""
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
-            return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN
-        if headers.getlist("origin") or headers.get("sec-fetch-site", "none") not in OWN_SITES:
-            return Forbidden("web pages are not let in"), HTTPStatus.FORBIDDEN
-        if self._needs_token(path) and not is_owner:
-            return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
-        return None
+    def _page(self, headers: Headers) -> str | None:
+        """The origin that the request comes from, if it is one of those that are let in."""
+        origins = headers.getlist("origin")
+        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
 
     def _shows_token(self, headers: Headers) -> bool:
         keys = [key.strip() for key in headers.getlist("x-api-key")]
@@ -86,4 +90,46 @@ class Gate:
         return token is not None and is_token(shown, token)
 
 
+def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
+    """Why a request with these headers is not let in, whatever it asks; None: it may be."""
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
+        return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN
+    if is_page:
+        return None
+    if headers.getlist("origin"):
+        return Forbidden("web pages are not let in", ORIGIN_REMEDY), HTTPStatus.FORBIDDEN
+    if headers.get("sec-fetch-site", "none") not in OWN_SITES:
+        return Forbidden("web pages are not let in"), HTTPStatus.FORBIDDEN
+    return None
+
+
+def _readable_by(page: str, send: Send) -> Send:
+    """Answers as they are sent, with the leave for this origin to read them."""
+    leave = [(b"access-control-allow-origin", page.encode("latin-1")), (b"vary", b"Origin")]
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *leave]}
+        await send(message)
+
+    return sent
+
+
+def _preflight(headers: Headers) -> Response:
+    """The answer to what a browser asks before a page's request."""
+    told = {
+        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-headers": headers.get("access-control-request-headers", "authorization"),
+        "access-control-max-age": "600",
+    }
+    if "access-control-request-private-network" in headers:
+        told["access-control-allow-private-network"] = "true"
+    return Response(status_code=HTTPStatus.NO_CONTENT, headers=told)
+
+
+ASKED_METHOD = "access-control-request-method"
+ORIGIN_REMEDY = (
+    "Ask from a program on this machine; for one in a browser engine, put its Origin into http.origins."
+)
 TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec daemon token` prints."

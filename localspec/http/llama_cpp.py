@@ -20,11 +20,12 @@ from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import samplers
-from localspec.http.dialect import SSE, Dialect, sentence
+from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import REMEDY, Answer, Endpoint, Nothing, begun, each
 from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
 from localspec.http.models import DEFAULT_MODEL, model_of
 from localspec.http.sampling import TimedSampling, options_of
+from localspec.http.timings import timings
 from localspec.protocol.messages import StreamDelta, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
@@ -233,30 +234,8 @@ def _facts(result: Result, text: str) -> dict[str, Any]:
         "stop_type": "word" if result.stop_text else STOP_TYPES.get(uncut(result).finish_reason, "limit"),
         "stopping_word": result.stop_text or "",
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
-        "timings": _timings(result),
+        "timings": timings(result),
         "localspec": statistics(result),
-    }
-
-
-def _timings(result: Result) -> dict[str, float]:
-    stats = result.stats
-    prompt_n, predicted_n = result.prompt_tokens - result.cached_tokens, result.completion_tokens
-    prompt_ms = 1000 * max(0.0, (stats.ttft_s or 0.0) - stats.queued_s)
-    speed = stats.decode_tokens_per_s
-    predicted_ms = 1000 * (predicted_n - 1) / speed if speed else 0.0
-    return {
-        "cache_n": result.cached_tokens,
-        **_rates("prompt", prompt_n, prompt_ms),
-        **_rates("predicted", predicted_n, predicted_ms),
-    }
-
-
-def _rates(name: str, n: int, ms: float) -> dict[str, float]:
-    return {
-        f"{name}_n": n,
-        f"{name}_ms": ms,
-        f"{name}_per_token_ms": ms / n if n else 0.0,
-        f"{name}_per_second": 1000 * n / ms if ms else 0.0,
     }
 
 
@@ -287,7 +266,7 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
     kind = (
         "exceed_context_size_error" if error.code == "context_exceeded" else KINDS.get(status, "server_error")
     )
-    return {"error": {"code": status, "message": sentence(error), "type": kind}}
+    return {"error": {"code": status, "message": sentence(error), "type": kind} | context_numbers(error)}
 
 
 DIALECT = Dialect(

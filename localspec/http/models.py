@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 from localspec.client import Client
-from localspec.config import load_config
-from localspec.errors import ModelNotFound
+from localspec.config import Config, load_config
+from localspec.errors import ModelError, ModelNotFound
+from localspec.models.catalogue import find_model
 from localspec.protocol.messages import ModelDescription
 
 DEFAULT_MODEL = "localspec"
@@ -23,9 +26,39 @@ def model_of(name: str | None) -> str | None:
     return None if name in ("", DEFAULT_MODEL) else name
 
 
+@cache
+def configured() -> Config:
+    """What ``config.toml`` said when the door was opened; when it changes, another one is."""
+    return load_config()
+
+
 def configured_model() -> str:
     """The name or the path of the model that is configured. Raises :class:`InvalidOptions`."""
     return os.path.expanduser(load_config().options.model or "")
+
+
+async def replace_unknown(client: Client, body: Any, *, is_owner: bool) -> None:
+    """Let a body whose model is none of those that its sender may name mean the configured one, where
+    ``http.any_model`` allows that."""
+    name = model_of(getattr(body, "model", None))
+    if name is None or not configured().http.any_model:
+        return
+    try:
+        await model_named(client, name)
+    except ModelNotFound:
+        if not (is_owner and await asyncio.to_thread(_is_there, name)):
+            body.model = DEFAULT_MODEL
+
+
+def _is_there(name: str) -> bool:
+    """Whether the daemon finds a model by that name, even if it cannot be used."""
+    try:
+        find_model(name, configured().model_dirs)
+    except ModelNotFound:
+        return False
+    except ModelError:
+        pass
+    return True
 
 
 def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:

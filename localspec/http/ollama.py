@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -33,9 +35,10 @@ from localspec.http.models import (
 )
 from localspec.http.openai import message_of
 from localspec.http.sampling import Sampling, options_of
+from localspec.http.timings import answer_s, prompt_s
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
-from localspec.protocol.messages import ModelDescription, StreamDelta
+from localspec.protocol.messages import LoadedModel, ModelDescription, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
@@ -50,6 +53,8 @@ SHORTEST_S = 1.0
 NS = 1_000_000_000
 TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 """no template of ours, but what programs (Continue) look for to learn that gaps can be filled"""
+API_LEVEL = "0.13.4"
+"""the version of Ollama whose API this is; its clients compare it with what they want at least"""
 
 
 class Given(Sampling, kw_only=True):
@@ -69,6 +74,7 @@ class Asking(msgspec.Struct, kw_only=True):
     keep_alive: str | float | None = None
     format: Any = None
     think: Any = None
+    truncate: bool | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     localspec: Ours | None = None
@@ -122,8 +128,8 @@ Word = Callable[[str], dict[str, Any]]
 
 
 async def version(client: Client, body: Nothing) -> Answer:
-    """Ours."""
-    return {"version": __version__}
+    """The level of Ollama's API, by which its clients know what they may ask, and our own version."""
+    return {"version": API_LEVEL, "localspec": __version__}
 
 
 async def tags(client: Client, body: Nothing) -> Answer:
@@ -136,9 +142,8 @@ async def ps(client: Client, body: Nothing) -> Answer:
     loaded, named = (await client.status()).models, names_of(await client.models())
     return {
         "models": [
-            _tag(name, model) | {"expires_at": _time(time.time() + left_s), "context_length": each.n_ctx}
+            _tag(name, model) | _loaded(each, model.size)
             for each in loaded
-            for left_s in (LONGEST_S if each.idle_left_s is None else each.idle_left_s,)
             for name, model in named.items()
             if model.path == each.path
         ]
@@ -154,10 +159,13 @@ async def show(client: Client, body: ShowBody) -> Answer:
     """What is known of a model."""
     model = await model_named(client, body.model or body.name or "")
     engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
-    info = {"general.architecture": model.architecture, "general.parameter_count": model.parameters}
+    family = model.architecture or ""
+    info = {"general.architecture": family, "general.parameter_count": model.parameters or 0}
     return {
+        "license": "",
+        "modelfile": f"FROM {model.path}\n",
         "details": _details(model),
-        "model_info": {**info, f"{model.architecture}.context_length": model.context},
+        "model_info": {**info, f"{family}.context_length": model.context or 0},
         "parameters": f"num_ctx {context_size(model.context, engine)}",
         "template": TEMPLATE if model.fim else "{{ .Prompt }}",
         "capabilities": ["completion", *(["insert"] if model.fim else [])],
@@ -232,19 +240,28 @@ def _head(body: Asking) -> dict[str, Any]:
 def _end(result: Result, began: float) -> dict[str, Any]:
     """The last of an answer; what is neither the prompt's time nor the answer's went into loading the model,
     and waiting for it."""
-    stats, whole_s = uncut(result).stats, time.monotonic() - began
-    prompt_s = max(0.0, (stats.ttft_s or 0.0) - stats.queued_s)
-    answer_s = (result.completion_tokens - 1) / speed if (speed := stats.decode_tokens_per_s) else 0.0
+    prompt, answer = prompt_s(uncut(result)), answer_s(result)
+    whole_s = max(time.monotonic() - began, prompt + answer)
     return {
         "done": True,
         "done_reason": "stop" if result.finish_reason in ("stop", "stop_string") else "length",
         "total_duration": round(whole_s * NS),
-        "load_duration": round(max(0.0, whole_s - prompt_s - answer_s) * NS),
+        "load_duration": round((whole_s - prompt - answer) * NS),
         "prompt_eval_count": result.prompt_tokens,
-        "prompt_eval_duration": round(prompt_s * NS),
+        "prompt_eval_duration": round(prompt * NS),
         "eval_count": result.completion_tokens,
-        "eval_duration": round(answer_s * NS),
+        "eval_duration": round(answer * NS),
         "localspec": statistics(result),
+    }
+
+
+def _loaded(model: LoadedModel, size: int) -> dict[str, Any]:
+    left_s = LONGEST_S if model.idle_left_s is None else model.idle_left_s
+    on_gpu = model.backend == "mlx" and sys.platform == "darwin"
+    return {
+        "size_vram": size if on_gpu else 0,
+        "expires_at": _time(time.time() + left_s),
+        "context_length": model.n_ctx,
     }
 
 
@@ -254,7 +271,7 @@ def _tag(name: str, model: ModelDescription) -> dict[str, Any]:
         "model": name,
         "modified_at": _time(modified_s(model)),
         "size": model.size,
-        "digest": model.id,
+        "digest": hashlib.sha256(model.id.encode()).hexdigest(),
         "details": _details(model),
     }
 
@@ -290,7 +307,8 @@ def _time(seconds: float) -> str:
 
 def _said(body: Asking) -> Options:
     given = body.options or Given()
-    others = {"model": body.model, "max_tokens": length_of(given.num_predict)}
+    overflow = "cut" if body.truncate else None
+    others = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
     return options_of(given, others, (given.localspec or {}) | (body.localspec or {}))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http.dialect import SSE, Dialect, sentence
+from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
 from localspec.http.models import DEFAULT_MODEL, model_named, modified_s, named_models
@@ -322,7 +322,8 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
     else:
         kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     code = CODES.get(error.code, error.code)
-    return {"error": {"message": sentence(error), "type": kind, "param": None, "code": code}}
+    told = {"message": sentence(error), "type": kind, "param": None, "code": code}
+    return {"error": told | context_numbers(error)}
 
 
 DIALECT = Dialect(

@@ -12,7 +12,7 @@ from localspec.errors import InvalidOptions
 from localspec.http import samplers
 from localspec.http.endpoint import REMEDY
 from localspec.http.fields import refuse
-from localspec.http.models import model_of
+from localspec.http.models import configured, model_of
 from localspec.protocol.options import Options, check_value, parse_options
 
 SEEDS = 2**63
@@ -104,7 +104,7 @@ def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] |
     """
     refuse(sampling, REFUSED)
     own = own or {}
-    values = _values(sampling, others)
+    values = {"overflow": configured().options.overflow or "refuse"} | _values(sampling, others)
     values |= _penalties(sampling.repeat_last_n, values | own) | own
     for name, value in values.items():
         if name in Options.__struct_fields__:

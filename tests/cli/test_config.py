@@ -93,12 +93,12 @@ def test_the_draft_is_whose_model_answers(cli: Cli) -> None:
 
 
 def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
-    file(cli).write_text(CONFIG + 'allowed_origins = ["http://\\"a\\""]\n')
+    file(cli).write_text(CONFIG + '[http]\norigins = ["http://\\"a\\""]\n')
     for arguments in ((), ("--describe",)):
         text = cli("config", "show", "--workspace", "/a/directory/with/a/long/name", *arguments).stdout
         assert '/a/directory/with/a/long/name" # command line' in text
         values = tomllib.loads(text)
-        assert values["engine"]["threads"] == 1 and values["daemon"]["allowed_origins"] == ['http://"a"']
+        assert values["engine"]["threads"] == 1 and values["http"]["origins"] == ['http://"a"']
         other = cli.home / "other.toml"
         other.write_text(text)
         assert load_config(other).engine.threads == 1

@@ -106,7 +106,7 @@ def test_the_unix_socket_needs_no_token_but_takes_no_browser(daemon: DaemonProce
 
 
 def test_an_origin_can_be_allowed(start: StartDaemon) -> None:
-    daemon = start(allowed_origins=["https://editor.example"])
+    daemon = start(sections='[http]\norigins = ["https://editor.example"]\n')
     for origin, status in (("https://editor.example", 101), ("https://editor.example.org", 403)):
         assert answer(daemon, request({"Origin": origin}), tcp=False)[0] == status
 

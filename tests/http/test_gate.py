@@ -109,12 +109,76 @@ def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
             == 403
         )
         assert door.ask("GET", "/v1/models", authorization="").status_code == 401
-        assert door.ask("GET", "/nothing", authorization="").status_code == 401
-        assert door.ask("GET", "/props%0a", authorization="").status_code == 401
+        for path in ("/nothing", "/props%0a", "/api/tags%0a"):
+            assert door.ask("GET", path, authorization="").status_code == 404
         assert (
             "Every program and every user of this machine may ask in these dialects: ollama"
             in door.daemon.log()
         )
+
+
+def test_what_is_not_offered_is_said_to_who_needs_no_token() -> None:
+    with opened(section=SECTION + 'without_token = ["ollama"]\n') as door:
+        lost = door.ask("POST", "/api/embed", {"model": "localspec"}, authorization="")
+        assert lost.status_code == 404
+        assert lost.json()["error"].startswith("POST /api/embed is not offered. In this dialect there are ")
+        assert "/api/chat" in lost.json()["error"] and "/openapi.json" in lost.json()["error"]
+        wrong = door.ask("GET", "/api/chat", authorization="")
+        assert wrong.status_code == 405 and "It answers to POST" in wrong.json()["error"]
+
+
+OBSIDIAN = "app://obsidian.md"
+PAGES = SECTION + f'origins = ["{OBSIDIAN}"]\nwithout_token = ["ollama"]\n'
+
+
+def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
+    with opened(section=PAGES) as door:
+        site = {"origin": OBSIDIAN, "sec-fetch-site": "cross-site"}
+        asked = {**site, "access-control-request-method": "POST"}
+        before = door.ask(
+            "OPTIONS",
+            "/api/chat",
+            authorization="",
+            **asked,
+            **{"access-control-request-headers": "authorization,content-type"},
+        )
+        assert before.status_code == 204
+        assert before.headers["access-control-allow-origin"] == OBSIDIAN
+        assert before.headers["access-control-allow-headers"] == "authorization,content-type"
+        answer = door.ask("POST", "/api/chat", {**CHAT, "model": "localspec", "stream": False}, **site)
+        assert answer.status_code == 200 and answer.headers["vary"] == "Origin"
+        assert answer.headers["access-control-allow-origin"] == OBSIDIAN
+        # What others may ask without the token a page may not.
+        refused = door.ask("GET", "/api/tags", authorization="", **site)
+        assert (
+            refused.status_code == 401 and door.ask("GET", "/api/tags", authorization="").status_code == 200
+        )
+        assert refused.headers["access-control-allow-origin"] == OBSIDIAN
+        other = {"origin": "app://other", "access-control-request-method": "POST"}
+        assert door.ask("OPTIONS", "/api/chat", **other).status_code == 403
+        two = door.ask("GET", "/api/tags", origin=f"{OBSIDIAN}, app://other")
+        assert two.status_code == 403 and "http.origins" in two.text
+        elsewhere = door.ask("GET", "/api/tags", host="evil.example", origin=OBSIDIAN)
+        assert elsewhere.status_code == 403 and "access-control-allow-origin" not in elsewhere.headers
+
+
+def test_names_of_no_model_may_mean_the_configured_one(echo: Door) -> None:
+    said = {"messages": [{"role": "user", "content": "options"}], "model": "gpt-4o"}
+    told = echo.post("/v1/chat/completions", said)["choices"][0]["message"]["content"]
+    assert json.loads(told)["model"] == "gpt-4o"
+    open_too = 'any_model = true\nwithout_token = ["openai", "ollama"]\n'
+    with opened(section=SECTION + open_too) as door:
+        for headers in ({}, {"authorization": ""}):
+            # To who shows the token a path is a name.
+            for name in ("gpt-4o", "PLACEHOLDER", "unset", *(("/etc/passwd",) if headers else ())):
+                answer = door.ask("POST", "/v1/chat/completions", said | {"model": name}, **headers)
+                assert answer.status_code == 200, (name, answer.text)
+                asked = json.loads(answer.json()["choices"][0]["message"]["content"])
+                assert (asked["model"], answer.json()["model"]) == ("bundled", "localspec")
+            known = door.ask("POST", "/v1/chat/completions", said | {"model": "stdlib-1m"}, **headers)
+            assert known.json()["model"] == "stdlib-1m"
+        shown = door.ask("POST", "/api/show", {"model": "llama3"}, authorization="")
+        assert shown.status_code == 200
 
 
 def test_one_dialect_without_the_token_opens_no_other_by_any_spelling() -> None:
@@ -124,7 +188,8 @@ def test_one_dialect_without_the_token_opens_no_other_by_any_spelling() -> None:
             for odd in (path, f"{path}%0a", f"{path}/", f"/{path}", f"/v1/..{path}"):
                 for method in ("GET", "POST"):
                     answer = door.ask(method, odd, {}, authorization="")
-                    assert answer.status_code in (307, 401), (odd, answer.text)
+                    assert answer.status_code in (307, 401, 404), (odd, answer.text)
+                    assert answer.status_code != 404 or " is not offered" in answer.text
 
 
 def test_strangers_reach_no_file_and_teach_nothing(tmp_path: Path) -> None:

@@ -124,6 +124,24 @@ def test_time_is_up_before_a_prompt_is_read_and_in_an_answer(door: Door) -> None
     assert patient["content"]
 
 
+def test_the_rate_is_that_of_the_tokens_that_were_timed(door: Door) -> None:
+    one = door.post("/completion", GREEDY | {"n_predict": 1})["timings"]
+    assert (one["predicted_n"], one["predicted_per_second"], one["predicted_per_token_ms"]) == (1, 0.0, 0.0)
+    answer = door.post("/completion", GREEDY)
+    timings, stats = answer["timings"], answer["localspec"]["stats"]
+    assert timings["predicted_per_second"] == pytest.approx(stats["decode_tokens_per_s"])
+    assert timings["predicted_per_second"] == pytest.approx(
+        1000 * (timings["predicted_n"] - 1) / timings["predicted_ms"]
+    )
+
+
+def test_a_prompt_that_is_too_long_has_its_numbers(door: Door) -> None:
+    refused = door.ask("POST", "/completion", {"prompt": "word " * 9000})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (400, "exceed_context_size_error")
+    assert error["n_prompt_tokens"] > error["n_ctx"] == 2048
+
+
 def test_lines_that_are_indented_less_are_left_out() -> None:
     from localspec.http.llama_cpp import _indented
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import pytest
 
 from localspec._version import __version__
 from localspec.errors import InvalidOptions
-from localspec.http.ollama import seconds_of
+from localspec.http.ollama import API_LEVEL, seconds_of
 from tests.http.door import Door, _status
 from tests.waiting import run, until_sync
 
@@ -182,7 +183,7 @@ def test_the_model_that_answers_is_the_one_that_is_kept(client: ollama.Client, d
 def test_an_address_that_is_not_there_is_said_in_this_dialect(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError) as refused:
         client.embed("bundled", "x")
-    assert refused.value.status_code == 404 and refused.value.error.startswith("POST /api/embed: Not Found")
+    assert refused.value.status_code == 404 and refused.value.error.startswith("POST /api/embed is not")
 
 
 def test_what_is_loaded_and_until_when(client: ollama.Client) -> None:
@@ -212,7 +213,44 @@ def test_somebody_listens(door: Door) -> None:
 
 
 def test_the_version(door: Door) -> None:
-    assert door.ask("GET", "/api/version").json() == {"version": __version__}
+    told = door.ask("GET", "/api/version").json()
+    assert told == {"version": API_LEVEL, "localspec": __version__}
+    # What clients that are known to look at it want at least.
+    assert tuple(map(int, API_LEVEL.split("."))) >= (0, 13, 4)
+
+
+def test_what_its_own_command_reads_of_a_model(door: Door, client: ollama.Client) -> None:
+    """It cuts digests at 12 of 64 digits, and takes fields of what is shown for texts and numbers."""
+    listed = door.ask("GET", "/api/tags").json()["models"]
+    digests = {model["name"]: model["digest"] for model in listed}
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests.values())
+    client.generate("stdlib-6m", "x", options={"num_predict": 1})
+    (loaded,) = [
+        model for model in door.ask("GET", "/api/ps").json()["models"] if model["name"] == "stdlib-6m"
+    ]
+    assert loaded["digest"] == digests["stdlib-6m"] and 0 <= loaded["size_vram"] <= loaded["size"] > 0
+    shown = door.ask("POST", "/api/show", {"model": "stdlib-6m"}).json()
+    assert shown["modelfile"].startswith("FROM /") and isinstance(shown["license"], str)
+    info = shown["model_info"]
+    family = info["general.architecture"]
+    assert family and info["general.parameter_count"] > 1e6 and info[f"{family}.context_length"] == 2048
+
+
+def test_a_long_chat_is_refused_and_cut_for_who_says_so(door: Door) -> None:
+    turns = [{"role": role, "content": "word " * 20} for role in ("user", "assistant")] * 100
+    said = {"model": "localspec", "stream": False, "options": {"num_predict": 1}}
+    said |= {"messages": [*turns, {"role": "user", "content": "now"}]}
+    refused = door.ask("POST", "/api/chat", said)
+    assert refused.status_code == 400 and "exceeds the available context size" in refused.json()["error"]
+    cut = door.post("/api/chat", said | {"truncate": True})
+    assert cut["localspec"]["stats"]["truncated_messages"] > 0
+
+
+def test_the_speed_is_that_of_the_tokens_that_were_timed(door: Door) -> None:
+    said = {"model": "localspec", "prompt": "def f(", "raw": True, "stream": False}
+    answer = door.post("/api/generate", said | {"options": {"num_predict": 24, "temperature": 0}})
+    speed = answer["eval_count"] / answer["eval_duration"] * 1e9
+    assert speed == pytest.approx(answer["localspec"]["stats"]["decode_tokens_per_s"], rel=1e-3)
 
 
 @pytest.mark.parametrize(

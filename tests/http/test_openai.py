@@ -212,20 +212,38 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) ->
     with pytest.raises(openai.BadRequestError) as longer:
         client.completions.create(model="localspec", prompt="word " * 9000)
     assert longer.value.code == "context_length_exceeded" and longer.value.type == "invalid_request_error"
+    assert "maximum context length" in str(longer.value) and "agents need 16,000" in str(longer.value)
     wrong = client.with_options(api_key="wrong")
     with pytest.raises(openai.AuthenticationError) as unknown:
         wrong.models.list()
     assert unknown.value.code == "invalid_api_key"
     with (
         openai.OpenAI(base_url=door.url, api_key=door.token, max_retries=0) as amiss,
-        pytest.raises(openai.NotFoundError, match=r"GET /models: Not Found. See /v1/models\."),
+        pytest.raises(openai.NotFoundError, match=r"GET /models is not offered. See /v1/models\."),
     ):
         amiss.models.list()
-    with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found") as nowhere:
+    with pytest.raises(
+        openai.NotFoundError,
+        match="POST /v1/embeddings is not offered. In this dialect there are /v1/models, ",
+    ) as nowhere:
         client.embeddings.create(model="localspec", input="x")
     assert nowhere.value.code == "unknown_url"
     lost = door.ask("GET", "/v1/completions")
     assert lost.status_code == 405 and lost.json()["error"]["code"] == "unknown_url"
+
+
+def test_a_long_chat_is_refused_with_its_numbers_unless_it_is_to_be_cut(client: openai.OpenAI) -> None:
+    turns: Any = [{"role": role, "content": "word " * 20} for role in ("user", "assistant")] * 100
+    said: Any = {**SHORT, "max_tokens": 1, "messages": [*turns, *HELLO[1:]]}
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as longer:
+            client.chat.completions.create(stream=stream, **said)
+        assert longer.value.code == "context_length_exceeded"
+        body: Any = longer.value.body
+        assert body["n_prompt_tokens"] > body["n_ctx"] == 2048
+    cut = client.chat.completions.create(**said, extra_body={"localspec": {"overflow": "cut"}})
+    assert cut.model_extra is not None
+    assert cut.model_extra["localspec"]["stats"]["truncated_messages"] > 0
 
 
 def test_as_long_as_it_gets(client: openai.OpenAI) -> None:

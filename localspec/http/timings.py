@@ -1,0 +1,48 @@
+"""How long an answer took, as the dialects tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localspec.protocol.results import Result
+
+
+def prompt_s(result: Result) -> float:
+    """Seconds from when it was its turn until the first token."""
+    return max(0.0, (result.stats.ttft_s or 0.0) - result.stats.queued_s)
+
+
+def decode_s(result: Result) -> float:
+    """Seconds from the first token to the last: what all tokens but the first took."""
+    speed = result.stats.decode_tokens_per_s
+    return (result.completion_tokens - 1) / speed if speed else 0.0
+
+
+def answer_s(result: Result) -> float:
+    """Seconds that all tokens take at the measured speed: their number by this is that speed."""
+    speed = result.stats.decode_tokens_per_s
+    return result.completion_tokens / speed if speed else 0.0
+
+
+def timings(result: Result) -> dict[str, Any]:
+    """llama.cpp's ``timings``: the rate of the answer is that of the tokens after the first, which comes of
+    the prompt."""
+    answered = result.completion_tokens
+    told = {
+        "cache_n": result.cached_tokens,
+        **_rates("prompt", result.prompt_tokens - result.cached_tokens, 1000 * prompt_s(result)),
+        **_rates("predicted", answered - 1, 1000 * decode_s(result)),
+        "predicted_n": answered,
+    }
+    if result.stats.drafted:
+        told |= {"draft_n": result.stats.drafted, "draft_n_accepted": result.stats.accepted}
+    return told
+
+
+def _rates(name: str, n: int, ms: float) -> dict[str, float]:
+    return {
+        f"{name}_n": n,
+        f"{name}_ms": ms,
+        f"{name}_per_token_ms": ms / n if n > 0 else 0.0,
+        f"{name}_per_second": 1000 * n / ms if ms else 0.0,
+    }
