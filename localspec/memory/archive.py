@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -223,12 +224,13 @@ def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> None:
         groups[gram.n, tag_of(gram.source), gram.score].append((int(gram.hash, 16), gram.token))
     table: NgramTable = files.open_or_create(name, head.workspace)
     sources = dict.fromkeys(gram.source for gram in grams)
-    files.sources(name).add(*sources)
+    now = time.time()
+    files.note(name, *sources, since=now)
     for (n, tag, score), pairs in groups.items():
         hashes, tokens = np.array(pairs, np.uint64).T
         table.insert(hashes, tokens, n, tag, score=score)
     table.count(tokens=0, entries=len(grams))
-    files.sources(name).add(*sources)  # whoever grew the table meanwhile dropped names without entries
+    files.note(name, *sources, since=now)  # whoever grew the table meanwhile dropped names without entries
     if table.is_crowded and files.may_grow(table):
         grown = files.grow(table)
         table.close()

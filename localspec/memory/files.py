@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, StorageError
 from localspec.home import private_dir
 from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerFormat, State
-from localspec.memory.sources import Forgotten, Sources
+from localspec.memory.sources import Forgotten, Sources, tag_of
 from localspec.memory.table import CROWDED, NgramTable
 from localspec.memory.workspace import plain
 from localspec.units import size
@@ -191,15 +191,31 @@ class TableFiles:
         with self.lock():
             # Stamped before: who inserts and sees no stamp afterwards did so before what follows.
             self.forgotten.add(tag)
-            sources = self.sources(name)
-            # Another's entries may have the same tag.
-            table = self._settle(name) if source in sources else None
-            if table is None:
-                return 0
-            forgotten = table.forget(tag)
-            table.close()
-            sources.remove(source)
-            return forgotten
+            return self._erase(name, source, tag)
+
+    def erase(self, name: str, source: str, tag: int) -> int:
+        """As :meth:`forget_source`, for one that was forgotten before; what was said since may be learned."""
+        with self.lock():
+            return self._erase(name, source, tag)
+
+    def note(self, name: str, *sources: str, since: float) -> None:
+        """Keep the names of sources, but for those that were forgotten ``since`` then."""
+        with self.lock():
+            kept = (source for source in sources if not self.forgotten.is_since(tag_of(source), since))
+            self.sources(name).add(*kept)
+
+    def _erase(self, name: str, source: str, tag: int) -> int:
+        """Entries first, then the name by which they are found; needs the lock, as growth copies both."""
+        sources = self.sources(name)
+        # Another's entries may have the same tag. Those without any name are of a process that was killed.
+        is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
+        table = None if is_anothers else self._settle(name)
+        if table is None:
+            return 0
+        forgotten = table.forget(tag)
+        table.close()
+        sources.remove(source)
+        return forgotten
 
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:

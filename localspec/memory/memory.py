@@ -6,7 +6,7 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +73,8 @@ class Memory:
         self._sources: dict[str, Sources] = {}
         self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._steps: Iterator[None] = iter(())
+        self._erasures: dict[tuple[str, str], int] = {}
+        """the tags of what is to be erased once more, by table and source"""
         self._forgotten: dict[int, float] = {}
         """when which tags were forgotten here"""
 
@@ -119,9 +121,10 @@ class Memory:
         self._forgotten[tag] = time.time()
         try:
             for name, table in self._tables.items():
-                if source in (sources := self._sources_of(name)):
+                if source in self._sources_of(name):
                     table.forget(tag)
-                    sources.remove(source)
+                    # It may be growing just now: in the copy the entries are erased under the lock.
+                    self._erasures[name, source] = tag
         except FAULTS as error:
             self._complain(error)
 
@@ -149,39 +152,60 @@ class Memory:
         try:
             next(self._steps)
         except StopIteration:
-            if not self._lessons:
+            if self._erasures:
+                (name, source), tag = self._erasures.popitem()
+                self._steps = apart(partial(self._files.erase, name, source, tag))
+            elif self._lessons:
+                self._steps = self._teach(*self._lessons.popleft())
+            else:
                 return False
-            self._steps = self._teach(*self._lessons.popleft())
         except FAULTS as error:
             self._complain(error)
         return True
 
     def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
-        name, epoch, since = said
-        tag = tag_of(lesson.source)
+        name, since, tag = said.table, said.since, tag_of(lesson.source)
+        table: NgramTable | None = None
         for grams in steps(lesson.tokens, self._piece, self.orders, self._withhold):
-            if self._is_forgotten(tag, since):
-                return
             if grams:
-                table = self._table(name)
-                if epoch is None and table is None:
-                    make = partial(self._files.open_or_create, name, lesson.workspace)
-                    table = yield from apart(make)
-                    self._keep(name, table)
-                    if self._is_forgotten(tag, since):
-                        return  # while the table was made
-                if table is None or epoch not in (None, table.epoch):
-                    return  # forgotten meanwhile, and this text with the rest
-                epoch = table.epoch
-                self._insert(table, grams, lesson.source, tag)
+                if table is None:
+                    table = yield from self._prepared(lesson, said)
+                elif (current := self._table(name)) is None or current.epoch != table.epoch:
+                    return
+                else:
+                    table = current
+                if table is None or self._is_forgotten(tag, since):
+                    return  # the table meanwhile, and this text with the rest
+                self._insert(table, grams, tag)
                 if self._files.forgotten.is_since(tag, since):
                     # Its entries were overwritten between the two looks, and these came after.
-                    table.forget(tag)
-                    self._sources_of(name).remove(lesson.source)
+                    yield from apart(partial(self._files.erase, name, lesson.source, tag))
                     return
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
+            elif self._is_forgotten(tag, since):
+                return
             yield
+        if table is not None:
+            # Who grew the table meanwhile may have found no entry of this name, and dropped it.
+            yield from apart(partial(self._files.note, name, lesson.source, since=since))
+
+    def _prepared(self, lesson: Lesson, said: Moment) -> Generator[None, None, NgramTable | None]:
+        """The table that is to learn, with the name of who teaches it; None if it was forgotten since."""
+        table = self._table(said.table)
+        if said.epoch is None and table is None:
+            if self._is_forgotten(tag_of(lesson.source), said.since):
+                return None
+            make = partial(self._files.open_or_create, said.table, lesson.workspace)
+            table = yield from apart(make)
+            self._keep(said.table, table)
+        if table is None or said.epoch not in (None, table.epoch):
+            return None
+        if lesson.source not in self._sources_of(said.table):
+            yield from apart(partial(self._files.note, said.table, lesson.source, since=said.since))
+            current = self._table(said.table)
+            return current if current is not None and current.epoch == table.epoch else None
+        return table
 
     def _withhold(self, tokens: int) -> None:
         self.withheld += tokens
@@ -196,15 +220,11 @@ class Memory:
             self._full.add(name)
             self._complain(error)
 
-    def _insert(self, table: NgramTable, grams: list[Grams], source: str, tag: int) -> None:
-        sources = self._sources_of(table.header.name)
-        sources.add(source)
+    def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
         for order, hashes, tokens in grams:
             table.insert(hashes, tokens, order, tag)
         lengths = [len(each.tokens) for each in grams]
         table.count(tokens=max(lengths), entries=sum(lengths))
-        # Who grew the table meanwhile found no entry of this name, and dropped it.
-        sources.add(source)
 
     def _sources_of(self, name: str) -> Sources:
         return self._sources.setdefault(name, self._files.sources(name))

@@ -48,7 +48,7 @@ class _Cached(Generic[T]):
 
 
 class Sources:
-    """A private file of one JSON string a line, only ever appended to while a table is in use."""
+    """A private file of one JSON string a line. To change it needs the lock of the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

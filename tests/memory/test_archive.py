@@ -156,16 +156,23 @@ def test_a_table_grows_no_larger_than_it_may_whatever_the_export_says(tmp_path: 
         assert table is not None and table.header.bits == 12 and kept == len(entries(table)) < read
 
 
-def test_who_cannot_grow_a_table_now_fills_it_as_it_is(tmp_path: Path) -> None:
+def test_who_cannot_grow_a_table_now_fills_it_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process has the lock, as one that grows a table of the same vocabulary has it."""
     fill(tmp_path / "a", count=20_000)
     path = export_to(tmp_path / "out", files_in(tmp_path / "a"))
     before = fill(tmp_path / "b", count=100, seed=2)
     there = files_in(tmp_path / "b", start_bits=10, max_bits=16)
-    with there.lock():
-        read, kept = import_tables(
-            files_in(tmp_path / "b", start_bits=10, max_bits=16), path, vocabulary_size=SIZE
-        )
+    grow = TableFiles.grow
+
+    def late(files: TableFiles, table: NgramTable, bits: int | None = None) -> NgramTable:
+        with there.lock():
+            return grow(files, table, bits)
+
+    monkeypatch.setattr(TableFiles, "grow", late)
+    importing = files_in(tmp_path / "b", start_bits=10, max_bits=16)
+    read, kept = import_tables(importing, path, vocabulary_size=SIZE)
     assert not before.is_superseded and 0 < kept == len(entries(before)) <= 1024 < read
 
 

@@ -8,6 +8,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -399,6 +400,8 @@ def test_a_source_is_forgotten_only_where_it_taught(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     table = files.open_or_create("user", None)
     table.insert(words([5]), words([1]), 3, tag_of("chat:1"))
+    twin = next(name for n in count() if tag_of(name := f"run {n}") == tag_of("chat:1"))
+    files.sources("user").add(twin)
     assert files.forget_source("user", "chat:1", tag_of("chat:1")) == 0
     assert table.find([5]) is not None
 

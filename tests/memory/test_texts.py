@@ -187,7 +187,13 @@ def test_a_tree_deeper_than_the_stack_is_read(tmp_path: Path) -> None:
         folder /= "d"
         folder.mkdir()
     (folder / "x.py").write_text("x\n")
-    assert [path.name for path in text_files(tmp_path)] == ["x.py"]
+    try:
+        assert [path.name for path in text_files(tmp_path)] == ["x.py"]
+    finally:  # nobody else could remove it by recursion
+        (folder / "x.py").unlink()
+        while folder != tmp_path:
+            folder.rmdir()
+            folder = folder.parent
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
