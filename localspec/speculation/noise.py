@@ -65,31 +65,49 @@ class Noise:
         return _gumbel(self._bits(position, stream, tokens.astype(np.uint32)))
 
     def race(
-        self, position: int, stream: Stream, logits: NDArray[np.float32], temperature: float = 1.0
+        self,
+        position: int,
+        stream: Stream,
+        logits: NDArray[np.float32],
+        temperature: float = 1.0,
+        tokens: NDArray[np.int64] | None = None,
     ) -> tuple[int, float]:
-        """The largest of ``logits / temperature + gumbel``: its token, and its lead over the second.
+        """The largest of ``logits / temperature + gumbel``: its index, and its lead over the second.
 
-        ``logits`` has shape (vocabulary,). Logarithms are taken only of the numbers that are large, and
-        of those whose logit could make up for a smaller one.
+        ``logits`` are those of ``tokens``; of a whole vocabulary, shape (vocabulary,), where these are not
+        given. Logarithms are taken only of the numbers that are large, and of those whose logit could make
+        up for a smaller one.
         """
-        bits = self._bits(position, stream, _ids(len(logits)))
+        bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
         lucky = np.flatnonzero(bits >= _LUCKY)
         known = np.sort(logits[lucky] / temperature + _gumbel(bits[lucky]))
-        second = known[-2] if len(known) > 1 else -math.inf
-        near = logits >= temperature * (second - _LUCKY_GUMBEL - _SLACK)
-        near[lucky] = True
-        tokens = np.flatnonzero(near)
-        perturbed = logits[tokens] / temperature + _gumbel(bits[tokens])
+        second = float(known[-2]) if len(known) > 1 else -math.inf
+        at, perturbed = _above(second, logits, temperature, bits, lucky)
         first = int(perturbed.argmax())
         others = np.delete(perturbed, first)
-        return int(tokens[first]), float(perturbed[first] - others.max()) if len(others) else math.inf
+        return int(at[first]), float(perturbed[first] - others.max()) if len(others) else math.inf
+
+    def above(
+        self,
+        position: int,
+        stream: Stream,
+        logits: NDArray[np.float32],
+        temperature: float,
+        tokens: NDArray[np.int64],
+        least: float,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Indices of all whose ``logits / temperature + gumbel`` are over ``least`` (a few others may be
+        among them), and these numbers."""
+        bits = self._bits(position, stream, tokens.astype(np.uint32))
+        return _above(least, logits, temperature, bits, np.flatnonzero(bits >= _LUCKY))
 
     def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """A number for every token; good until the next call."""
-        if self._scratch.shape[1] != len(tokens):
+        if self._scratch.shape[1] < len(tokens):
             # Fresh memory for a large vocabulary takes four times as long as the arithmetic.
             self._scratch = np.empty((2, len(tokens)), dtype=np.uint32)
-        x, shifted = self._scratch
+        x: NDArray[np.uint32] = self._scratch[0, : len(tokens)]
+        shifted = self._scratch[1, : len(tokens)]
         key = self._key(position, stream)
         np.multiply(tokens, np.uint32(key >> 32 | 1), out=x)
         x += np.uint32(key & 0xFFFFFFFF)
@@ -111,3 +129,17 @@ def _gumbel(bits: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 _LUCKY_GUMBEL = float(_gumbel(np.array([_LUCKY], dtype=np.uint32))[0])
+
+
+def _above(
+    least: float,
+    logits: NDArray[np.float32],
+    temperature: float,
+    bits: NDArray[np.uint32],
+    lucky: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Indices of all whose ``logits / temperature + gumbel`` may be over ``least``, and these numbers."""
+    near = logits >= temperature * (least - _LUCKY_GUMBEL - _SLACK)
+    near[lucky] = True
+    at = np.flatnonzero(near)
+    return at, logits[at] / temperature + _gumbel(bits[at])

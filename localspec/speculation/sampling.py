@@ -9,15 +9,24 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.backends.base import top_margin
+from localspec.errors import EngineError
+from localspec.speculation.borders import CLEAR, ROUNDING, Borders, Rivals
+from localspec.speculation.cuts import NO_WEIGHTS, Cuts, Kept, Scores, cut, sum_of, weigh
 from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
 """under this a logit of single precision cannot be told from the next one"""
+
+
+FEW = 2048
+"""tokens; of more, not all random numbers are computed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +61,10 @@ class SamplingParams:
         return self.penalises or bool(self.logit_bias)
 
     @property
-    def cuts(self) -> bool:
-        """Whether some tokens are left without a chance."""
-        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+    def cuts(self) -> Cuts:
+        """What is left of a row; greedy requests have the plain softmax."""
+        temperature = 1.0 if self.greedy else self.temperature
+        return Cuts(temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +72,30 @@ class Distribution:
     """Probabilities of the tokens that are left: two arrays of one shape; all others have none."""
 
     tokens: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
+    """rising"""
+    probabilities: NDArray[np.floating[Any]]
 
     def of(self, token: int) -> float:
         """The probability of one token."""
-        return float(self.probabilities[self.tokens == token].sum())
+        at = int(np.searchsorted(self.tokens, token))
+        return float(self.probabilities[at]) if at < len(self.tokens) and self.tokens[at] == token else 0.0
 
     def sample(self, noise: Noise, position: int, stream: Stream) -> int:
         """A token, by the Gumbel-max trick."""
-        return int(self.tokens[self.perturbed(noise, position, stream).argmax()])
-
-    def perturbed(self, noise: Noise, position: int, stream: Stream) -> NDArray[np.float64]:
-        """Log-probabilities plus Gumbel numbers: the largest is the sample."""
         with np.errstate(divide="ignore"):
-            scores: NDArray[np.float64] = np.log(self.probabilities)
-        return scores + noise.gumbel(position, stream, self.tokens)
+            if len(self.tokens) > FEW:
+                scores = np.log(self.probabilities, dtype=np.float32)
+                return int(self.tokens[noise.race(position, stream, scores, 1.0, self.tokens)[0]])
+            perturbed = np.log(self.probabilities) + noise.gumbel(position, stream, self.tokens)
+        return int(self.tokens[perturbed.argmax()])
 
     def minus(self, other: Distribution) -> Distribution:
         """``norm(max(0, self − other))``: what rejection sampling draws from after a rejection."""
-        order = np.argsort(other.tokens)
-        ids = other.tokens[order]
-        at = np.minimum(np.searchsorted(ids, self.tokens), len(ids) - 1)
-        shared = np.where(ids[at] == self.tokens, other.probabilities[order][at], 0.0)
-        rest = np.maximum(self.probabilities - shared, 0.0)
+        at = np.minimum(np.searchsorted(self.tokens, other.tokens), len(self.tokens) - 1)
+        shared = self.tokens[at] == other.tokens
+        rest = self.probabilities.copy()
+        rest[at[shared]] -= other.probabilities[shared]
+        rest = np.maximum(rest, 0.0)
         total = rest.sum()
         # p = q up to rounding: then a rejection has probability 0, and p itself is as good.
         return Distribution(self.tokens, rest / total) if total > 0 else self
@@ -135,6 +146,13 @@ def past_of(params: SamplingParams, prompt: Iterable[int]) -> Past:
     return Past(prompt) if last_n is None or last_n < 0 else RecentPast(prompt, last_n)
 
 
+class Choice(NamedTuple):
+    """A token, and its margin in logits."""
+
+    token: int
+    margin: float
+
+
 class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
@@ -153,6 +171,7 @@ class Sampler:
         bias = dict(params.logit_bias)
         self._biased = np.fromiter(bias, dtype=np.int64)
         self._bias = np.fromiter(bias.values(), dtype=np.float32)
+        self._memory = NO_WEIGHTS
 
     def observe(self, token: int) -> None:
         """``token`` is part of the answer now."""
@@ -162,8 +181,10 @@ class Sampler:
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
         """``row`` (shape (vocabulary,)) after logit bias and penalties; ``drafted`` precedes this position.
 
-        Without both it is ``row`` itself: not to be written to.
+        Without both it is ``row`` itself: not to be written to. What is no number has no chance; raises
+        :class:`EngineError` where nothing else is in the row.
         """
+        row = _numbers(row)
         if not self.params.alters:
             return row
         scores = row.copy()
@@ -186,152 +207,91 @@ class Sampler:
                 scores[token] -= self.params.frequency_penalty * count + self.params.presence_penalty
 
     def distribution(self, row: NDArray[np.float32], drafted: Sequence[int]) -> Distribution:
-        """What the next token is drawn from. At temperature 0: the plain softmax after the penalties."""
-        params = self.params
-        scores = self.scores(row, drafted)
-        tokens = _contenders(scores, params)
+        """What the next token is drawn from. At temperature 0: the plain softmax after the penalties.
+
+        Raises as :meth:`scores` does.
+        """
+        scores, cuts = self.scores(row, drafted), self.params.cuts
+        if not cuts.any:
+            weights = weigh(scores, float(scores.max()), cuts.temperature, np.empty_like(scores))
+            return Distribution(_all_ids(len(scores)), weights / np.float32(sum_of(weights)))
+        tokens = cut(scores, cuts, self._scratch(len(scores))).tokens
         logits = scores[tokens].astype(np.float64)
-        weights = np.exp((logits - logits.max()) / (params.temperature or 1.0))
-        probabilities = weights / weights.sum()
-        if params.top_p < 1.0:
-            kept = _nucleus(probabilities, params.top_p)
-            tokens, probabilities = tokens[kept], probabilities[kept] / probabilities[kept].sum()
-        if params.min_p > 0.0:
-            kept = np.flatnonzero(probabilities >= params.min_p * probabilities.max())
-            tokens, probabilities = tokens[kept], probabilities[kept] / probabilities[kept].sum()
-        return Distribution(tokens, probabilities)
+        chances = np.exp((logits - logits.max()) / cuts.temperature)
+        return Distribution(tokens, chances / chances.sum())
 
     def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
         """The target's own choice for ``position``: greedy, or its sample under the seed."""
-        if self.params.greedy:
-            return int(self.scores(row, drafted).argmax())
-        if self.params.cuts:
-            return self.distribution(row, drafted).sample(self.noise, position, Stream.TARGET)
-        return self._race(row, drafted, position)[0]
+        return self._choose(row, drafted, position, firmly=False).token
 
-    def _race(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> tuple[int, float]:
-        scores = self.scores(row, drafted)
-        return self.noise.race(position, Stream.TARGET, scores, self.params.temperature)
+    def choose(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Choice:
+        """What :meth:`pick` says, and how far the logits of two tokens must move against each other before
+        it may say something else; not told beyond :data:`CLEAR` where tokens are cut off."""
+        return self._choose(row, drafted, position, firmly=True)
 
-    def margin(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> float:
-        """How far the logits of two tokens must move against each other before :meth:`pick` may change.
-
-        A token that is cut off counts as far away as it is from the cut.
-        """
-        scores = self.scores(row, drafted)
+    def _choose(
+        self, row: NDArray[np.float32], drafted: Sequence[int], position: int, *, firmly: bool
+    ) -> Choice:
+        scores, params = self.scores(row, drafted), self.params
         # A penalty multiplies rounding errors as it does scores.
-        stretch = max(self.params.repeat_penalty, 1 / self.params.repeat_penalty)
-        if self.params.greedy:
-            return top_margin(scores) / stretch
-        if not self.params.cuts:
-            return self._race(row, drafted, position)[1] * self.params.temperature / stretch
-        logits, temperature = scores.astype(np.float64), self.params.temperature
-        tokens = np.arange(len(logits), dtype=np.int64)
-        perturbed = logits + temperature * self.noise.gumbel(position, Stream.TARGET, tokens)
-        inside = cut_distances(logits, self.params)
-        chosen = int(np.where(inside >= 0, perturbed, -np.inf).argmax())
-        others = np.maximum(perturbed[chosen] - perturbed, -inside)
-        others[chosen] = inside[chosen]
-        return float(others.min()) / stretch
+        stretch = max(params.repeat_penalty, 1 / params.repeat_penalty)
+        if params.greedy:
+            return Choice(int(scores.argmax()), top_margin(scores) / stretch if firmly else 0.0)
+        cuts = params.cuts
+        if not cuts.any:
+            token, lead = self.noise.race(position, Stream.TARGET, scores, cuts.temperature)
+            return Choice(token, max(lead * cuts.temperature - ROUNDING, 0.0) / stretch)
+        kept = cut(scores, cuts, self._scratch(len(scores)))
+        logits = scores[kept.tokens]
+        first, lead = self.noise.race(position, Stream.TARGET, logits, cuts.temperature, kept.tokens)
+        token, margin = int(kept.tokens[first]), 0.0
+        if firmly:
+            most = min(lead * cuts.temperature, CLEAR)
+            margin = self._margin(scores, kept, position, token, most)
+        return Choice(token, max(margin - ROUNDING, 0.0) / stretch)
+
+    def _margin(self, scores: Scores, kept: Kept, position: int, token: int, most: float) -> float:
+        """The margin of ``token``, which leads those that are kept by at least ``most`` logits."""
+        temperature, stream = self.params.temperature, Stream.TARGET
+        borders = Borders(scores, self.params.cuts, kept)
+        tokens = np.flatnonzero(scores >= np.float32(borders.possible(most) - ROUNDING))
+        own = np.array([token])
+        score = float((scores[own] / temperature + self.noise.gumbel(position, stream, own))[0])
+        values = scores[tokens]
+        least = score - most / temperature
+        at, perturbed = self.noise.above(position, stream, values, temperature, tokens, least)
+        others = tokens[at] != token
+        leads = (score - perturbed[others]) * temperature
+        sides = [side.max() for side in (scores[:token], scores[token + 1 :]) if len(side)]
+        best_other = float(max(sides, default=-math.inf))
+        return borders.margin(float(scores[token]), best_other, Rivals(values[at[others]], leads), most)
+
+    def _scratch(self, size: int) -> Scores:
+        if len(self._memory) < size:
+            self._memory = np.empty(size, dtype=np.float32)
+        return self._memory[:size]
 
 
-def _contenders(scores: NDArray[np.float32], params: SamplingParams) -> NDArray[np.int64]:
-    """Token ids, rising: what top-k leaves, and where only min-p cuts, at least what it leaves."""
-    if 0 < params.top_k < len(scores):
-        head = _within(scores, REACH)
-        if len(head) < params.top_k:
-            head = np.arange(len(scores))
-        best = np.argpartition(scores[head], -params.top_k)[-params.top_k :]
-        return np.sort(head[best])
-    if params.min_p > 0.0 and params.top_p == 1.0:
-        # Lower by what single precision may be off; the cut itself comes at the end.
-        return _within(scores, 1.0 - (params.temperature or 1.0) * math.log(params.min_p))
-    return np.arange(len(scores))
+CERTAIN = np.float32(1e30)
+"""an infinite logit, so that differences are numbers"""
 
 
-REACH = 10.0
-"""logits; the best few dozen tokens are seldom further from the best one"""
+def _numbers(scores: Scores) -> Scores:
+    """``scores`` with a logit of none for whatever is no number; itself where all are.
 
-
-def _within(scores: NDArray[np.float32], reach: float) -> NDArray[np.int64]:
-    """Indices of all that are at most so far from the largest."""
-    return np.flatnonzero(scores >= scores.max() - np.float32(reach))
-
-
-def cut_distances(scores: NDArray[np.float64], params: SamplingParams) -> NDArray[np.float64]:
-    """For every token, in logits: how far inside top-k, top-p and min-p it is, or (negative) outside."""
-    distances = np.full(len(scores), np.inf)
-    order = np.argsort(-scores, kind="stable")
-    temperature = params.temperature or 1.0
-    k = params.top_k if 0 < params.top_k < len(scores) else len(scores)
-    if k < len(scores):
-        distances[order[:k]] = scores[order[:k]] - scores[order[k]]
-        distances[order[k:]] = scores[order[k:]] - scores[order[k - 1]]
-    if params.top_p < 1.0:
-        kept = order[:k]
-        inside = _nucleus_distances(scores[kept[:NUCLEUS_GUESS]], scores[kept], params)
-        if inside[-1] >= 0 and len(inside) < k:
-            inside = _nucleus_distances(scores[kept], scores[kept], params)
-        # What comes after the head is outside, at least as far as the head's last one.
-        inside = np.concatenate((inside, np.full(k - len(inside), inside[-1])))
-        distances[kept] = np.minimum(distances[kept], inside)
-    if params.min_p > 0.0:
-        distances = np.minimum(distances, scores - (scores.max() + temperature * np.log(params.min_p)))
-    return distances
-
-
-NUCLEUS_STEPS = 10
-FAR = 8.0
-"""logits; no backend's rounding comes near"""
-
-
-def _nucleus_distances(
-    head: NDArray[np.float64], kept: NDArray[np.float64], params: SamplingParams
-) -> NDArray[np.float64]:
-    """Of the best tokens, falling: how far each is inside the nucleus, or (negative) outside.
-
-    While logits move by x against each other, tokens closer than x may change places, and the odds
-    of a mass change by exp(x / temperature): found by bisection. Tokens further down are far outside.
+    Raises :class:`EngineError` where nothing is left.
     """
-    temperature = params.temperature or 1.0
-    weights = np.exp((kept - kept[0]) / temperature)
-    mass = np.concatenate(([0.0], np.cumsum(weights) / weights.sum()))
-    limit = np.log(params.top_p) - np.log1p(-params.top_p)
-    own = weights[: len(head)] / weights.sum()
-    inside = mass[: len(head)] < params.top_p
-
-    def stays(x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether each token stays on its side when logits move by x."""
-        above = mass[np.searchsorted(-kept, -(head + np.where(inside, -x, x)), side="right")]
-        above = np.clip(np.where(inside, above - own, above), 0.0, 1.0)
-        with np.errstate(divide="ignore"):
-            odds = np.log(above) - np.log1p(-above)
-        held: NDArray[np.bool_] = np.where(
-            inside, odds + x / temperature < limit, odds - x / temperature >= limit
+    if math.isfinite(scores.max()):
+        return scores
+    found = np.where(np.isnan(scores), np.float32(-np.inf), np.minimum(scores, CERTAIN))
+    if found.max() == -np.inf:
+        raise EngineError(
+            "the model gave no token a finite logit",
+            "Load the model again; if that does not help, its file is damaged or does not fit this backend.",
         )
-        return held
-
-    low, high = np.zeros(len(head)), np.full(len(head), FAR)
-    for _ in range(NUCLEUS_STEPS):
-        middle = (low + high) / 2
-        held = stays(middle)
-        low, high = np.where(held, middle, low), np.where(held, high, middle)
-    return np.where(inside, low, -low)
+    return found
 
 
-NUCLEUS_GUESS = 1024
-NUCLEUS_HEAD = 1e-3
-
-
-def _nucleus(probabilities: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
-    """Indices of the fewest most probable tokens whose mass reaches ``top_p`` (Holtzman et al., 1904.09751).
-
-    Sorting a whole vocabulary is slow: those not much less probable than the best are tried first.
-    """
-    head = np.flatnonzero(probabilities >= NUCLEUS_HEAD * probabilities.max())
-    if probabilities[head].sum() < top_p:
-        head = np.arange(len(probabilities))
-    order = head[np.argsort(-probabilities[head], kind="stable")]
-    mass = np.cumsum(probabilities[order])
-    kept: NDArray[np.int64] = np.sort(order[: int(np.searchsorted(mass, top_p)) + 1])
-    return kept
+@lru_cache(maxsize=4)
+def _all_ids(size: int) -> NDArray[np.int64]:
+    return np.arange(size)

@@ -6,6 +6,7 @@ says which token stands there; the draft is accepted as long as that is the draf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.backends.base import Logits
+from localspec.speculation.cuts import best, sum_of
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Stream
-from localspec.speculation.sampling import Sampler
+from localspec.speculation.sampling import Choice, Sampler
 
 Row = NDArray[np.float32]
 
@@ -127,12 +129,17 @@ class Matching(Judge):
     def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
         super().__init__(rows)
         self.sampler, self.draft, self.position = sampler, draft, position
+        self._choices: dict[int, Choice] = {}
 
     def token(self, i: int, drafted: int | None) -> int:
+        if i in self._choices:
+            return self._choices[i].token
         return self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
 
     def margin(self, i: int) -> float:
-        return self.sampler.margin(self.rows.row(i), self.draft[:i], self.position + i)
+        if i not in self._choices:
+            self._choices[i] = self.sampler.choose(self.rows.row(i), self.draft[:i], self.position + i)
+        return self._choices[i].margin
 
 
 class Rejection(Judge):
@@ -186,17 +193,18 @@ def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, t
 
 def log_probability(row: Row, token: int) -> float:
     """The log-probability of ``token`` under the plain softmax of ``row``."""
-    scores = row.astype(np.float64)
-    top = scores.max()
-    return float(scores[token] - top - np.log(np.exp(scores - top).sum()))
+    return float(row[token]) - _log_total(row)
 
 
 def most_probable(row: Row, count: int) -> tuple[tuple[int, float], ...]:
     """The most probable tokens of ``row``, falling, with their log-probabilities under its plain softmax."""
     if count == 0:
         return ()
-    scores = row.astype(np.float64)
-    scores -= scores.max()
-    best = np.argpartition(-scores, min(count, len(scores)) - 1)[:count]
-    total = float(np.log(np.exp(scores).sum()))
-    return tuple((int(i), float(scores[i]) - total) for i in sorted(best, key=lambda i: (-scores[i], i)))
+    total, ids = _log_total(row), best(row, min(count, len(row))).tolist()
+    return tuple((i, float(row[i]) - total) for i in sorted(ids, key=lambda i: (-row[i], i)))
+
+
+def _log_total(row: Row) -> float:
+    """The logarithm of the sum of all exponentials."""
+    top = float(row.max())
+    return top + math.log(sum_of(np.exp(row - np.float32(top))))

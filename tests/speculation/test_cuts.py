@@ -1,0 +1,245 @@
+"""Top-k, top-p and min-p of real vocabularies against a slow reference in double precision, and how firmly
+they hold: no error smaller than the margin changes a choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from localspec.errors import EngineError
+from localspec.speculation.borders import CLEAR
+from localspec.speculation.cuts import SORTED, Cuts, cut
+from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.sampling import Sampler, SamplingParams
+
+Row = NDArray[np.float32]
+SIZES = (5, 100, 8_192, 151_936, 256_000)
+CLOSE = 1e-5
+"""share of the mass, and logits, by which single precision may be off"""
+
+
+def natural(size: int, rng: np.random.Generator) -> Row:
+    return np.asarray(
+        20.0 - 1.5 * np.log(rng.permutation(size) + 1.0) + rng.standard_normal(size), np.float32
+    )
+
+
+def peaked(size: int, rng: np.random.Generator) -> Row:
+    row = rng.standard_normal(size).astype(np.float32)
+    row[rng.integers(size)] = 25.0
+    return row
+
+
+def flat(size: int, rng: np.random.Generator) -> Row:
+    return rng.standard_normal(size).astype(np.float32)
+
+
+def tied(size: int, rng: np.random.Generator) -> Row:
+    return np.asarray(np.round(natural(size, rng) * 2) / 2, np.float32)
+
+
+def equal(size: int, rng: np.random.Generator) -> Row:
+    return np.full(size, 3.25, np.float32)
+
+
+def mostly_impossible(size: int, rng: np.random.Generator) -> Row:
+    row = natural(size, rng)
+    row[rng.permutation(size)[3:]] = -np.inf
+    return row
+
+
+def far_apart(size: int, rng: np.random.Generator) -> Row:
+    row = np.full(size, -1e9, np.float32)
+    row[: min(size, 6)] = rng.standard_normal(min(size, 6))
+    return row
+
+
+KINDS: tuple[Callable[[int, np.random.Generator], Row], ...] = (
+    natural,
+    peaked,
+    flat,
+    tied,
+    equal,
+    mostly_impossible,
+    far_apart,
+)
+
+CUTS = st.builds(
+    Cuts,
+    temperature=st.sampled_from([0.01, 0.1, 0.7, 0.8, 1.5]),
+    top_k=st.sampled_from([0, 1, 2, 40, 1000, 5000, 100_000]),
+    top_p=st.sampled_from([0.01, 0.5, 0.9, 0.95, 0.999, 0.999999, 1.0]),
+    min_p=st.sampled_from([0.0, 0.001, 0.05, 0.5, 1.0]),
+).filter(lambda cuts: cuts.any)
+
+
+def reference(row: Row, cuts: Cuts, *, p_shift: float = 0.0, min_shift: float = 0.0) -> NDArray[np.int64]:
+    """Ids that are kept, by sorting all of the row in double precision; of equal logits the first."""
+    scores = row.astype(np.float64)
+    order = np.argsort(-scores, kind="stable")
+    if 0 < cuts.top_k < len(scores):
+        order = order[: cuts.top_k]
+    if cuts.top_p < 1.0:
+        weights = np.exp((scores[order] - scores[order[0]]) / cuts.temperature)
+        mass = np.cumsum(weights) / weights.sum()
+        n = int(np.searchsorted(mass, max(cuts.top_p + p_shift, 0.0))) + 1
+        order = order[:n]
+    if cuts.min_p > 0.0:
+        floor = scores[order[0]] + cuts.temperature * math.log(cuts.min_p) + min_shift
+        order = order[: max(int(np.count_nonzero(scores[order] >= floor)), 1)]
+    return np.sort(order)
+
+
+@settings(max_examples=120, deadline=None)
+@given(cuts=CUTS, kind=st.sampled_from(KINDS), size=st.sampled_from(SIZES), seed=st.integers(0, 2**32 - 1))
+def test_what_is_kept_is_what_sorting_all_of_it_keeps(
+    cuts: Cuts, kind: Callable[[int, np.random.Generator], Row], size: int, seed: int
+) -> None:
+    row = kind(size, np.random.default_rng(seed))
+    found = cut(row, cuts, np.empty_like(row)).tokens
+    assert (np.diff(found) > 0).all()
+    if cuts.top_p == 1.0 and cuts.min_p in (0.0, 1.0):
+        assert found.tolist() == reference(row, cuts).tolist()
+        return
+    # The mass is summed in single precision: a token whose turn is nearer than that may be in or out. Sets
+    # that begin with the most probable tokens lie in one another, so sizes tell.
+    fewest = reference(row, cuts, p_shift=-CLOSE, min_shift=CLOSE)
+    most = reference(row, cuts, p_shift=CLOSE, min_shift=-CLOSE)
+    possible = np.isin(found, most) | (row[found] == -np.inf)
+    assert possible.all() and np.isin(fewest, found).all()
+
+
+def test_more_than_are_sorted_are_cut_to_the_token() -> None:
+    """What stands in the bin of the last token is sorted, ties by their ids."""
+    row = np.round(flat(151_936, np.random.default_rng(5)), 3).astype(np.float32)
+    for top_p in (0.3, 0.5, 0.9):
+        cuts = Cuts(top_p=top_p)
+        found, expected = cut(row, cuts, np.empty_like(row)).tokens, reference(row, cuts)
+        assert len(found) > SORTED and abs(len(found) - len(expected)) <= 2
+        last = row[found].min()
+        assert set(np.flatnonzero(row > last)) <= set(found.tolist())
+        ties = np.flatnonzero(row == last)
+        assert np.isin(ties, found).tolist() == sorted(np.isin(ties, found).tolist(), reverse=True)
+
+
+PARAMS = st.builds(
+    lambda cuts, penalty: SamplingParams(
+        temperature=cuts.temperature,
+        top_k=cuts.top_k,
+        top_p=cuts.top_p,
+        min_p=cuts.min_p,
+        repeat_penalty=penalty,
+    ),
+    CUTS | st.just(Cuts(temperature=0.7)),
+    st.sampled_from([1.0, 1.0, 1.3]),
+)
+
+
+def moved(row: Row, d: float, chosen: int, rng: np.random.Generator) -> Iterator[Row]:
+    """The row with every logit off by ``d`` or less, at random and in the ways that move borders most."""
+    order = np.argsort(-row, kind="stable")
+    for _ in range(3):
+        yield (row + rng.choice([-d, d], len(row))).astype(np.float32)
+    for n in (1, 2, 40, len(row) // 2):
+        head = np.full(len(row), -d)
+        head[order[:n]] = d
+        yield (row + head).astype(np.float32)  # more mass in fewer tokens
+        yield (row - head).astype(np.float32)
+    against = np.full(len(row), d)
+    against[chosen] = -d
+    yield (row + against).astype(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    params=PARAMS, kind=st.sampled_from(KINDS), size=st.sampled_from(SIZES), seed=st.integers(0, 2**32 - 1)
+)
+def test_no_error_smaller_than_the_margin_changes_the_choice(
+    params: SamplingParams, kind: Callable[[int, np.random.Generator], Row], size: int, seed: int
+) -> None:
+    """What strict mode rests on, at the sizes of real vocabularies."""
+    rng = np.random.default_rng(seed)
+    row = kind(size, rng)
+    one = Sampler(params, Noise(seed), seeded=True, prompt=(0, 1))
+    token, margin = one.choose(row, (), 5)
+    assert token == one.pick(row, (), 5) and margin >= 0.0
+    for other in moved(row, 0.499 * min(margin, CLEAR), token, rng):
+        assert one.pick(other, (), 5) == token
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.8])
+@pytest.mark.parametrize(
+    "cuts", [{"top_p": 0.95}, {"top_k": 40}, {"min_p": 0.05}, {"top_k": 40, "top_p": 0.95, "min_p": 0.05}]
+)
+def test_margins_of_real_vocabularies_are_mostly_wide(temperature: float, cuts: dict[str, float]) -> None:
+    """A margin under the bounds of backends costs a forward."""
+    rng = np.random.default_rng(2)
+    one = Sampler(SamplingParams(temperature=temperature, **cuts), Noise(3), seeded=True)  # type: ignore[arg-type]
+    narrow = sum(one.choose(natural(151_936, rng), (), i).margin < 0.02 for i in range(40))
+    sure = [one.choose(peaked(151_936, rng), (), i).margin for i in range(5)]
+    assert narrow <= 4 and min(sure) == pytest.approx(CLEAR, abs=0.01)
+
+
+def test_a_choice_is_the_same_whatever_is_asked_of_it_first() -> None:
+    rng = np.random.default_rng(4)
+    for params in (SamplingParams(0.8, top_p=0.95), SamplingParams(0.8, 40, 0.95, 0.05), SamplingParams(0.7)):
+        one, other = (Sampler(params, Noise(9), seeded=True) for _ in range(2))
+        for position in range(30):
+            row = natural(20_000, rng)
+            assert one.choose(row, (), position).token == other.pick(row, (), position)
+
+
+NOT_A_NUMBER = (np.nan, np.inf)
+
+
+@pytest.mark.parametrize("size", [100, 8_192, 151_936])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(repeat_penalty=1.1),
+        SamplingParams(0.7),
+        SamplingParams(0.8, top_p=0.95),
+        SamplingParams(0.8, top_k=40, top_p=0.95, min_p=0.05),
+    ],
+)
+def test_what_is_no_number_is_never_chosen(size: int, params: SamplingParams) -> None:
+    rng = np.random.default_rng(8)
+    row = natural(size, rng)
+    row[rng.permutation(size)[: size // 2]] = np.nan
+    one = Sampler(params, Noise(1), seeded=True)
+    for position in range(20):
+        token, margin = one.choose(row, (), position)
+        assert np.isfinite(row[token]) and not math.isnan(margin)
+    with pytest.raises(EngineError, match="finite logit"):
+        one.pick(np.full(size, np.nan, np.float32), (), 0)
+    with pytest.raises(EngineError, match="finite logit"):
+        one.choose(np.full(size, -np.inf, np.float32), (), 0)
+
+
+def test_an_infinite_logit_is_certain() -> None:
+    row = natural(1000, np.random.default_rng(1))
+    row[17] = np.inf
+    one = Sampler(SamplingParams(0.8, top_p=0.95), Noise(1), seeded=True)
+    assert {one.pick(row, (), position) for position in range(20)} == {17}
+
+
+def test_samples_of_a_cut_row_follow_its_distribution() -> None:
+    """20,000 draws from a row of 8,192 tokens."""
+    one = Sampler(SamplingParams(0.8, top_p=0.9), Noise(11), seeded=True)
+    row = natural(8_192, np.random.default_rng(6))
+    distribution = one.distribution(row, ())
+    n = 20_000
+    drawn = np.bincount([distribution.sample(one.noise, p, Stream.TARGET) for p in range(n)], minlength=8_192)
+    assert drawn.sum() == drawn[distribution.tokens].sum()
+    expected = distribution.probabilities * n
+    often = expected >= 5
+    seen, hoped = drawn[distribution.tokens][often], expected[often]
+    # Normal approximation of chi-square: 4 standard deviations over its mean.
+    degrees = int(often.sum()) - 1
+    assert ((seen - hoped) ** 2 / hoped).sum() < degrees + 4 * math.sqrt(2 * degrees)
