@@ -170,6 +170,7 @@ def measure_costs(backend: Backend, costs: CostCurve, *, widest: int = WIDEST) -
         for at in range(0, n, chunk):
             backend.forward([Span(sequence, tokens[at : min(at + chunk, n)], 0)])
             yield
+        backend.mark(sequence)
         yield from _rounds(backend, costs, sequence, (tokens, n, widths))
     finally:
         backend.close(sequence)

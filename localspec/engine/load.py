@@ -56,12 +56,14 @@ def open_backend(
     progress: Callable[[float], None] | None = None,
     *,
     measured: bool = True,
+    drafts: bool = False,
 ) -> Backend:
-    """Load one model on the backend of its format; raises :class:`BackendUnavailable` where that cannot
-    be imported, and what loading raises."""
-    load = _mlx if format_of(path) == "mlx" else _llama_cpp
+    """Load one model on the backend of its format, to draft for another one or not; raises
+    :class:`BackendUnavailable` where that backend cannot be imported, and what loading raises."""
     try:
-        return load(path, config, progress, measured)
+        if format_of(path) == "mlx":
+            return _mlx(path, config, progress, measured)
+        return _llama_cpp(path, config, progress, measured=measured, drafts=drafts)
     except ModelInvalid as error:
         name = model_name(path)
         if name in error.message:
@@ -70,14 +72,16 @@ def open_backend(
         raise ModelInvalid(f"{name} cannot be used: {error.message}", error.remedy) from None
 
 
-def _llama_cpp(path: Path, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:
+def _llama_cpp(
+    path: Path, config: EngineConfig, progress: Progressed, *, measured: bool, drafts: bool
+) -> Backend:
     try:
         from localspec.backends.llama_cpp.backend import LlamaCppBackend
     except (ImportError, OSError) as error:
         raise BackendUnavailable(
             f"llama-cpp-python cannot be imported: {error}", "Install it: pip install llama-cpp-python"
         ) from None
-    return LlamaCppBackend(path, config, progress=progress, measured=measured)
+    return LlamaCppBackend(path, config, progress=progress, measured=measured, drafts=drafts)
 
 
 def _mlx(path: Path, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:
@@ -159,7 +163,7 @@ def _open_draft(
         raise EngineError(target.capabilities.obstacle)
     # As many sequences as the target has, so that every request can have its own draft.
     sized = msgspec.structs.replace(config, parallel=target.capabilities.max_sequences)
-    draft = open_backend(choice.draft, sized, progress, measured=False)
+    draft = open_backend(choice.draft, sized, progress, measured=False, drafts=True)
     if draft.capabilities.obstacle and not choice.asked:
         draft.free()
         raise ModelInvalid(f"of {choice.draft_name}, {draft.capabilities.obstacle}")
@@ -182,9 +186,9 @@ def _fitted(choice: Choice, config: EngineConfig, free: int | None) -> Choice:
     room = room_for(config, free).free(choice.target)
     if room is None:
         return choice
-    needs = needs_of(choice.target, choice.draft, config)
+    needs = needs_of(choice.target, choice.draft, config, room)
     if choice.draft is not None and not choice.asked and needs.total > room:
-        alone = needs_of(choice.target, None, config)
+        alone = needs_of(choice.target, None, config, room)
         if alone.total <= room:
             short = f"{size(needs.total)} are needed with {choice.draft_name}, {size(room)} are free"
             return choice._replace(draft=None, draft_reason=without(short))

@@ -96,8 +96,11 @@ class Proposers:
         return LONGEST_K if finds_length else DEFAULT_K
 
     def _ask_of(self, sequence: Sequence) -> Ask:
-        ask = sequence.ask(self._length(sequence), self._limits.rollback(sequence.slot))
-        return ask._replace(replays=self._limits.replays)
+        rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
+        if rollback is not None and replays:
+            # The first token of a forward need not be taken back with its drafts: it would be fed again.
+            rollback, replays = rollback + 1, False
+        return sequence.ask(self._length(sequence), rollback)._replace(replays=replays)
 
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
         """The sequences have one proposer."""

@@ -217,7 +217,7 @@ class _Pairing:
     def _needs(self, model: ModelDescription) -> int:
         config = self._room.config
         self._size = self._size or size_of(self._path, config)
-        return self._size.needs(size_of(Path(model.path), config), config).total
+        return self._size.needs(size_of(Path(model.path), config), config, self._free).total
 
     # The sentence.
 

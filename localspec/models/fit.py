@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from localspec.config import EngineConfig
 from localspec.errors import ModelTooLarge
 from localspec.models.catalogue import format_of
 from localspec.models.directory import ModelDirectory, number_of, read_directory
-from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.gguf import GgufHeader, Tensor, read_header
 from localspec.units import MB, size
 
 DEFAULT_CTX = 8192
@@ -23,6 +24,21 @@ PROCESS = 100 * MB
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
 ROWS = 256
 """of float32 logits that a forward has room for"""
+ROLLBACK = 8
+"""tokens that a round can take back of a recurrent model: a state for each, and drafts are rarely longer"""
+STATES_SHARE = 0.125
+"""of the free memory, at most, for earlier states"""
+ROLLED_BACK = frozenset(
+    ("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "kimi-k3")
+    + ("deepseek4", "glm5-next", "bailingmoe3")
+)
+"""architectures of which llama.cpp keeps earlier states (its ``llm_arch_supports_rs_rollback``)"""
+CONVOLUTIONS = ("ssm_conv1d", "shortconv.conv")
+"""how the tensors begin that every recurrent layer has one of, or one for each of query, key and value"""
+NUMBER = 4
+"""bytes of one number of a state"""
+MOST = 2**31
+"""of a size that a header tells: more is no model's"""
 EMBEDDING = "token_embd.weight"
 """the tensor with a row for each token"""
 CGROUPS = Path("/sys/fs/cgroup")
@@ -56,31 +72,46 @@ class Needs(NamedTuple):
 
 class Size(NamedTuple):
     """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits; whether its
-    weights are mapped."""
+    weights are mapped; bytes of a recurrent state, and whether earlier ones are kept."""
 
     weights: int
     cell: float
     row: int
     context: int | None
     mapped: bool
+    state: int = 0
+    rolls_back: bool = False
 
-    def needs(self, draft: Size | None, config: EngineConfig) -> Needs:
-        """The least that this target needs beside a draft."""
-        n_cells = context_size(self.context, config) * max(1, config.parallel)
+    def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
+        """The least that this target needs beside a draft, with as many earlier states as ``free`` bytes have
+        room for; None: as many as are of use."""
+        sequences = max(1, config.parallel)
+        n_cells = context_size(self.context, config) * sequences
+        kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
+        cells = int(self.cell * n_cells) + (1 + kept) * self.state * sequences
         weights, beside = self.weights, 0
         if draft is not None:
             weights += draft.weights
-            beside = draft.weights + int(draft.cell * n_cells)
+            beside = draft.weights + int(draft.cell * n_cells) + draft.state * sequences
         mapped = weights if self.mapped else 0
-        return Needs(self.weights, int(self.cell * n_cells), beside, PROCESS + ROWS * self.row, mapped)
+        return Needs(self.weights, cells, beside, PROCESS + ROWS * self.row, mapped)
 
 
-def needs_of(target: Path, draft: Path | None, config: EngineConfig) -> Needs:
-    """The least that target and draft need: what the headers do not tell counts as nothing.
+def needs_of(target: Path, draft: Path | None, config: EngineConfig, free: int | None = None) -> Needs:
+    """The least that target and draft need: what the headers do not tell counts as nothing. ``free``: see
+    :meth:`Size.needs`.
 
     Raises :class:`ModelError`.
     """
-    return size_of(target, config).needs(None if draft is None else size_of(draft, config), config)
+    beside = None if draft is None else size_of(draft, config)
+    return size_of(target, config).needs(beside, config, free)
+
+
+def states_kept(state: int, sequences: int, free: int | None) -> int:
+    """How many earlier states of ``state`` bytes are kept of each sequence, with ``free`` bytes of memory."""
+    if free is None or not state:
+        return ROLLBACK
+    return min(ROLLBACK, int(free * STATES_SHARE) // (state * sequences))
 
 
 def context_size(trained: int | None, config: EngineConfig) -> int:
@@ -92,10 +123,12 @@ def size_of(path: Path, config: EngineConfig) -> Size:
     """Read from the headers; raises :class:`ModelError`."""
     if format_of(path) == "mlx":
         return _size_of_directory(read_directory(path), config)
-    return _size_of_file(read_header(path, texts=False), config)
+    return size_of_header(read_header(path, texts=False), config)
 
 
-def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
+def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
+    """The size of a GGUF model."""
+
     def number(key: str) -> int:
         value = header.of_architecture(key)
         return value if type(value) is int else 0
@@ -105,9 +138,52 @@ def _size_of_file(header: GgufHeader, config: EngineConfig) -> Size:
     if f"{header.architecture}.attention.head_count_kv" in header.metadata:
         of_cells = number("attention.head_count_kv")  # a list differs by layer: then nothing is known
     width = number("attention.key_length") or number("embedding_length") // max(1, heads)
-    cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * number("block_count")
+    state = _state_bytes(header)
+    layers = _cells_of_hybrid(header, of_cells) if state else of_cells * number("block_count")
+    cell = 2 * CELL_BYTES[config.kv_bits] * width * layers
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
-    return Size(header.file_size, cell, 4 * vocabulary, number("context_length") or None, mapped=True)
+    return Size(
+        header.file_size,
+        cell,
+        4 * vocabulary,
+        number("context_length") or None,
+        mapped=True,
+        state=state,
+        rolls_back=header.architecture in ROLLED_BACK,
+    )
+
+
+def _state_bytes(header: GgufHeader) -> int:
+    """Bytes of a sequence's recurrent state in all layers, as llama.cpp sizes it (``n_embd_r``, ``n_embd_s``
+    of its src/llama-hparams.cpp); 0 for a model without one."""
+    convolved = {t.name.split(".")[1]: 0 for t in header.tensors if _is_convolution(t)}
+    for tensor in filter(_is_convolution, header.tensors):
+        convolved[tensor.name.split(".")[1]] += (tensor.shape[0] - 1) * math.prod(tensor.shape[1:])
+    head, heads = header.of_architecture("kda.head_dim"), header.of_architecture("attention.head_count")
+    inner, size = (header.of_architecture(f"ssm.{key}") for key in ("inner_size", "state_size"))
+    matrix = 0
+    if _are_numbers(head, heads):
+        matrix = head * head * heads
+    elif _are_numbers(inner, size):
+        matrix = inner * size
+    return NUMBER * sum(each + matrix for each in convolved.values())
+
+
+def _is_convolution(tensor: Tensor) -> bool:
+    _, layer, name = (*tensor.name.split(".", 2), "", "")[:3]
+    return layer.isdecimal() and name.startswith(CONVOLUTIONS) and name.endswith("weight")
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(type(value) is int and 0 < value <= MOST for value in values)
+
+
+def _cells_of_hybrid(header: GgufHeader, heads: int) -> int:
+    """Heads of keys in all layers of a model of which some layers have no cells."""
+    by_layer = header.of_architecture("attention.head_count_kv")
+    if isinstance(by_layer, tuple):
+        return sum(number for number in by_layer if _are_numbers(number))
+    return heads * sum(tensor.name.endswith(".attn_k.weight") for tensor in header.tensors)
 
 
 def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:

@@ -63,6 +63,8 @@ LEAST = ("", 8, 1)
 # The arrays that are kept, and what they hold.
 MISSING_PART = "Download the missing part."
 KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
+MAX_LAYERS = 1024
+"""numbers in an array that is kept in any case: it may have one for each layer"""
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
 
@@ -78,7 +80,8 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The metadata (arrays only where kept) and the tensors of a GGUF file, or of all parts of a split one.
+    """The metadata (arrays only where kept, or short and of numbers) and the tensors of a GGUF file, or of
+    all parts of a split one.
 
     ``tokenizer_fp`` is 16 hex digits of sha256 over all that it says of its tokenizer; None if nothing.
     """
@@ -121,7 +124,7 @@ class GgufHeader:
 def read_header(path: Path, *, texts: bool = True) -> GgufHeader:
     """Read and check a GGUF header; of the first part of a split model those of all parts, as one.
 
-    Without ``texts`` no array is kept, which saves half of the time.
+    Without ``texts`` no long array is kept, which saves half of the time.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
     cannot be read, is no GGUF, is truncated, or whose counts and offsets do not fit its size; and for
@@ -288,7 +291,7 @@ class _Reader:
             raise self.bad(f"an array of unknown type {kind}")
         form = struct.Struct(f"<{n}{_SCALARS[kind]}")
         data = self.take(form.size)
-        return form.unpack(data) if keep else None
+        return form.unpack(data) if keep or n <= MAX_LAYERS else None
 
     def strings(self, n: int, *, keep: bool) -> tuple[str, ...] | None:
         """An array of texts: the loop over a vocabulary, which takes most of a header's time."""

@@ -174,7 +174,8 @@ class BackendConformance:
         copy = backend.restore(state)
         assert backend.length(copy) == 30
         assert np.array_equal(all_rows(feed(backend, copy, tokens[30:], 10), 10), expected)
-        assert backend.truncate(copy, 12) == 12
+        kept = backend.truncate(copy, 12)
+        assert kept == 12 or (kept < 12 and not self.keeps(backend))
         again = backend.restore(state)
         assert np.array_equal(all_rows(feed(backend, again, tokens[30:], 10), 10), expected)
 

@@ -9,7 +9,7 @@ import pytest
 from gguf import GGUFReader
 
 from localspec.errors import ModelInvalid
-from localspec.models.gguf import KEPT_ARRAYS, GgufHeader, Tensor, read_header
+from localspec.models.gguf import KEPT_ARRAYS, MAX_LAYERS, GgufHeader, Tensor, read_header
 from tests.models import ggufs
 
 
@@ -67,8 +67,14 @@ def test_a_value_of_the_architecture_is_found_by_its_short_key(tmp_path: Path) -
 def test_arrays_that_nobody_asks_for_are_stepped_over(tmp_path: Path) -> None:
     metadata = read_header(ggufs.write(tmp_path, ggufs.small())).metadata
     assert metadata["tokenizer.ggml.merges"] is None
-    assert metadata["toy.layers"] is None
     assert metadata["tokenizer.ggml.token_type"] == (1, 1, 1)
+
+
+def test_short_arrays_of_numbers_are_kept(tmp_path: Path) -> None:
+    """They may hold a number for each layer."""
+    values = [ggufs.ints("toy.layers", [1, 2, 3]), ggufs.ints("toy.rows", range(MAX_LAYERS + 1))]
+    metadata = read_header(ggufs.write(tmp_path, ggufs.gguf(values)), texts=False).metadata
+    assert metadata == {"toy.layers": (1, 2, 3), "toy.rows": None}
 
 
 def test_text_that_is_no_utf8_is_read_with_replacements(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from tests.mlx_models import FAMILIES
 from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel, cases
 from tests.parity.chains import LIMIT, chi_square, draws
 from tests.parity.loaded import LONG, MODELS, loaded, texts_of
+from tests.parity.loaded_hybrid import HYBRID_TEXTS, loaded_hybrid
+from tests.parity.loaded_hybrid import MODELS as HYBRIDS
 from tests.parity.play import Tally, Toys, play
 from tests.slow.share import share
 
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.slow
 Record = Callable[[str, object], None]
 
 TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = share(200), share(125), 20, 15, 100_000
+HYBRID_CASES = share(60)
 MLX_MODELS = (*FAMILIES, "qwen3, 8-bit cells", "qwen3, 4-bit cells")
 AT_LENGTH = settings(
     deadline=None,
@@ -70,6 +73,23 @@ def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> No
     assert tally.cases >= wanted and 0 < tally.accepted < tally.drafted
     assert tally.cached > 0 and tally.cancelled > 0
     assert tally.degraded > 0 or wanted == LONG_CASES
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_hybrids(name: str, tmp_path: Path, record_property: Record) -> None:
+    tally = Tally()
+    with loaded_hybrid(name, tmp_path) as world:
+
+        @hypothesis.seed(HYBRIDS.index(name))
+        @settings(AT_LENGTH, max_examples=HYBRID_CASES)
+        @given(case=cases(HYBRID_TEXTS))
+        def same(case: Case) -> None:
+            play(world, case, tally)
+
+        same()
+    report(tally, record_property, name)
+    assert tally.cases >= HYBRID_CASES and tally.cached > 0
+    assert 0 < tally.accepted < tally.drafted or name in ("qwen3next", "mamba")
 
 
 @pytest.mark.parametrize("name", MLX_MODELS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,14 @@ from localspec.backends.base import Capabilities, Interrupted, Rows, Span, top_m
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.devices import described
 from localspec.backends.llama_cpp.reference import ReferenceMode
+from localspec.backends.llama_cpp.sequences import RecurrentSequences, Sequences
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions, ModelInvalid
 from localspec.models.catalogue import model_name
 from localspec.models.description import weight_files
+from localspec.models.fit import free_memory, size_of_header, states_kept
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.kind import kind_of_file
 from localspec.models.opened import OpenedFiles
@@ -30,8 +31,8 @@ from localspec.protocol.options import Options, parse_options
 
 NO_CELL, ABORTED = 1, 2
 TAIL_BYTES = 1 << 20
-LENGTH = struct.Struct("<I")
-"""of a saved sequence, in tokens, before what llama.cpp makes of it"""
+NO_STATES = "llama.cpp keeps no earlier states of models of this architecture: no token can be taken back"
+NO_ROOM = "there is no memory for earlier states of this model: no token can be taken back"
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """``general.sampling.*`` of a GGUF file, and what we call it"""
 
@@ -50,12 +51,6 @@ def _tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(-min(TAIL_BYTES, path.stat().st_size), os.SEEK_END)
         return hashlib.sha256(file.read()).hexdigest()[:16]
-
-
-def _behind_length(state: bytearray) -> tuple[Any, int]:
-    """What llama.cpp itself reads or writes of a saved sequence, and its size in bytes."""
-    n = len(state) - LENGTH.size
-    return (ctypes.c_uint8 * n).from_buffer(state, LENGTH.size), n
 
 
 class LlamaLogits:
@@ -87,7 +82,8 @@ class LlamaCppBackend:
     header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit. llama.cpp maps
     the file: once it is overwritten forwards raise :class:`ModelChanged`.
     ``measured=False`` spares the probe of its rounding, which only a target's rows need;
-    :mod:`localspec.backends.rounding` can do it later.
+    :mod:`localspec.backends.rounding` can do it later. ``drafts``: the model drafts for another one, so
+    that it goes back to marks alone, and no earlier states of a recurrent model are kept.
     """
 
     name = "llama_cpp"
@@ -99,8 +95,10 @@ class LlamaCppBackend:
         *,
         progress: Callable[[float], None] | None = None,
         measured: bool = True,
+        drafts: bool = False,
     ) -> None:
         config = config or EngineConfig()
+        self._drafts = drafts
         header = read_header(path)
         if other := kind_of_file(header, has_vocabulary=True):
             raise ModelInvalid(f"{path} does not answer: {other.what}", other.remedy)
@@ -132,9 +130,12 @@ class LlamaCppBackend:
         self._files.check()
 
     def _start(self, config: EngineConfig, header: GgufHeader) -> None:
-        n_ctx, n_sequences = native.sizes(self._lib_model, config)
-        self._context = native.new_context(self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences)
-        self._memory = lib.llama_get_memory(self._context)
+        size = size_of_header(header, config)
+        n_ctx, n_sequences = native.sizes(self._lib_model, config, size)
+        states = 0 if self._drafts else states_kept(size.state, n_sequences, free_memory())
+        self._context = native.new_context(
+            self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences, states=states
+        )
         self._hurry = native.AbortFlag(self._context)
         self.reference_mode = ReferenceMode(self._context, header.types)
         self.description += ", rounds in reference mode" * self.reference_mode.available
@@ -144,43 +145,46 @@ class LlamaCppBackend:
         max_batch = lib.llama_n_batch(self._context)
         self._batch = lib.llama_batch_init(max_batch, 0, 1)
         self.vocabulary = LlamaVocabulary(self._lib_model)
-        recurrent = lib.llama_model_is_recurrent(self._lib_model) or lib.llama_model_is_hybrid(
-            self._lib_model
-        )
+        kept, obstacle = lib.llama_n_rs_seq(self._context), ""
+        self._sequences = Sequences(self._context)
+        if kept or native.is_recurrent(self._lib_model):
+            self._sequences = RecurrentSequences(self._context, kept)
+            self.description += f", {kept} earlier states"
+            if not kept and not self._drafts:
+                obstacle = NO_STATES if states else NO_ROOM
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             max_sequences=n_sequences,
             max_batch=max_batch,
-            saves=not recurrent,
-            obstacle="llama.cpp cannot roll back a recurrent model" if recurrent else "",
+            saves=True,
+            replays=self._sequences.replays,
+            obstacle=obstacle,
         )
-        self._lengths: dict[int, int] = {}
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):
-            if sequence not in self._lengths:
-                self._lengths[sequence] = 0
+            if sequence not in self._sequences.lengths:
+                self._sequences.open(sequence)
                 return sequence
         raise EngineBusy("all sequences of the model are in use")
 
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch)
         rows = self._fill(batch, width)
+        self._sequences.settle(batch)
         self._files.check_sometimes()  # what a shortened file no longer holds would end the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
         if code:
             for span in batch:
-                self._cut(span.sequence, self._lengths[span.sequence])
+                self._sequences.undo(span.sequence)
             if code == ABORTED:
                 raise Interrupted
             if code == NO_CELL:
                 raise EngineBusy("the model's cache is full")
             raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
         for sequence, tokens, _ in batch:
-            self._lengths[sequence] += len(tokens)
-            if len(tokens) < width:
-                self._cut(sequence, self._lengths[sequence])
+            self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
         return LlamaLogits(self._context, rows, self.vocabulary.size)
 
     def _common_width(self, spans: Sequence[Span]) -> int:
@@ -190,9 +194,9 @@ class LlamaCppBackend:
         own: lengths of 5, 3, 1 and 4 took 184 ms in one batch, filled up to 5 each 98 ms.
         """
         width = max(len(span.tokens) for span in spans)
-        room = all(self._lengths[span.sequence] + width <= self.capabilities.n_ctx for span in spans)
+        room = all(self.length(span.sequence) + width <= self.capabilities.n_ctx for span in spans)
         room &= width * len(spans) <= self.capabilities.max_batch
-        return width if room and not self.capabilities.obstacle else 0
+        return width if room and self._sequences.may_fill(spans, width) else 0
 
     def _fill(self, spans: Sequence[Span], width: int) -> int:
         """Lay the spans out in llama.cpp's batch; returns how many rows of logits were asked for."""
@@ -201,7 +205,7 @@ class LlamaCppBackend:
             n = max(len(tokens), width)
             if at + n > self.capabilities.max_batch:
                 raise EngineError(f"a forward of more than {self.capabilities.max_batch} tokens")
-            position, first_row = self._lengths[sequence], len(tokens) - rows
+            position, first_row = self.length(sequence), len(tokens) - rows
             for i in range(n):
                 wanted = first_row <= i < len(tokens)
                 batch.token[at] = tokens[min(i, len(tokens) - 1)]
@@ -215,65 +219,47 @@ class LlamaCppBackend:
 
     def hurry(self, on: bool) -> None:
         # Half a forward cannot be taken out of a recurrent state.
-        self._hurry.set(on and not self.capabilities.obstacle)
+        self._hurry.set(on and not self._sequences.replays)
 
     def check(self) -> None:
         self._files.check()
 
     def rollback(self, sequence: int) -> int | None:
-        return 0 if self.capabilities.obstacle else None
+        return 0 if self.capabilities.obstacle else self._sequences.rollback(sequence)
 
     def reach(self, sequence: int, length: int) -> int:
-        return 0 if self.capabilities.obstacle and length < self._lengths[sequence] else length
+        return length if length == self.length(sequence) else self._sequences.reach(sequence, length)
 
     def truncate(self, sequence: int, length: int) -> int:
-        if not 0 <= length <= self._lengths[sequence]:
-            raise EngineError(f"sequence {sequence} holds {self._lengths[sequence]} tokens, not {length}")
-        length = self.reach(sequence, length)
-        if length < self._lengths[sequence]:
-            self._cut(sequence, length)
-            self._lengths[sequence] = length
-        return length
+        if not 0 <= length <= self.length(sequence):
+            raise EngineError(f"sequence {sequence} holds {self.length(sequence)} tokens, not {length}")
+        return self._sequences.truncate(sequence, length)
 
     def mark(self, sequence: int) -> None:
-        return
-
-    def _cut(self, sequence: int, length: int) -> None:
-        if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):
-            raise EngineError(f"the model's cache cannot be cut back to {length} tokens")
+        self._sequences.mark(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
-        # Between streams only a whole sequence can be copied; what is too much is cut off again.
-        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
-        self._lengths[copy] = self._lengths[sequence]
-        self.truncate(copy, length)
+        self._sequences.copy(sequence, copy, length)
         return copy
 
     def save(self, sequence: int) -> bytearray:
-        state = bytearray(LENGTH.size + lib.llama_state_seq_get_size(self._context, sequence))
-        LENGTH.pack_into(state, 0, self._lengths[sequence])
-        if not lib.llama_state_seq_get_data(self._context, *_behind_length(state), sequence):
-            raise EngineError("what the model computed cannot be saved")
-        return state
+        return self._sequences.save(sequence)
 
     def restore(self, state: bytearray) -> int:
         copy = self.open()
-        taken = 0
-        if len(state) > LENGTH.size:
-            taken = lib.llama_state_seq_set_data(self._context, *_behind_length(state), copy)
-        if taken != len(state) - LENGTH.size or not taken:
+        try:
+            self._sequences.restore(copy, state)
+        except EngineError:
             self.close(copy)
-            raise EngineError("these bytes are no saved sequence of this model")
-        (self._lengths[copy],) = LENGTH.unpack_from(state)
+            raise
         return copy
 
     def close(self, sequence: int) -> None:
-        self._cut(sequence, 0)
-        del self._lengths[sequence]
+        self._sequences.close(sequence)
 
     def length(self, sequence: int) -> int:
-        return self._lengths[sequence]
+        return self._sequences.lengths[sequence]
 
     def free(self) -> None:
         if self._context:

@@ -16,6 +16,7 @@ import psutil
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.models.fit import Size
 
 F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
@@ -153,19 +154,28 @@ def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
     return int(2 * number * width * lib.llama_model_n_layer(model))
 
 
-def sizes(model: Any, config: EngineConfig) -> tuple[int, int]:
-    """See :func:`choose_sizes`."""
-    return choose_sizes(
-        lib.llama_model_n_ctx_train(model), CellBytes(kv_bytes_per_token(model, config)), config
-    )
+def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[int, int]:
+    """See :func:`choose_sizes`; ``size`` is what the header tells, and needed for recurrent models alone."""
+    if size is not None and size.state:
+        taken = CellBytes(int(size.cell), size.state)
+    else:
+        taken = CellBytes(kv_bytes_per_token(model, config))
+    return choose_sizes(lib.llama_model_n_ctx_train(model), taken, config)
 
 
-def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int) -> Any:
-    """A context whose sequences have ``n_ctx`` cells each; raises :class:`OutOfMemory`."""
+def is_recurrent(model: Any) -> bool:
+    """Whether some layers, or all, have a state instead of cells."""
+    return bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))
+
+
+def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int, states: int = 0) -> Any:
+    """A context whose sequences have ``n_ctx`` cells each, and so many earlier ``states`` of a recurrent
+    model, if its architecture has any; raises :class:`OutOfMemory`."""
     params = lib.llama_context_default_params()
     params.n_ctx = n_ctx * n_sequences
     params.n_batch = params.n_ubatch = widest_forward(config, n_sequences)
     params.n_seq_max = n_sequences
+    params.n_rs_seq = states
     # In one pool of cells a row depends on where the neighbours' cells lie: attention sums in the
     # order of cells. That moved logits by up to 0.17 (Q8_0); with a stream each they are bit-equal.
     params.kv_unified = False

@@ -1,0 +1,245 @@
+"""The sequences of one context: how long they are, and how they go back.
+
+Cells of attention can be cut off anywhere. A recurrent state cannot: it is what the last token left.
+llama.cpp keeps the states after each of the last ``K + 1`` tokens of a forward (``n_rs_seq`` of the context)
+for some architectures (src/llama-arch.cpp, ``llm_arch_supports_rs_rollback``), and copies whole states.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+
+from localspec.backends.base import Span
+from localspec.errors import EngineError
+
+LENGTH = struct.Struct("<I")
+"""of a saved sequence, in tokens, before what llama.cpp makes of it"""
+WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+"""what of a sequence is saved: everything, or only what is not cells of attention"""
+
+
+class Sequences:
+    """Sequences with cells alone: `truncate` keeps any length."""
+
+    replays = False
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._memory = lib.llama_get_memory(context)
+        self.lengths: dict[int, int] = {}
+
+    def open(self, sequence: int) -> None:
+        """Begin an empty sequence."""
+        self.lengths[sequence] = 0
+
+    def close(self, sequence: int) -> None:
+        """Free the cells of a sequence."""
+        self._cut(sequence, 0)
+        del self.lengths[sequence]
+
+    def may_fill(self, spans: Sequence[Span], width: int) -> bool:
+        """Whether all spans may be filled up to ``width`` tokens."""
+        return True
+
+    def settle(self, spans: Sequence[Span]) -> None:
+        """Make the sequences ready for a forward of these spans."""
+
+    def advance(self, sequence: int, n: int, written: int) -> None:
+        """A forward wrote so many cells, of which the first ``n`` are tokens."""
+        self.lengths[sequence] += n
+        if n < written:
+            self._cut(sequence, self.lengths[sequence])
+
+    def undo(self, sequence: int) -> None:
+        """Forget what a forward that failed has written."""
+        self._cut(sequence, self.lengths[sequence])
+
+    def rollback(self, sequence: int) -> int | None:
+        """See :meth:`Backend.rollback`."""
+        return None
+
+    def reach(self, sequence: int, length: int) -> int:
+        """See :meth:`Backend.reach`."""
+        return length
+
+    def truncate(self, sequence: int, length: int) -> int:
+        """See :meth:`Backend.truncate`; ``length`` is at most the present one."""
+        if length < self.lengths[sequence]:
+            self._cut(sequence, length)
+            self.lengths[sequence] = length
+        return length
+
+    def mark(self, sequence: int) -> None:
+        """See :meth:`Backend.mark`."""
+
+    def copy(self, sequence: int, copy: int, length: int) -> None:
+        """Make ``copy``, which is empty, the first ``length`` tokens of ``sequence``, or fewer."""
+        # Between streams only a whole sequence can be copied; what is too much is cut off again.
+        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
+        self.lengths[copy] = self.lengths[sequence]
+        self.truncate(copy, length)
+
+    def save(self, sequence: int) -> bytearray:
+        """See :meth:`Backend.save`."""
+        state = bytearray(LENGTH.size) + self._state(sequence, WHOLE)
+        LENGTH.pack_into(state, 0, self.lengths[sequence])
+        return state
+
+    def restore(self, sequence: int, state: bytearray) -> None:
+        """Make ``sequence``, which is empty, what was saved; raises :class:`EngineError`."""
+        if len(state) <= LENGTH.size or not self._set_state(sequence, state, WHOLE, LENGTH.size):
+            raise EngineError("these bytes are no saved sequence of this model")
+        (self.lengths[sequence],) = LENGTH.unpack_from(state)
+
+    def _cut(self, sequence: int, length: int) -> None:
+        if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):
+            raise EngineError(f"the model's cache cannot be cut back to {length} tokens")
+
+    def _state(self, sequence: int, part: int) -> bytearray:
+        state = bytearray(lib.llama_state_seq_get_size_ext(self._context, sequence, part))
+        size = len(state)
+        if lib.llama_state_seq_get_data_ext(self._context, _address(state), size, sequence, part) != size:
+            raise EngineError("what the model computed cannot be saved")
+        return state
+
+    def _set_state(self, sequence: int, state: bytearray, part: int, start: int = 0) -> bool:
+        size = len(state) - start
+        taken = lib.llama_state_seq_set_data_ext(self._context, _address(state, start), size, sequence, part)
+        return bool(taken == size)
+
+
+@dataclass(slots=True)
+class _Mark:
+    length: int
+    state: bytearray
+
+
+class RecurrentSequences(Sequences):
+    """Sequences with a recurrent state, of which ``kept`` earlier ones are kept.
+
+    After a forward of ``w`` tokens a sequence can go back by ``min(kept, w - 1)``: llama.cpp says that it can
+    by ``kept`` however short the forward was, and is wrong. It goes back once, and then no further before
+    the next forward; so a cut is only noted, and made when something depends on it. Behind that there
+    are the mark, a copy of the state, and the beginning.
+    """
+
+    replays = True
+
+    def __init__(self, context: Any, kept: int) -> None:
+        super().__init__(context)
+        self._kept = kept
+        self._written: dict[int, int] = {}
+        """by sequence, the tokens that llama.cpp holds: at least its length"""
+        self._back: dict[int, int] = {}
+        """by sequence, how many of these can be taken back"""
+        self._marks: dict[int, _Mark] = {}
+
+    def open(self, sequence: int) -> None:
+        self._begin(sequence, 0)
+
+    def close(self, sequence: int) -> None:
+        super().close(sequence)
+        del self._written[sequence], self._back[sequence]
+        self._marks.pop(sequence, None)
+
+    def may_fill(self, spans: Sequence[Span], width: int) -> bool:
+        # What a span is filled up with, and its drafts before that, are to be taken back.
+        extra = (width - len(span.tokens) + max(span.rows - 1, 0) for span in spans)
+        return max(extra) <= min(self._kept, width - 1)
+
+    def settle(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._settle(span.sequence)
+
+    def advance(self, sequence: int, n: int, written: int) -> None:
+        self._written[sequence] = self.lengths[sequence] + written
+        self._back[sequence] = min(self._kept, written - 1)
+        self.lengths[sequence] += n
+
+    def undo(self, sequence: int) -> None:
+        # How much of the forward is in the state is unknown.
+        mark = self._marks.get(sequence)
+        self._go_to(sequence, mark)
+
+    def rollback(self, sequence: int) -> int | None:
+        return self._kept
+
+    def reach(self, sequence: int, length: int) -> int:
+        if length >= self._least(sequence):
+            return length
+        mark = self._marks.get(sequence)
+        return mark.length if mark is not None and mark.length <= length else 0
+
+    def truncate(self, sequence: int, length: int) -> int:
+        kept = self.reach(sequence, length)
+        mark = self._marks.get(sequence)
+        if kept < self._least(sequence):
+            self._go_to(sequence, mark if kept else None)
+        self.lengths[sequence] = kept
+        if mark is not None and kept < mark.length:
+            self._marks.pop(sequence, None)
+        return kept
+
+    def mark(self, sequence: int) -> None:
+        self._marks.pop(sequence, None)
+        self._settle(sequence)
+        if self.lengths[sequence]:
+            self._marks[sequence] = _Mark(self.lengths[sequence], self._state(sequence, RECURRENT))
+
+    def copy(self, sequence: int, copy: int, length: int) -> None:
+        # llama.cpp's own copy is of the state before a cut, and shares what the next cut of either changes.
+        mark = self._marks.get(sequence)
+        usable = mark if mark is not None and mark.length <= length else None
+        if length != self.lengths[sequence] and usable is None:
+            return
+        self._settle(sequence)
+        if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
+            raise EngineError("what the model computed cannot be copied")
+        self._begin(copy, self.lengths[sequence])
+        if usable is not None:
+            self._marks[copy] = usable
+            if length != self.lengths[sequence]:
+                self._go_to(copy, usable)
+
+    def save(self, sequence: int) -> bytearray:
+        self._settle(sequence)
+        return super().save(sequence)
+
+    def restore(self, sequence: int, state: bytearray) -> None:
+        super().restore(sequence, state)
+        self._begin(sequence, self.lengths[sequence])
+
+    def _least(self, sequence: int) -> int:
+        """The least length that needs no copy of a state."""
+        return min(self.lengths[sequence], self._written[sequence] - self._back[sequence])
+
+    def _begin(self, sequence: int, length: int) -> None:
+        self.lengths[sequence] = self._written[sequence] = length
+        self._back[sequence] = 0
+
+    def _settle(self, sequence: int) -> None:
+        """Make the cut that was noted; nothing more can be taken back then."""
+        length = self.lengths[sequence]
+        if length < self._written[sequence]:
+            self._cut(sequence, length)
+            self._begin(sequence, length)
+
+    def _go_to(self, sequence: int, mark: _Mark | None) -> None:
+        """Back to the mark, or to the beginning."""
+        if mark is not None and self._set_state(sequence, mark.state, RECURRENT):
+            self._cut(sequence, mark.length)
+            self._begin(sequence, mark.length)
+            return
+        self._marks.pop(sequence, None)
+        self._cut(sequence, 0)
+        self._begin(sequence, 0)
+
+
+def _address(state: bytearray, start: int = 0) -> Any:
+    return (ctypes.c_uint8 * (len(state) - start)).from_buffer(state, start)

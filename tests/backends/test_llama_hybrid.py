@@ -1,0 +1,227 @@
+"""llama.cpp with recurrent states: tiny models of random weights, of several architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.backends.base import Backend, Span
+from localspec.backends.llama_cpp import backend as module
+from localspec.backends.llama_cpp.backend import NO_ROOM, NO_STATES, LlamaCppBackend
+from localspec.backends.llama_cpp.sequences import RECURRENT
+from localspec.config import EngineConfig
+from localspec.engine.load import load
+from localspec.models import fit
+from localspec.models.fit import ROLLBACK, needs_of, size_of, states_kept
+from localspec.units import MB
+from tests import random_ggufs
+from tests.conformance.backend import BackendConformance, all_rows, feed
+
+SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
+ROLLED_BACK = ("lfm2", "lfm2moe", "qwen35", "qwen35moe", "nemotron_h")
+CLAMPED = ("qwen3next", "mamba")
+
+
+@cache
+def model(architecture: str) -> Path:
+    path = Path(mkdtemp(prefix="hybrid")) / f"{architecture}.gguf"
+    return random_ggufs.write_model(path, architecture)
+
+
+class HybridConformance(BackendConformance):
+    """``tolerance``: cells of F16, and experts of random weights that are nearly as good as others."""
+
+    architecture = ""
+    tolerance = 0.02
+
+    @classmethod
+    def make(cls) -> Backend:
+        return LlamaCppBackend(model(cls.architecture), SMALL, measured=False)
+
+    def keeps(self, backend: Backend) -> bool:
+        return False
+
+
+class TestLfm2(HybridConformance):
+    architecture = "lfm2"
+
+
+class TestLfm2Moe(HybridConformance):
+    architecture, tolerance = "lfm2moe", 0.2
+
+
+class TestQwen35(HybridConformance):
+    architecture = "qwen35"
+
+
+class TestQwen35Moe(HybridConformance):
+    architecture, tolerance = "qwen35moe", 0.2
+
+
+class TestNemotronH(HybridConformance):
+    architecture = "nemotron_h"
+
+
+class TestQwen3Next(HybridConformance):
+    architecture, tolerance = "qwen3next", 0.2
+
+
+class TestMamba(HybridConformance):
+    architecture = "mamba"
+
+
+@pytest.fixture(scope="module", params=ROLLED_BACK)
+def hybrid(request: pytest.FixtureRequest) -> Iterator[LlamaCppBackend]:
+    backend = LlamaCppBackend(model(request.param), SMALL, measured=False)
+    yield backend
+    backend.free()
+
+
+TEXT = [300 + 7 * i % 900 for i in range(64)]
+START = 20
+
+
+def begun(backend: LlamaCppBackend, wrong: int) -> int:
+    """A sequence of ``START + 1`` right tokens, the last of them in one forward with so many wrong ones."""
+    sequence = backend.open()
+    feed(backend, sequence, TEXT[:START], rows=0)
+    feed(backend, sequence, [TEXT[START], *[9] * wrong], rows=1 + wrong)
+    return sequence
+
+
+def next_row(backend: LlamaCppBackend, sequence: int) -> np.ndarray:
+    return all_rows(feed(backend, sequence, TEXT[START + 1 : START + 3], rows=2), 2)
+
+
+@pytest.mark.parametrize("wrong", range(ROLLBACK + 1))
+def test_a_round_goes_back_to_the_bit(hybrid: LlamaCppBackend, wrong: int) -> None:
+    """llama.cpp says that it can go back by 8 after a forward of 3, and then is elsewhere."""
+    plain, sequence = begun(hybrid, 0), begun(hybrid, wrong)
+    expected = next_row(hybrid, plain)
+    assert hybrid.reach(sequence, START) == 0
+    # In two steps: after the first cut llama.cpp would refuse another.
+    for length in (START + 1 + wrong // 2, START + 1):
+        assert hybrid.truncate(sequence, length) == length
+    # Forwards of 1 and of more tokens round differently.
+    exact = next_row(hybrid, sequence)
+    assert np.abs(exact - expected).max() < 0.02 if wrong == 0 else True
+    reference = begun(hybrid, ROLLBACK)
+    hybrid.truncate(reference, START + 1)
+    if wrong:
+        assert np.array_equal(exact, next_row(hybrid, reference))
+    assert np.abs(exact - expected).max() < 0.02
+    for each in (plain, sequence, reference):
+        hybrid.close(each)
+
+
+def test_copies_of_what_was_cut_are_cut(hybrid: LlamaCppBackend) -> None:
+    """llama.cpp's own copy would be of the state before the cut."""
+    sequence = begun(hybrid, 5)
+    hybrid.truncate(sequence, START + 1)
+    copy = hybrid.fork(sequence, START + 1)
+    restored = hybrid.restore(hybrid.save(sequence))
+    assert [hybrid.length(each) for each in (copy, restored)] == [START + 1] * 2
+    rows = [next_row(hybrid, each) for each in (copy, restored, sequence)]
+    assert np.array_equal(rows[0], rows[2]) and np.array_equal(rows[1], rows[2])
+    for each in (sequence, copy, restored):
+        hybrid.close(each)
+
+
+def test_a_mark_is_come_back_to_from_anywhere(hybrid: LlamaCppBackend) -> None:
+    sequence = begun(hybrid, 4)
+    hybrid.truncate(sequence, START + 2)
+    hybrid.truncate(sequence, START + 1)
+    hybrid.mark(sequence)
+    expected = next_row(hybrid, sequence)
+    feed(hybrid, sequence, [9] * 30, rows=0)
+    assert hybrid.reach(sequence, START + 10) == hybrid.truncate(sequence, START + 10) == START + 1
+    assert np.array_equal(next_row(hybrid, sequence), expected)
+    copy = hybrid.fork(sequence, START + 2)
+    assert hybrid.length(copy) == START + 1
+    assert np.array_equal(next_row(hybrid, copy), expected)
+    assert hybrid.truncate(sequence, START) == 0
+    for each in (sequence, copy):
+        hybrid.close(each)
+
+
+def test_neighbours_that_are_filled_up_go_back_as_well(hybrid: LlamaCppBackend) -> None:
+    one, other = begun(hybrid, 0), begun(hybrid, 0)
+    hybrid.forward([Span(one, [TEXT[START + 1], *[9] * 6], 7), Span(other, [TEXT[START + 1], 9, 9], 3)])
+    for each in (one, other):
+        assert hybrid.truncate(each, START + 2) == START + 2
+    rows = hybrid.forward([Span(each, TEXT[START + 2 : START + 4], 2) for each in (one, other)]).rows(0, 4)
+    assert np.array_equal(rows[:2], rows[2:])
+    for each in (one, other):
+        hybrid.close(each)
+
+
+def test_what_the_states_take_is_what_the_header_tells(hybrid: LlamaCppBackend) -> None:
+    sequence = begun(hybrid, 0)
+    size = size_of(model(hybrid.model), SMALL)
+    found = len(hybrid._sequences._state(sequence, RECURRENT))
+    hybrid.close(sequence)
+    assert size.rolls_back and size.state <= found < size.state + 256
+    needs = needs_of(model(hybrid.model), None, SMALL)
+    assert needs.cells == 4 * (512 * size.cell + (1 + ROLLBACK) * size.state)
+
+
+@pytest.mark.parametrize("architecture", CLAMPED)
+def test_of_some_architectures_no_states_are_kept(architecture: str) -> None:
+    backend = LlamaCppBackend(model(architecture), SMALL)
+    assert backend.capabilities.obstacle == NO_STATES and backend.rollback(backend.open()) == 0
+    backend.free()
+    size = size_of(model(architecture), SMALL)
+    assert size.state and not size.rolls_back
+    assert needs_of(model(architecture), None, SMALL).cells == int(4 * (512 * size.cell + size.state))
+
+
+def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [states_kept(MB, 4, free) for free in (None, 800 * MB, 128 * MB, 32 * MB, 31 * MB)] == [
+        *(ROLLBACK, ROLLBACK, 4, 1, 0)
+    ]
+    state = size_of(model("lfm2"), SMALL).state
+    for free, kept, obstacle in ((8 * 4 * 3 * state, 3, ""), (0, 0, NO_ROOM)):
+        monkeypatch.setattr(module, "free_memory", lambda free=free: free)
+        backend = LlamaCppBackend(model("lfm2"), SMALL, measured=False)
+        assert (backend.rollback(backend.open()), backend.capabilities.obstacle) == (kept, obstacle)
+        backend.free()
+    lean = needs_of(model("lfm2"), None, SMALL, 0)
+    assert needs_of(model("lfm2"), None, SMALL).cells - lean.cells == 4 * fit.ROLLBACK * state
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "qwen35", "nemotron_h", "mamba"])
+def test_a_recurrent_model_drafts(architecture: str, tmp_path: Path) -> None:
+    """For itself: what it drafts is right. It goes back to its mark alone."""
+    target = model("lfm2" if architecture == "mamba" else architecture)
+    settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "exactness": "fast"}
+    with load(str(target), draft=str(model(architecture)), n_ctx=512, parallel=1) as engine:
+        plain = engine.generate("def fib(n):", proposer="none", **settings).finish()
+        found = engine.generate("def fib(n):", proposer="draft", k=4, **settings).finish()
+        assert found.text == plain.text and found.stats.drafted > 20
+        if architecture != "mamba":
+            assert found.stats.accepted > 0.9 * found.stats.drafted
+        while engine.rest():
+            pass
+        assert engine.learning.costs.knows(8, 256)
+
+
+def test_a_prompt_is_read_from_the_end_of_an_answer_or_from_the_mark() -> None:
+    settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 8, "exactness": "fast"}
+    prompt = "class Path:\n    def name(self):\n        return self._parts[-1]\n\n" * 4
+    sizes: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "prefill_chunk": 32}
+    with load(str(model("qwen35")), draft="none", **sizes) as engine:
+        first = engine.generate(prompt, **settings).finish()
+        border = (first.prompt_tokens - 1) // 32 * 32
+        again = engine.generate(prompt, **settings).finish()
+        assert again.text == first.text and again.cached_tokens == border >= 32
+        other = engine.generate(prompt + "x = 1\n", **settings).finish()
+        assert other.cached_tokens == border
+    with load(str(model("qwen35")), draft="none", **sizes) as engine:
+        alone = engine.generate(prompt + "x = 1\n", **settings).finish()
+        assert alone.cached_tokens == 0 and alone.text == other.text

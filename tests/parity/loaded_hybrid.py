@@ -1,0 +1,44 @@
+"""Small random GGUF models with recurrent states, for generated cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.config import EngineConfig
+from tests import random_ggufs
+from tests.parity.loaded import SOURCES, TEXTS, measured, quantised
+from tests.parity.play import Loaded
+
+N_CTX = 320
+WIDE = random_ggufs.Dimensions(width=256, hidden=256, state=32, head=64)
+"""sizes that can be quantised by K-quants"""
+QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M", "nemotron_h Q4_K_M": "Q4_K_M"}
+MODELS = (*random_ggufs.FAMILIES, *QUANTISED)
+HYBRID_TEXTS = replace(TEXTS, bases=tuple(source[:240] for source in SOURCES))
+
+
+@contextmanager
+def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
+    """One of MODELS as the target, and as its own draft: that one is right now and then."""
+    architecture, _, _ = name.partition(" ")
+    wide = random_ggufs.SMALL if name not in QUANTISED else WIDE
+    path = random_ggufs.write_model(folder / f"{architecture}.gguf", architecture, wide)
+    if name in QUANTISED:
+        path = quantised(path, folder, QUANTISED[name])
+    config = EngineConfig(n_ctx=N_CTX, parallel=4, threads=1)
+    one = LlamaCppBackend(path, config, measured=False)
+    try:
+        other = LlamaCppBackend(path, config, measured=False, drafts=True)
+    except BaseException:
+        one.free()
+        raise
+    try:
+        measured(one)
+        yield Loaded(one, other)
+    finally:
+        one.free()
+        other.free()
