@@ -29,24 +29,30 @@ class RoundClock:
 
     def __init__(self, costs: CostCurve) -> None:
         self._costs = costs
-        self._started = self._proposed = self._judged = time.perf_counter()
+        self._started = self._proposed = self._forwarded = time.perf_counter()
         self._width = 0
+        self._choosing = 0.0
+        """seconds that choosing a token from one row took"""
 
     def proposed(self) -> None:
         """All drafts are there."""
         self._proposed = time.perf_counter()
 
-    def judged(self, width: int) -> None:
-        """The forward over ``width`` tokens, and every row of it that mattered, have been looked at."""
-        self._judged = time.perf_counter()
+    def forwarded(self, width: int) -> None:
+        """The forward over ``width`` tokens has been computed."""
+        self._forwarded = time.perf_counter()
         self._width = width
+
+    def judged(self, rows: int) -> None:
+        """The tokens of ``rows`` rows have been chosen."""
+        self._choosing = (time.perf_counter() - self._forwarded) / rows
 
     def ended(self, played: Seq[Played]) -> list[RoundPlayed]:
         """The round is over: account for it; a record for each sequence."""
         context = max(p.before for p in played)
         if len(played) == 1:
             # A round of several requests says little about the widths of one.
-            self._costs.observe(self._width, context, self._judged - self._proposed)
+            self._costs.observe(self._width, context, self._forwarded - self._proposed)
         # Everybody waits for the whole round; without drafts it would have given each one token.
         plain, narrow = self._costs.seconds(len(played), context), self._costs.seconds(1, context)
         # As it usually costs: a forward that something else held up is nobody's loss.
@@ -54,9 +60,11 @@ class RoundClock:
         spent = paid = time.perf_counter() - self._started
         if not any(p.draft.tokens for p in played):
             # That was plain decoding, however fast the machine is just now: what is beside it is the loss.
-            paid += plain - (self._judged - self._proposed)
+            paid += plain - (self._forwarded - self._proposed)
+        # Plain decoding chooses as many tokens, each from a row: that time is neither won nor lost.
+        choosing = len(played) * self._choosing
         for p in played:
-            p.sequence.count_time(p.emitted * plain, forward, paid)
+            p.sequence.count_time(p.emitted * plain, forward, paid - p.emitted * choosing)
         return [self._record(p, spent) for p in played]
 
     def _record(self, p: Played, spent: float) -> RoundPlayed:
@@ -71,6 +79,6 @@ class RoundClock:
             emitted=p.emitted,
             ms=1000 * spent,
             propose_ms=1000 * (self._proposed - self._started),
-            forward_ms=1000 * (self._judged - self._proposed),
+            forward_ms=1000 * (self._forwarded - self._proposed),
             width=self._width,
         )

@@ -55,6 +55,8 @@ def play_round(
     width, wide = _width(target, spans)
     judged, start = [], 0
     try:
+        forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
+        clock.forwarded(width)
         for sequence, offer in zip(sequences, offers, strict=True):
             bound = doubt_bound(target, sequence, wide=wide)
             judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
@@ -64,7 +66,7 @@ def play_round(
         for sequence in sequences:
             sequence.error = error
         return []
-    clock.judged(width)
+    clock.judged(sum(len(each.verdict.tokens) + each.verdict.doubtful for each in judged))
     played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
         before, emitted, redone = len(sequence.tokens), sequence.emitted, sequence.stats.redone

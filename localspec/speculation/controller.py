@@ -307,9 +307,8 @@ class Controller(Proposer):
                 waiting[member.name] -= 1
             else:
                 rate = self._promise(plan, member, prices)
-                if rate > max(plan.rate, prices.bar):
-                    plan.member, plan.rate = member, rate
-                elif plan.limit and self._may_probe(ask, member):
+                pays = rate > max(plan.rate, prices.bar)
+                if pays or (plan.limit and self._may_probe(ask, member)):
                     plan.member = member
                 elif rate <= prices.bar and plan.limit == ask.k:
                     waiting[member.name] = RECONSIDER - 1
@@ -353,15 +352,19 @@ class Controller(Proposer):
             paid = max(took, member.price(plan.ask, max(len(draft.tokens), 1)))
             self._requests[plan.ask.request].drafting_s += paid
             self._follow(plan.ask, draft)
-            plan.draft = draft
             if draft.q is not None:
                 # Sampled: what was drawn must be verified, whatever it looks like now.
-                plan.survival = [1.0] * len(draft.tokens)
+                plan.draft, plan.survival = draft, [1.0] * len(draft.tokens)
                 continue
-            curve = self._curve(plan.ask, draft) if draft.tokens else []
+            if not draft.tokens:
+                plan.draft = plan.draft if plan.draft.tokens else draft
+                continue
+            curve = self._curve(plan.ask, draft)
             seconds = with_replay(curve, prices.seconds, prices.again)
-            k = best_length(curve, seconds, self._stake(plan.ask, prices))[0]
-            plan.survival = curve[:k]
+            k, rate = best_length(curve, seconds, self._stake(plan.ask, prices))
+            # Drafting is paid for: the draft that promises more now is verified.
+            if rate > plan.rate or not plan.draft.tokens:
+                plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
         ask, k = plan.ask, plan.limit

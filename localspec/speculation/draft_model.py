@@ -26,6 +26,8 @@ CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 """the draft model's top probability in steps: a token's evidence is how many of them it has passed"""
 CHUNK = 256
 """tokens of context fed per proposal; a longer context is caught up with over several rounds"""
+SLOWER = 1.1
+"""how fast choosing from a row is taken to grow"""
 LOOKAHEAD = 48.0
 """rounds over which a prefill of the draft model is spread where nothing says how long the answer gets"""
 
@@ -40,6 +42,8 @@ class _Cursor:
     """how many of ``fed`` are known to equal the context"""
     checked: int = 0
     """how much of the context is known to be in the draft's vocabulary"""
+    choosing_s: float = 0.0
+    """what choosing a token from a row takes, where that is more than its argmax"""
 
     def follow(self, context: Sequence[int]) -> int:
         """How much of ``fed`` still holds; the newest token of the context is always fed again."""
@@ -110,6 +114,8 @@ class DraftModel(Proposer):
         self._cursors: dict[int, _Cursor] = {}
         self._idle: list[_Cursor] = []
         """of ended requests, oldest first: what a next one may begin with"""
+        self._expected: dict[int, int] = {}
+        """tokens that a request without a cursor would find in an idle one"""
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts = [NOTHING for _ in asks]
@@ -132,12 +138,15 @@ class DraftModel(Proposer):
         return drafts
 
     def price(self, ask: Ask, k: int) -> float:
-        """Forwards of one token, and what catching up with the context adds to the first of them."""
+        """Forwards of one token, choosing from their rows, and what catching up with the context adds to the
+        first of them."""
         catch_up = self.catch_up(ask)
+        cursor = self._cursors.get(ask.request)
+        choosing_s = cursor.choosing_s if cursor else 0.0
         if self._behind(ask) > WIDE:
             # Paid once; the more was said already, the more is to come, but for what max_tokens leaves.
             catch_up /= max(1.0, min(max(LOOKAHEAD, ask.answered), ask.left))
-        return k * self.costs.seconds(1, len(ask.context)) + catch_up
+        return k * (self.costs.seconds(1, len(ask.context)) + choosing_s) + catch_up
 
     def catch_up(self, ask: Ask) -> float:
         """The forward that takes in what the draft model has not seen, but for the newest token."""
@@ -147,7 +156,12 @@ class DraftModel(Proposer):
     def _behind(self, ask: Ask) -> int:
         """Tokens of the context that are not in the draft's cache."""
         cursor = self._cursors.get(ask.request)
-        return len(ask.context) - (min(cursor.agreed, len(ask.context)) if cursor else 0)
+        if cursor is not None:
+            return len(ask.context) - cursor.follow(ask.context)
+        if ask.request not in self._expected:
+            shared = (shared_length(idle.fed, ask.context) for idle in self._idle)
+            self._expected[ask.request] = max(shared, default=0)
+        return len(ask.context) - min(self._expected[ask.request], len(ask.context) - 1)
 
     def _room(self, ask: Ask) -> int:
         """How many tokens can be drafted before the draft model's own context ends."""
@@ -193,7 +207,7 @@ class DraftModel(Proposer):
 
     def _draft(self, group: Sequence[tuple[_Drafting, list[int]]]) -> None:
         rows = self._feed(group, rows=1)
-        if all(d.ask.sampler.params.greedy and not d.ask.sampler.params.alters for d, _ in group):
+        if all(d.ask.sampler.params.takes_argmax for d, _ in group):
             for (drafting, _), token, margin in zip(group, rows.argmax, rows.margins, strict=True):
                 # Against the runner-up alone: the whole softmax would cost as much as the row.
                 evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))
@@ -201,7 +215,11 @@ class DraftModel(Proposer):
                     drafting.take(evidence, min(token, self._size - 1))
             return
         for i, (drafting, _) in enumerate(group):
+            started, cursor = time.perf_counter(), drafting.cursor
             self._sample(drafting, rows.row(i)[: self._size])
+            took = time.perf_counter() - started
+            # What holds it up only ever makes it slower.
+            cursor.choosing_s = min(took, SLOWER * cursor.choosing_s) if cursor.choosing_s else took
 
     def _sample(self, drafting: _Drafting, row: NDArray[np.float32]) -> None:
         ask, position = drafting.ask, len(drafting.ask.context) + len(drafting.tokens)
@@ -222,7 +240,7 @@ class DraftModel(Proposer):
         spans = [Span(d.cursor.sequence, tokens, rows) for d, tokens in group]
         forward = ForwardRows(self.backend.forward(spans))
         if rows:
-            _ = forward.argmax  # a device computes only when it is asked
+            forward.wait(whole=any(not d.ask.sampler.params.takes_argmax for d, _ in group))
         width = sum(len(tokens) for _, tokens in group)
         longest = max(len(d.cursor.fed) for d, _ in group)
         self.costs.observe(width, longest, time.perf_counter() - started)
@@ -240,6 +258,7 @@ class DraftModel(Proposer):
         return Draft(tuple(drafting.tokens), self.name, q, evidence=tuple(drafting.evidence))
 
     def stop(self, request: int) -> None:
+        self._expected.pop(request, None)
         cursor = self._cursors.pop(request, None)
         if cursor is not None:
             self._idle.append(cursor)

@@ -61,6 +61,11 @@ class SamplingParams:
         return self.penalises or bool(self.logit_bias)
 
     @property
+    def takes_argmax(self) -> bool:
+        """Whether the largest logit of a row, as it is, decides."""
+        return self.greedy and not self.alters
+
+    @property
     def cuts(self) -> Cuts:
         """What is left of a row; greedy requests have the plain softmax."""
         temperature = 1.0 if self.greedy else self.temperature

@@ -28,6 +28,11 @@ class ForwardRows:
 
     def __init__(self, logits: Logits) -> None:
         self._logits = logits
+        self._rows: dict[int, Row] = {}
+
+    def wait(self, *, whole: bool) -> None:
+        """Let a device finish what it has begun; ``whole``: rows are wanted, not their best tokens alone."""
+        _ = self.row(0) if whole else self.argmax
 
     @cached_property
     def argmax(self) -> Sequence[int]:
@@ -38,7 +43,9 @@ class ForwardRows:
         return self._logits.margins()
 
     def row(self, i: int) -> Row:
-        return np.asarray(self._logits.rows(i, i + 1)[0])
+        if i not in self._rows:
+            self._rows[i] = np.asarray(self._logits.rows(i, i + 1)[0])
+        return self._rows[i]
 
 
 class TargetRows:
@@ -184,7 +191,7 @@ def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, t
     params = sampler.params
     if tau is not None:
         return Threshold(Matching(rows, sampler, draft.tokens, position), tau)
-    if params.greedy and not params.alters:
+    if params.takes_argmax:
         return Greedy(rows)
     if draft.q is not None and not sampler.seeded and not params.greedy:
         return Rejection(rows, sampler, draft, position)

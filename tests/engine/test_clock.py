@@ -75,20 +75,20 @@ def ledger(sequence: Sequence) -> tuple[float, float]:
     return won, spent
 
 
-def judged_clock(hands: Hands, *, propose_ms: float, forward_ms: float, width: int) -> RoundClock:
-    """The clock of a round whose rows have been judged."""
+def forwarded_clock(hands: Hands, *, propose_ms: float, forward_ms: float, width: int) -> RoundClock:
+    """The clock of a round whose forward has been computed."""
     clock = RoundClock(known_costs())
     hands.pass_ms(propose_ms)
     clock.proposed()
     hands.pass_ms(forward_ms)
-    clock.judged(width)
+    clock.forwarded(width)
     return clock
 
 
 def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Engine) -> None:
     """Three tokens in 1 + 20 + 4 ms, where plain decoding takes 10 ms for each."""
     sequence = engine.submit(request("abc"))
-    clock = judged_clock(hands, propose_ms=1, forward_ms=20, width=4)
+    clock = forwarded_clock(hands, propose_ms=1, forward_ms=20, width=4)
     played = play(sequence, 3, 2)
     hands.pass_ms(4)
     (told,) = clock.ended([played])
@@ -105,7 +105,7 @@ def test_a_plain_round_saves_nothing_and_pays_for_looking(
 ) -> None:
     """On a machine that is busy with something else, too: nobody speculated."""
     sequence = engine.submit(request("abc"))
-    clock = judged_clock(hands, propose_ms=2, forward_ms=forward_ms, width=1)
+    clock = forwarded_clock(hands, propose_ms=2, forward_ms=forward_ms, width=1)
     clock.ended([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
     won, spent = ledger(sequence)
@@ -119,7 +119,7 @@ def test_a_forward_that_was_held_up_cost_time_but_is_no_fault_of_the_draft(
     clock = RoundClock(known_costs())
     clock.proposed()
     hands.pass_ms(10_000)
-    clock.judged(4)
+    clock.forwarded(4)
     clock.ended([play(sequence, 3, 3)])
     won, spent = ledger(sequence)
     assert saved(sequence) == pytest.approx(0.040 - 10.0, abs=0.01)
@@ -133,7 +133,7 @@ def test_a_slow_machine_is_slow_for_plain_decoding_as_well(hands: Hands, engine:
         clock = RoundClock(costs)
         clock.proposed()
         hands.pass_ms(40)
-        clock.judged(4)
+        clock.forwarded(4)
         clock.ended([play(sequence, 3, 1)])
     assert costs.seconds(4) == pytest.approx(0.040, rel=0.02)
     won, spent = ledger(sequence)
@@ -147,7 +147,7 @@ def test_near_ties_that_were_decided_again_are_paid_for(hands: Hands, engine: En
     clock = RoundClock(known_costs())
     clock.proposed()
     hands.pass_ms(25)
-    clock.judged(5)
+    clock.forwarded(5)
     hands.pass_ms(20)
     (told, _) = clock.ended([play(doubtful, 3, 0, redone=2), play(sure, 0, 0)])
     for sequence in (doubtful, sure):
@@ -162,7 +162,7 @@ def test_in_a_batch_everybody_waits_for_everybodys_drafts(hands: Hands, engine: 
     clock = RoundClock(known_costs())
     clock.proposed()
     hands.pass_ms(25)
-    clock.judged(5)
+    clock.forwarded(5)
     told = clock.ended([play(drafts, 3, 3), play(plain, 0, 0)])
     assert [(each.request, each.emitted, each.width) for each in told] == [
         (drafts.id, 4, 5),
@@ -180,7 +180,7 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
     clock = RoundClock(costs)
     clock.proposed()
     hands.pass_ms(72)
-    clock.judged(4)
+    clock.forwarded(4)
     clock.ended([play(short, 0, 0), play(long, 1, 0)])
     for sequence in (short, long):
         assert saved(sequence) == pytest.approx(3 * 0.012 - 0.072)
@@ -193,7 +193,7 @@ def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engin
     clock = RoundClock(costs)
     clock.proposed()
     hands.pass_ms(50)
-    clock.judged(1)
+    clock.forwarded(1)
     clock.ended([play(sequence, 0, 0)])
     assert costs.seconds(1, LONG) > 1.02 * 0.030
     assert costs.seconds(1, 3) == pytest.approx(0.010)
@@ -207,7 +207,7 @@ def test_the_forward_is_what_passed_between_drafting_and_emitting(hands: Hands, 
         hands.pass_ms(500)
         clock.proposed()
         hands.pass_ms(20)
-        clock.judged(4)
+        clock.forwarded(4)
         played = play(sequence, 3, 0)
         hands.pass_ms(500)
         clock.ended([played])
@@ -220,7 +220,7 @@ def test_time_saved_is_not_told_while_a_plain_step_has_no_price(hands: Hands, en
     sequence = engine.submit(request("abc"))
     clock = RoundClock(known_costs())
     clock.proposed()
-    clock.judged(1)
+    clock.forwarded(1)
     clock.ended([play(sequence, 0, 0)])
     assert sequence.final_stats(priced=False).time_saved_s is None
     untouched = engine.submit(request("abc"))
@@ -235,7 +235,60 @@ def test_the_tokens_of_a_round_are_those_it_added(hands: Hands, engine: Engine) 
     before = len(sequence.tokens)
     clock = RoundClock(known_costs())
     clock.proposed()
-    clock.judged(2)
+    clock.forwarded(2)
     emitted = sequence.extend([Emitted(98, "draft"), Emitted(end, "target")])
     (told,) = clock.ended([Played(sequence, Draft((98,), "draft"), 1, before, emitted, 0)])
     assert (told.chosen, told.emitted) == ((98,), 2)
+
+
+def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine) -> None:
+    """Sampling from a row takes as long whoever drafted: 5 ms for each of four tokens here."""
+    sequence, costs = engine.submit(request("abc")), known_costs()
+    for _ in range(30):
+        clock = RoundClock(costs)
+        clock.proposed()
+        hands.pass_ms(20)
+        clock.forwarded(4)
+        hands.pass_ms(20)
+        clock.judged(4)
+        (told,) = clock.ended([play(sequence, 3, 3)])
+    assert costs.seconds(4) == pytest.approx(0.020)
+    assert told.forward_ms == pytest.approx(20.0)
+    assert ledger(sequence) == pytest.approx((30 * (0.040 - 0.020), 30 * 0.020))
+    # Plain decoding would have taken 10 ms and 5 for each token.
+    assert saved(sequence) == pytest.approx(30 * (4 * 0.015 - 0.040))
+
+
+def test_a_plain_round_loses_nothing_by_choosing(hands: Hands, engine: Engine) -> None:
+    both = [engine.submit(request("abc")) for _ in range(2)]
+    clock = RoundClock(known_costs())
+    clock.proposed()
+    hands.pass_ms(12)
+    clock.forwarded(2)
+    hands.pass_ms(8)
+    clock.judged(2)
+    clock.ended([play(each, 0, 0) for each in both])
+    assert [saved(each) for each in both] == pytest.approx([0.0, 0.0])
+
+
+def test_the_time_of_sampling_is_not_learnt_as_the_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real round: choosing takes 30 ms, and what a forward costs stays what it takes."""
+    hands = Hands()
+    monkeypatch.setattr(module, "time", hands)
+    engine = toy_engine(markov(), n_ctx=4096)
+    sequence = engine.submit(request("abc", max_tokens=8, seed=1, temperature=0.7, proposer="none"))
+    forward, choose = engine.target.forward, sequence.sampler._choose
+
+    def slow_forward(batch: object) -> object:
+        hands.pass_ms(10)
+        return forward(batch)  # type: ignore[arg-type]
+
+    def slow_choose(*args: object, **kwargs: object) -> object:
+        hands.pass_ms(30)
+        return choose(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine.target, "forward", slow_forward)
+    monkeypatch.setattr(sequence.sampler, "_choose", slow_choose)
+    while not sequence.ended:
+        engine.step()
+    assert engine.learning.costs.seconds(1, 10) == pytest.approx(0.010)

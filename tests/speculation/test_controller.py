@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
+from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger, nothing
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.length import best_length
 from localspec.speculation.lookup import PromptLookup
@@ -320,3 +320,41 @@ def test_a_cell_written_anew_is_priced_as_one_request_pays_for_it() -> None:
     prices = controller._prices(asks)
     assert prices.fed == n and prices.alone[8] == pytest.approx(measured.seconds(8, 5))
     assert prices.seconds[1] == pytest.approx(measured.seconds(2 * n, 5))
+
+
+class Speechless(Coin):
+    """A draft model that is asked and has nothing to say."""
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        self.asked += len(asks)
+        return [nothing("the draft model is not sure enough") for _ in asks]
+
+
+class Copier(Coin):
+    """Offers what may be a copy."""
+
+    prior = (0.6,)
+
+
+def test_a_draft_model_without_a_draft_leaves_the_one_at_hand() -> None:
+    measured = curve(FLAT)
+    model = Speechless(TRUTH, 1.0, name="draft", price=0.0001)
+    (draft,) = steered([Copier(TRUTH, 1.0, name="copy"), model], measured).propose([ask(TRUTH[:5], 8)])
+    assert model.asked == 1 and draft.source == "copy" and draft.tokens
+
+
+class Doubtful(Coin):
+    """A draft model that is asked, and unsure of what it drafts."""
+
+    prior = (0.7, 0.05)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        self.asked += len(asks)
+        return [Draft((1, 2), self.name, evidence=(1, 1)) for _ in asks]
+
+
+def test_of_a_copy_and_a_draft_that_turned_out_unsure_the_better_one_is_verified() -> None:
+    measured = curve(FLAT)
+    model = Doubtful(TRUTH, 1.0, name="draft", price=0.0001)
+    (draft,) = steered([Copier(TRUTH, 1.0, name="copy"), model], measured).propose([ask(TRUTH[:5], 8)])
+    assert model.asked == 1 and draft.source == "copy" and draft.tokens

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.errors import EngineError
+from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import SamplingParams
@@ -224,3 +226,57 @@ def test_a_failure_in_the_middle_leaves_a_cache_that_can_go_on() -> None:
     backend.fail = False
     again = proposer.propose([ask(context, 4)])[0]
     assert list(again.tokens) == greedy_continuation(backend, context, 4)
+
+
+def even_costs() -> CostCurve:
+    """A forward takes a second for each token."""
+    costs = CostCurve()
+    for _ in range(5):
+        for width in range(1, 60):
+            costs.observe(width, 0, float(width))
+    return costs
+
+
+@pytest.mark.parametrize("accepted", range(5))
+def test_tokens_that_were_accepted_are_not_priced_as_missing(accepted: int) -> None:
+    """Of its own draft the model has fed all but the last token: that and the newest are to come."""
+    costs = even_costs()
+    proposer, context = DraftModel(ToyBackend(markov(seed=6)), SIZE, costs), [1, 2, 3]
+    known = costs.state()
+    first = proposer.propose([ask(context, 4)])[0]
+    context += [*first.tokens[:accepted], 77]
+    costs.restore(json.loads(json.dumps(known)))
+    behind = 2 if accepted == 4 else 1
+    assert proposer.catch_up(ask(context, 4)) == pytest.approx(behind - 1.0)
+    assert proposer.price(ask(context, 4), 1) == pytest.approx(float(behind))
+
+
+def test_what_an_ended_request_left_is_not_priced_as_missing() -> None:
+    """The next turn of a chat begins with the last one's text."""
+    costs = even_costs()
+    proposer, context = DraftModel(ToyBackend(markov(seed=6)), SIZE, costs), list(range(50))
+    known = costs.state()
+    proposer.propose([ask(context, 4)])
+    proposer.stop(1)
+    costs.restore(json.loads(json.dumps(known)))
+    assert proposer.catch_up(ask([*context, 7, 8, 9], 4, request=2)) == pytest.approx(3.0, abs=1.0)
+    assert proposer.catch_up(ask([99] * 53, 4, request=3)) == pytest.approx(52.0)
+
+
+def test_choosing_from_rows_is_part_of_the_price_of_drafting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling takes time for every drafted token, and is not what a forward takes."""
+    costs = even_costs()
+    proposer, context = DraftModel(ToyBackend(markov(seed=6)), SIZE, costs), [1, 2, 3]
+    request = ask(context, 3, params=WARM)
+    distribution, hands = request.sampler.distribution, [0.0]
+
+    def slow(*args: object) -> object:
+        hands[0] += 0.5
+        return distribution(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("localspec.speculation.draft_model.time.perf_counter", lambda: hands[0])
+    monkeypatch.setattr(request.sampler, "distribution", slow)
+    known = costs.state()
+    proposer.propose([request])
+    assert costs.state() == known
+    assert proposer.price(request, 3) - proposer.price(request, 2) == pytest.approx(1.5)
