@@ -29,8 +29,8 @@ from msgspec.structs import replace
 from assets.training.chat import fenced
 from assets.training.corpus import Definition, SourceFile, definitions, library_files
 from assets.training.edits import CONVERSATION_OPENERS, FOLLOW_UPS, RenameEdit, rename_one_of, repeated_names
-from assets.training.evaluate import package_files
-from assets.training.infill import split_span
+from assets.training.evaluation.renames import package_files
+from assets.training.infill import FimPieces
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.bench.inflate import Shape, inflate
 from localspec.bench.workload import CODE, Case, Turn, request_of, usable_code
@@ -58,6 +58,7 @@ SIMILARITY = 0.75  # difflib's ratio of an answer's code to the right one
 
 FIM_CASES, FIM_CHARACTERS, FIM_TOKENS, SHORTEST_FIM = 12, (1200, 2400), 64, 32
 RING_FILES, RING_CHARACTERS = 2, 1200
+LINE_END_SHARE = 0.7  # of the gaps: editors ask mostly for the rest of a line or of a few lines
 LONG_FILE, CODE_FILE = 6000, 8  # characters; definitions: files of tables are no code to complete
 
 CHAT_CASES, CHAT_TOKENS = 8, 128
@@ -195,6 +196,17 @@ def from_some_line(text: str, characters: int, rng: random.Random) -> str:
     """So many characters from the start of a line in the first half of `text`."""
     start = text.index("\n", rng.randrange(len(text) // 2)) + 1
     return text[start : start + characters]
+
+
+def split_span(span: str, rng: random.Random) -> FimPieces:
+    """Cut a span of at least 120 characters at two random places."""
+    start = rng.randint(20, len(span) - 60)
+    if rng.random() < LINE_END_SHARE:
+        line_end = span.find("\n", start + rng.randint(0, 60))
+        end = line_end if line_end > 0 else min(len(span), start + 60)
+    else:
+        end = min(len(span), start + rng.randint(10, 200))
+    return FimPieces(span[:start], span[start:end], span[end:])
 
 
 def fim(judges: Judges) -> Iterator[Case]:

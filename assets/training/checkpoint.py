@@ -1,12 +1,12 @@
-"""Training state on disk: what a killed run needs to go on as if nothing had happened.
+"""Training state on disk: enough for a killed run to go on as if nothing had happened.
 
-Batches and learning rates are functions of (seed, step) and no layer draws random numbers, so
-the step number is also the position in the data and the state of every random generator.
+Batches and learning rates are functions of (seed, phase, step) and no layer draws random numbers,
+so the step number is also the position in the data and the state of every random generator.
 """
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -15,41 +15,56 @@ from .atomic import replacing
 from .errors import RecipeError
 
 
+class Position(NamedTuple):
+    """The steps done of a phase, and all steps and tokens since the beginning of the run."""
+
+    phase: int
+    step: int
+    total: int
+    tokens: int
+
+
 class Checkpoints:
     """The newest state of one run, written every `minutes` in place of the one before.
 
-    `run` names everything that defines the run: the state of any other run is refused.
+    `run` names everything that defines the run up to and including each phase: a state is refused
+    where the phases that it has been through are not those of the run any more. A later phase may
+    be added, and the running one may be given more or fewer steps.
     """
 
-    def __init__(self, path: Path, run: str, minutes: float) -> None:
+    def __init__(self, path: Path, run: list[str], minutes: float) -> None:
         self._path, self._run, self._seconds = path, run, minutes * 60
         self._written = time.monotonic()
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-        """Load the newest state, if there is one; returns the number of steps done."""
+    def restore(self, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Position:
+        """Load the newest state, if there is one; returns the place to go on at."""
         if not self._path.exists():
-            return 0
+            return Position(0, 0, 0, 0)
         state: dict[str, Any] = torch.load(self._path, map_location="cpu", weights_only=True)
-        if state["run"] != self._run:
+        position = Position(*state["position"])
+        if state["run"] != self._run[: position.phase + 1]:
             raise RecipeError(
                 f"{self._path} belongs to a run with other settings or data: "
                 "remove it, or choose another --out."
             )
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        return int(state["step"])
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        return position
 
-    def save_if_due(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> bool:
-        """Write the state after `step` steps if the last one is old enough; says whether it did."""
-        if time.monotonic() - self._written < self._seconds:
-            return False
+    @property
+    def due(self) -> bool:
+        """Whether the last state is old enough for another one."""
+        return time.monotonic() - self._written >= self._seconds
+
+    def save(self, model: nn.Module, optimizers: list[torch.optim.Optimizer], position: Position) -> None:
+        """Write the state at `position`."""
         state = {
-            "run": self._run,
-            "step": step,
+            "run": self._run[: position.phase + 1],
+            "position": list(position),
             "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         }
         with replacing(self._path) as partial:
             torch.save(state, partial)
         self._written = time.monotonic()
-        return True

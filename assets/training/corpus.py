@@ -1,18 +1,14 @@
-"""The corpus: code, questions and edits made from the running interpreter's standard library."""
+"""The code of the running interpreter's standard library: files and the definitions in them."""
 
 import ast
-import random
 import sysconfig
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from .chat import fenced, format_chat, has_special_token
-from .edits import FIRST_REQUESTS, mentions, rename_one_of
+from .chat import has_special_token
 from .errors import RecipeError
-from .infill import code_example, cut_spans
-from .presets import Preset
 
 # Tests and tables of encodings would be a third of the text and teach neither style nor API.
 SKIPPED_FOLDERS = frozenset(
@@ -20,21 +16,6 @@ SKIPPED_FOLDERS = frozenset(
     + ("encodings", "turtledemo", "ensurepip", "pydoc_data")
 )
 SHORTEST_FILE = 200  # characters
-DOCSTRING_CHARACTERS = (20, 1500)
-FUNCTION_CHARACTERS = (80, 1600)
-
-QUESTIONS = (
-    "What does `{path}` do?",
-    "Explain `{path}`.",
-    "How do I use `{path}`?",
-    "Tell me about {path} in Python.",
-    "{path}",
-)
-WRITE_REQUESTS = (
-    "Write a Python function `{name}` like the one in `{module}`.",
-    "Show me the source of `{path}`.",
-)
-WRITE_FROM_SUMMARY = "Write `{name}({parameters})`: {summary}"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 DefinitionNode = FunctionNode | ast.ClassDef
@@ -69,16 +50,6 @@ class Definition:
     @property
     def is_function(self) -> bool:
         return isinstance(self.node, FunctionNode)
-
-
-@dataclass(slots=True)
-class Corpus:
-    """Training examples by kind, each a complete text; `held_back` is never trained on."""
-
-    code: list[str] = field(default_factory=list)
-    chats: list[str] = field(default_factory=list)
-    edits: list[str] = field(default_factory=list)
-    held_back: list[str] = field(default_factory=list)
 
 
 def library_files(limit: int | None = None) -> list[SourceFile]:
@@ -137,95 +108,3 @@ def definitions(file: SourceFile) -> Iterator[Definition]:
 
     if tree is not None:
         yield from visit(tree, file.module)
-
-
-def parameter_names(node: FunctionNode) -> list[str]:
-    """Positional parameters without self and cls."""
-    return [arg.arg for arg in node.args.args if arg.arg not in ("self", "cls")]
-
-
-def docstring_chats(definition: Definition, rng: random.Random) -> Iterator[str]:
-    """Two questions about a public definition, answered by its signature and docstring."""
-    docstring = ast.get_docstring(definition.node) or ""
-    shortest, longest = DOCSTRING_CHARACTERS
-    if not shortest < len(docstring) < longest or definition.name.startswith("_"):
-        return
-    answer = docstring
-    first_line = definition.source.splitlines()[0].rstrip()
-    if definition.is_function and first_line.endswith(":"):
-        answer = f"{fenced(first_line.strip())}\n{docstring}"
-    for question in rng.sample(QUESTIONS, 2):
-        yield format_chat([(question.format(path=definition.path), answer)])
-
-
-def source_chat(definition: Definition, parameters: list[str], rng: random.Random) -> str:
-    """A request for a function's source, by name or by its docstring's summary."""
-    docstring = ast.get_docstring(definition.node) or ""
-    summary = docstring.split("\n\n")[0].replace("\n", " ")[:160]
-    wordings = (*WRITE_REQUESTS, WRITE_FROM_SUMMARY) if summary else WRITE_REQUESTS
-    request = rng.choice(wordings).format(
-        name=definition.name,
-        module=definition.module,
-        path=definition.path,
-        parameters=", ".join(parameters),
-        summary=summary,
-    )
-    return format_chat([(request, fenced(definition.source))])
-
-
-def parameter_edit(source: str, parameters: list[str], rng: random.Random) -> str | None:
-    """A request to rename one of the function's parameters; None if none is used."""
-    used = [name for name in parameters if mentions(source, name) >= 2]
-    if not used:
-        return None
-    edit = rename_one_of(source, used, rng)
-    return format_chat([(edit.request(FIRST_REQUESTS, rng), edit.answer())])
-
-
-def add_definitions(corpus: Corpus, file: SourceFile, rng: random.Random) -> None:
-    """Append the chats and the edits that a file's definitions make."""
-    shortest, longest = FUNCTION_CHARACTERS
-    for definition in definitions(file):
-        corpus.chats.extend(docstring_chats(definition, rng))
-        if not isinstance(definition.node, FunctionNode):
-            continue
-        if not shortest < len(definition.source) < longest:
-            continue
-        parameters = parameter_names(definition.node)
-        if not definition.name.startswith("__") and rng.random() < 0.5:
-            corpus.chats.append(source_chat(definition, parameters, rng))
-        edit = parameter_edit(definition.source, parameters, rng)
-        if edit is not None:
-            corpus.edits.append(edit)
-
-
-def code_examples(file: SourceFile, preset: Preset, rng: random.Random) -> Iterator[str]:
-    """The file in spans, part of them as fill-in-the-middle examples."""
-    for span in cut_spans(file.text, preset.span_characters, rng):
-        yield code_example(
-            span,
-            fim_share=preset.fim_share,
-            suffix_first_share=preset.suffix_first_share,
-            rng=rng,
-        )
-
-
-def add_files(corpus: Corpus, files: list[SourceFile], preset: Preset, rng: random.Random) -> None:
-    """Append everything that `files` make, once."""
-    for file in files:
-        corpus.code.extend(code_examples(file, preset, rng))
-        add_definitions(corpus, file, rng)
-
-
-def build_corpus(preset: Preset) -> Corpus:
-    """The whole corpus: `passes` different cuts of the training files, one of the others."""
-    trained, held_back = split_files(library_files(preset.files), preset.hold_back_every)
-    corpus = Corpus()
-    for cut in range(preset.passes):
-        add_files(corpus, trained, preset, random.Random(f"corpus {preset.seed} {cut}"))
-    unseen = Corpus()
-    rng = random.Random(f"held back {preset.seed}")
-    add_files(unseen, held_back, preset, rng)
-    corpus.held_back = unseen.code + unseen.chats + unseen.edits
-    rng.shuffle(corpus.held_back)
-    return corpus

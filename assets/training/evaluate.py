@@ -1,137 +1,105 @@
-"""How well a model renames in code that it never saw: functions of installed packages.
+"""The abilities of a model in figures, appended to a log and printed.
 
-On its own: python -m assets.training.evaluate MODEL.gguf [--tasks 16]
+python -m assets.training.evaluate MODEL.gguf [--count 40] [--log FILE]
+python -m assets.training.evaluate --weights W.safetensors --tokenizer T.json --preset cpu
 """
 
 import argparse
-import difflib
-import importlib.util
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .chat import TURN_END, fenced, format_prompt
-from .corpus import SourceFile, definitions
-from .edits import FIRST_REQUESTS, RenameEdit, rename_one_of, repeated_names
-from .errors import RecipeError
-from .progress import Progress
+from safetensors import safe_open
 
-PACKAGES = ("rich", "requests", "textual", "websockets", "click")
-FUNCTION_CHARACTERS = (150, 600)
-MOST_MENTIONS = 12
-ANSWER_TOKENS = 400
-SEED = 5
+from .corpus import library_files, split_files
+from .evaluation.answers import Answerer
+from .evaluation.middles import held_back_gaps, score_middles
+from .evaluation.questions import score_questions, score_unknown
+from .evaluation.renames import LENGTHS, invented_tasks, rename_tasks, score_renames
+from .export import export
+from .lessons import Lessons
+from .presets import PRESETS, Preset
 
-
-@dataclass(frozen=True, slots=True)
-class RenameScore:
-    """What the answers to the rename tasks were like."""
-
-    tasks: int
-    exact: int  # answers equal to the right one
-    ran_to_limit: int  # answers that did not end by themselves within ANSWER_TOKENS
-    too_long: int  # tasks left out: the question and its answer do not fit into the context
-    mean_similarity: float  # difflib's ratio to the right answer, 0 to 1
+Test = Callable[[Answerer], dict[str, Any]]
 
 
-def package_files(package: str) -> Iterator[SourceFile]:
-    """The Python files of an installed package; none if it is not installed."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return
-    root = Path(spec.origin).parent
-    for path in sorted(root.rglob("*.py")):
-        yield SourceFile(f"{package}/{path.relative_to(root).as_posix()}", path.read_text("utf-8"))
+def tests_of(preset: Preset, count: int, seed: int) -> dict[str, Test]:
+    """Every ability's test by name; `count` tasks each."""
+    lessons = Lessons(preset)
+    entries, words = lessons.entries, lessons.words
+    _, held_back = split_files(library_files(preset.files), preset.hold_back_every)
+    tests: dict[str, Test] = {
+        "questions": lambda model: score_questions(model, entries, count, seed),
+        "unknown": lambda model: score_unknown(model, entries, words, count, seed),
+        "invented renames": lambda model: score_renames(model, invented_tasks(count, words, seed)),
+        "middles": lambda model: score_middles(model, held_back_gaps(held_back, count, seed)),
+    }
+    for lines in LENGTHS:
+        tasks = rename_tasks(lines, max(1, count // 2), seed)
+        name = f"renames of {lines[0]} to {lines[1]} lines"
+        tests[name] = lambda model, tasks=tasks: score_renames(model, tasks)
+    return tests
 
 
-def installed_versions() -> dict[str, str]:
-    """The versions of those of PACKAGES that are installed: other versions, other tasks."""
-    return {name: version(name) for name in PACKAGES if importlib.util.find_spec(name)}
+def evaluate(path: Path, preset: Preset, *, count: int, seed: int, only: str | None = None) -> dict[str, Any]:
+    """All figures of a GGUF, with the answers."""
+    model = Answerer(path, preset.context)
+    results = {}
+    for name, test in tests_of(preset, count, seed).items():
+        if only is None or only in name:
+            started = time.monotonic()
+            results[name] = test(model)
+            results[name]["seconds"] = round(time.monotonic() - started, 1)
+    return results
 
 
-def unseen_functions() -> list[str]:
-    """Functions of a suitable length out of the installed ones of PACKAGES, shuffled."""
-    shortest, longest = FUNCTION_CHARACTERS
-    functions = [
-        definition.source
-        for package in PACKAGES
-        for file in package_files(package)
-        for definition in definitions(file)
-        if shortest < len(definition.source) < longest and definition.is_function
-    ]
-    random.Random(SEED).shuffle(functions)
-    return functions
+def export_weights(preset: Preset, weights: Path, tokenizer: Path, folder: Path) -> Path:
+    """A GGUF of a training run's weights."""
+    shape = preset.target.shape
+    export(shape, weights=weights, tokenizer=tokenizer, context=preset.context, folder=folder / shape.name)
+    return folder / shape.name / f"{shape.name}.gguf"
 
 
-def rename_tasks(count: int) -> list[RenameEdit]:
-    """`count` renames; the same ones wherever the same package versions are installed."""
-    rng = random.Random(SEED)
-    tasks = []
-    for source in unseen_functions():
-        names = repeated_names(source, most=MOST_MENTIONS)
-        if names:
-            tasks.append(rename_one_of(source, names, rng))
-        if len(tasks) == count:
-            return tasks
-    raise RecipeError(f"{len(tasks)} of {count} tasks: install more of {', '.join(PACKAGES)}.")
-
-
-def answer(model: Any, prompt: str) -> tuple[str, bool]:
-    """The greedy answer's text, and whether it ran to the limit."""
-    completion = model.create_completion(prompt, max_tokens=ANSWER_TOKENS, temperature=0.0, stop=[TURN_END])
-    choice = completion["choices"][0]
-    return choice["text"].strip(), choice["finish_reason"] == "length"
-
-
-def score(model: Any, tasks: list[RenameEdit]) -> RenameScore:
-    """Let a llama_cpp.Llama answer the tasks and compare with the right answers."""
-    progress = Progress("rename tasks")
-    exact = ran_to_limit = too_long = 0
-    similarities: list[float] = []
-    for task in tasks:
-        # A fixed wording: figures of different runs stay comparable.
-        prompt = format_prompt(FIRST_REQUESTS[0].format(old=task.old, new=task.new, code=fenced(task.before)))
-        tokens = model.tokenize(prompt.encode(), add_bos=False, special=True)
-        if len(tokens) + ANSWER_TOKENS > model.n_ctx():
-            too_long += 1
-            continue
-        text, unfinished = answer(model, prompt)
-        exact += text == task.answer()
-        ran_to_limit += unfinished
-        similarities.append(difflib.SequenceMatcher(None, text, task.answer()).ratio())
-        if progress.due:
-            progress.show(f"{len(similarities)} of {len(tasks)}")
-    mean = sum(similarities) / len(similarities) if similarities else 0.0
-    return RenameScore(len(similarities), exact, ran_to_limit, too_long, round(mean, 3))
-
-
-def evaluate(model_path: Path, *, tasks: int, context: int) -> dict[str, Any]:
-    """The score of a GGUF as JSON values, or why there is none in a `skipped` entry."""
-    try:
-        import llama_cpp
-
-        renames = rename_tasks(tasks)
-    except ImportError:
-        return {"skipped": "llama-cpp-python is not installed"}
-    except RecipeError as error:
-        return {"skipped": str(error)}
-    model = llama_cpp.Llama(str(model_path), n_ctx=context, n_threads=1, verbose=False)
-    return {**asdict(score(model, renames)), "packages": installed_versions()}
+def tokens_seen(weights: Path | None) -> int:
+    """The tokens that a training run's weights have seen; 0 where they do not tell."""
+    if weights is None:
+        return 0
+    with safe_open(weights, framework="np") as file:
+        return int((file.metadata() or {}).get("tokens", 0))
 
 
 def main() -> None:
-    """Print the score of one model as JSON."""
-    parser = argparse.ArgumentParser(description="Score a GGUF on renames in unseen code.")
-    parser.add_argument("model", type=Path, help="a GGUF of the pair")
-    parser.add_argument("--tasks", type=int, default=16, help="how many renames (default 16)")
-    parser.add_argument("--context", type=int, default=2048, help="tokens (default 2048)")
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Measure every ability of a model of the pair.")
+    parser.add_argument("model", type=Path, nargs="?", help="a GGUF of the pair")
+    parser.add_argument("--weights", type=Path, help="weights of a training run, in place of a GGUF")
+    parser.add_argument("--tokenizer", type=Path, help="the tokenizer.json of these weights")
+    parser.add_argument("--preset", choices=PRESETS, default="cpu", help="the recipe (default: cpu)")
+    parser.add_argument("--count", type=int, default=40, help="tasks of each test (default 40)")
+    parser.add_argument("--seed", type=int, default=1, help="the draw of the tasks (default 1)")
+    parser.add_argument("--only", help="tests whose name contains this")
+    parser.add_argument("--note", default="", help="text beside the figures in the log")
+    parser.add_argument("--log", type=Path, help="file to append the figures to, a JSON line each time")
+    parser.add_argument("--answers", type=Path, help="file to write all answers to")
     arguments = parser.parse_args()
-    result = evaluate(arguments.model, tasks=arguments.tasks, context=arguments.context)
-    print(json.dumps(result, indent=1))
+    random.seed(arguments.seed)
+    preset = PRESETS[arguments.preset]
+    with tempfile.TemporaryDirectory() as folder:
+        path = arguments.model or export_weights(preset, arguments.weights, arguments.tokenizer, Path(folder))
+        results = evaluate(path, preset, count=arguments.count, seed=arguments.seed, only=arguments.only)
+    if arguments.answers:
+        arguments.answers.write_text(json.dumps(results, indent=1), "utf-8")
+    for figures in results.values():
+        figures.pop("examples")
+    line = {"tokens": tokens_seen(arguments.weights), "note": arguments.note, **results}
+    if arguments.log:
+        with arguments.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    print("\n".join(f"{name:28} {figures}" for name, figures in line.items()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""Fill-in-the-middle examples: a span cut in three, in one of two orders."""
+"""Fill-in-the-middle lessons cut where editors ask: the rest of a line, or of a block."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .chat import END_OF_TEXT, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
+from .chat import END_OF_TEXT, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, Example, Piece
+from .corpus import SourceFile
 
-SHORTEST_SPAN = 120  # characters; below this there is nothing to learn between two cuts
-LINE_END_SHARE = 0.7  # editors ask mostly for the rest of a line or of a few lines
+PREFIX_CHARACTERS = (60, 900)
+SUFFIX_CHARACTERS = (0, 500)
+BLOCK_SHARE = 0.3
+MOST_BLOCK_LINES = 6
+LINE_START_SHARE = 0.35  # cuts right behind the indentation
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,40 +23,61 @@ class FimPieces:
     suffix: str
 
 
-def cut_spans(text: str, lengths: tuple[int, int], rng: random.Random) -> Iterator[str]:
-    """Cut `text` into consecutive spans of lengths[0] to lengths[1] characters."""
-    start = 0
-    while start < len(text):
-        length = rng.randint(*lengths)
-        yield text[start : start + length]
-        start += length
+def indentation(line: str) -> int:
+    """The number of blanks in front of a line."""
+    return len(line) - len(line.lstrip(" "))
 
 
-def split_span(span: str, rng: random.Random) -> FimPieces:
-    """Cut a span of at least SHORTEST_SPAN characters at two random places."""
-    start = rng.randint(20, len(span) - 60)
-    if rng.random() < LINE_END_SHARE:
-        line_end = span.find("\n", start + rng.randint(0, 60))
-        end = line_end if line_end > 0 else min(len(span), start + 60)
-    else:
-        end = min(len(span), start + rng.randint(10, 200))
-    return FimPieces(span[:start], span[start:end], span[end:])
+def block_end(lines: list[str], first: int) -> int:
+    """The index behind the block that goes on at line `first`, at most MOST_BLOCK_LINES long."""
+    depth = indentation(lines[first])
+    end = first + 1
+    while end < len(lines) and end - first < MOST_BLOCK_LINES:
+        if not lines[end].strip() or indentation(lines[end]) < depth:
+            break
+        end += 1
+    return end
 
 
-def format_fim(pieces: FimPieces, *, suffix_first: bool) -> str:
-    """The training text; the middle always comes last.
+def cut(lines: list[str], first: int, rng: random.Random) -> FimPieces:
+    """Cut the text of `lines` within line `first`, up to the end of that line or of its block."""
+    line = lines[first]
+    start = indentation(line)
+    if rng.random() >= LINE_START_SHARE:
+        start = rng.randint(start, len(line) - 1)
+    end = block_end(lines, first) if rng.random() < BLOCK_SHARE else first + 1
+    before, after = "".join(lines[:first]), "".join(lines[end:])
+    middle = line[start:] + "".join(lines[first + 1 : end])
+    # The line feed stays in the suffix: an editor's cursor is in front of it.
+    prefix = (before + line[:start])[-rng.randint(*PREFIX_CHARACTERS) :]
+    suffix = ("\n" + after)[: rng.randint(*SUFFIX_CHARACTERS)]
+    return FimPieces(prefix, middle.removesuffix("\n"), suffix)
 
-    Prefix first is Qwen2.5-Coder's order; suffix first is the order of llama.cpp's
-    `--spm-infill`, in which a growing prefix leaves the suffix's part of the KV cache valid.
-    """
-    prefix, suffix = FIM_PREFIX + pieces.prefix, FIM_SUFFIX + pieces.suffix
-    context = suffix + prefix if suffix_first else prefix + suffix
-    return f"{context}{FIM_MIDDLE}{pieces.middle}{END_OF_TEXT}"
+
+def context_of(pieces: FimPieces) -> str:
+    """The prompt: prefix first, then the suffix."""
+    return FIM_PREFIX + pieces.prefix + FIM_SUFFIX + pieces.suffix + FIM_MIDDLE
 
 
-def code_example(span: str, *, fim_share: float, suffix_first_share: float, rng: random.Random) -> str:
-    """A span as plain text or, with probability `fim_share`, as a fill-in-the-middle example."""
-    if len(span) <= SHORTEST_SPAN or rng.random() >= fim_share:
-        return span + END_OF_TEXT
-    suffix_first = rng.random() < suffix_first_share
-    return format_fim(split_span(span, rng), suffix_first=suffix_first)
+def fim_example(pieces: FimPieces) -> Example:
+    """Prefix, suffix, middle; the middle and its end are taught."""
+    return [Piece(context_of(pieces), False), Piece(pieces.middle + END_OF_TEXT, True)]
+
+
+def fim_examples(files: list[SourceFile], *, every: int, passes: int, seed: str) -> Iterator[Example]:
+    """One example in about every `every` lines of the files, in random order, `passes` times."""
+    texts = [file.text.splitlines(keepends=True) for file in files]
+    places = [
+        (index, number)
+        for index, lines in enumerate(texts)
+        for number, line in enumerate(lines)
+        if line.strip() and line.endswith("\n")
+    ]
+    for number in range(passes):
+        rng = random.Random(f"middles {seed} {number}")
+        for index, first in rng.sample(places, len(places) // every):
+            lines = texts[index]
+            start = max(0, first - 60)
+            pieces = cut(lines[start : first + 40], first - start, rng)
+            if pieces.middle:
+                yield fim_example(pieces)

@@ -12,10 +12,13 @@ from .atomic import replacing
 from .errors import RecipeError
 from .presets import Preset
 
+# The recipe may be added to: checkpoints refuse changes to phases that were gone through. Sums of
+# other threads or of compiled code differ in their last bits: the weights are as good, not the same.
+MAY_CHANGE = ("recipe", "threads", "compiled")
 LIBRARIES = ("torch", "numpy", "tokenizers", "gguf", "safetensors")
 
 
-def settings(preset: Preset, *, threads: int) -> dict[str, Any]:
+def settings(preset: Preset, *, threads: int, compiled: bool) -> dict[str, Any]:
     """Everything that decides the outputs, as plain JSON values."""
     values = {
         "preset": preset.name,
@@ -23,6 +26,7 @@ def settings(preset: Preset, *, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": threads,  # sums in another order differ in their last bits
+        "compiled": compiled,
         **{name: version(name) for name in LIBRARIES},
     }
     return dict(json.loads(json.dumps(values)))
@@ -36,11 +40,8 @@ def file_hash(path: Path) -> str:
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """The settings that differ, each as "python was 3.11.7, is 3.12.1"."""
-    differing = [name for name, value in now.items() if before[name] != value]
-    return [
-        "the recipe was edited" if name == "recipe" else f"{name} was {before[name]}, is {now[name]}"
-        for name in differing
-    ]
+    differing = [name for name, value in now.items() if name not in MAY_CHANGE and before[name] != value]
+    return [f"{name} was {before[name]}, is {now[name]}" for name in differing]
 
 
 class Manifest:
@@ -61,7 +62,7 @@ class Manifest:
         else:
             self.write()
 
-    def write(self, figures: dict[str, Any] | None = None) -> None:
+    def write(self) -> None:
         """Write the settings and, once there are some, the outputs with their hashes."""
         outputs = {
             path.relative_to(self._folder).as_posix(): {
@@ -71,6 +72,6 @@ class Manifest:
             for path in sorted(self._folder.rglob("*"))
             if path.is_file() and path != self._path and path.suffix != ".partial"
         }
-        content = {"settings": self._settings, "figures": figures or {}, "outputs": outputs}
+        content = {"settings": self._settings, "outputs": outputs}
         with replacing(self._path) as partial:
             partial.write_text(json.dumps(content, indent=1) + "\n", "utf-8")

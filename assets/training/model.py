@@ -38,6 +38,25 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
+def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Causal attention of [batch, heads, window, size] over [batch, kv_heads, window, size].
+
+    On a CPU plain products with a softmax take 35 ms where PyTorch's fused attention takes 85
+    (forward and backward, 16 windows of 256 tokens in bfloat16, compiled, one thread).
+    """
+    batch, heads, window, size = queries.shape
+    kv_heads = keys.shape[1]
+    if queries.is_cuda:
+        keys, values = (each.repeat_interleave(heads // kv_heads, dim=1) for each in (keys, values))
+        return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    grouped = queries.reshape(batch, kv_heads, -1, size)
+    scores = (grouped @ keys.transpose(-1, -2)).float() / math.sqrt(size)
+    later = torch.ones(window, window, dtype=torch.bool, device=queries.device).triu(1)
+    masked = scores.view(batch, heads, window, window).masked_fill(later, float("-inf"))
+    shares = masked.softmax(-1).to(values.dtype).view(scores.shape)
+    return (shares @ values).view(batch, heads, window, size)
+
+
 class Attention(nn.Module):
     """Causal grouped-query attention with normalised queries and keys."""
 
@@ -59,13 +78,7 @@ class Attention(nn.Module):
         queries = self.q_norm(self.q_proj(x).view(by_head)).transpose(1, 2)
         keys = self.k_norm(self.k_proj(x).view(by_head)).transpose(1, 2)
         values = self.v_proj(x).view(by_head).transpose(1, 2)
-        group = self.shape.heads // self.shape.kv_heads
-        attended = F.scaled_dot_product_attention(
-            rotate(queries, cos, sin),
-            rotate(keys, cos, sin).repeat_interleave(group, dim=1),
-            values.repeat_interleave(group, dim=1),
-            is_causal=True,
-        )
+        attended = attend(rotate(queries, cos, sin), rotate(keys, cos, sin), values)
         joined = attended.transpose(1, 2).reshape(batch, window, -1)
         return torch.as_tensor(self.o_proj(joined))
 
@@ -124,10 +137,14 @@ class Qwen3(nn.Module):
                 nn.init.normal_(parameter, std=deviation)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Token ids [batch, window] -> logits [batch, window, vocabulary]."""
+        """Token ids [batch, window] -> normalised states [batch, window, width]."""
         x = self.embed_tokens(tokens)
         window = tokens.shape[1]
         cos, sin = self.cos[:window], self.sin[:window]
         for block in self.layers:
             x = block(x, cos, sin)
-        return F.linear(self.norm(x), self.embed_tokens.weight)
+        return torch.as_tensor(self.norm(x))
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States [..., width] -> logits [..., vocabulary]."""
+        return F.linear(states, self.embed_tokens.weight)

@@ -7,7 +7,6 @@ One command does it all, and goes on where it was when it is started again:
 
 import argparse
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +36,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=5.0,
         help="minutes between checkpoints: the most that a kill can cost (default: 5)",
     )
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the model: half as fast again after minutes of compiling; needs a C++ compiler",
+    )
     return parser.parse_args(arguments)
 
 
@@ -60,15 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             PRESETS[options.preset],
             threads=options.threads,
             checkpoint_minutes=options.checkpoint_minutes,
+            compiled=options.compile,
         )
-        figures = pipeline.run()
+        pipeline.run()
     except RecipeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
-    print(json.dumps(figures, indent=1))
     print(f"the pair is in {options.out / 'models'}", file=sys.stderr)
     return 0
 
