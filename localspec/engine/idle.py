@@ -25,6 +25,8 @@ ENOUGH_S = 6.0
 WIDEST = 21
 PIECE = 32
 """tokens of that context fed at once: a request that comes waits for no more"""
+FINISH_S = 2.0
+"""that the end of an engine takes to read files that wait to be learnt, at most"""
 REMEMBER_S = 0.02
 """how long a request may wait for what earlier ones said to be learnt"""
 
@@ -106,9 +108,12 @@ class Idle:
             self._learning.memory.work()
 
     def finish(self) -> None:
-        """The engine ends: see to it that nothing that is to be learnt is lost."""
+        """The engine ends: learn what waits as long as :data:`FINISH_S` lasts, and write down the chats."""
+        until = time.perf_counter() + FINISH_S
         while self._primer is not None and self._primer.work():
-            pass
+            if time.perf_counter() >= until:
+                log.warning("not all files that were opened are learnt: there was no time at the end")
+                break
         while self._write_chat():
             pass
 

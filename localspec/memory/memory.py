@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,19 @@ from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.lesson import Grams, Lesson, steps
 from localspec.memory.sources import Sources, tag_of
 from localspec.memory.table import NgramTable
+from localspec.memory.taught import Taught
 
 STEP_S = 0.0005
 """when a call of :meth:`Memory.work` begins no further step; a step takes about as long again"""
 
+WAITING = 1 << 18
+"""tokens that may wait to be learnt"""
+LESSON = 16
+"""tokens as which a text itself counts"""
+CLOSE_S = 2.0
+"""that the end of an engine takes to learn what waits, at most"""
+CHAT = "chat:"
+"""how the sources begin that say everything again at every turn"""
 OPEN_TABLES = 16
 """kept mapped for the next request; one that is in use stays mapped anyway"""
 FAULTS = (LocalspecError, OSError, ValueError, struct.error)
@@ -63,6 +73,8 @@ class Memory:
         """the last error of ours that a file brought about, for those who want to know at once"""
         self.withheld = 0
         """tokens of texts that are not learnt, as they are of what looks like secrets"""
+        self.lost = 0
+        """tokens of texts that are not learnt: too many waited, or there was no time at the end"""
         self._piece, self._tell = piece, notice
         self._told: set[str] = set()
         self._files = TableFiles(
@@ -71,7 +83,12 @@ class Memory:
         self._tables: dict[str, NgramTable] = {}
         self._full: set[str] = set()
         self._sources: dict[str, Sources] = {}
-        self._lessons: deque[tuple[Lesson, Moment]] = deque()
+        self._lessons: OrderedDict[int, tuple[Lesson, Moment]] = OrderedDict()
+        self._numbers = count()
+        self._chats: dict[tuple[str, str], int] = {}
+        """by table and source, the text of a chat that waits"""
+        self._waiting = 0
+        self._taught = Taught(orders[0])
         self._steps: Iterator[None] = iter(())
         self._erasures: dict[tuple[str, str], int] = {}
         """the tags of what is to be erased once more, by table and source"""
@@ -107,10 +124,25 @@ class Memory:
 
     def learn(self, lesson: Lesson, said: Moment | None = None) -> None:
         """Queue a text; :meth:`work` inserts it, unless its like was forgotten since it was ``said``: now,
-        or when :meth:`moment` told."""
+        or when :meth:`moment` told. Of a chat what is new in it is inserted.
+
+        A chat that waits already gives way to its continuation; of more than :data:`WAITING` tokens the texts
+        that have waited longest are given up.
+        """
         said = said or self.moment(lesson.workspace)
-        if said is not None:
-            self._lessons.append((lesson, said))
+        if said is None:
+            return
+        number = next(self._numbers)
+        if lesson.source.startswith(CHAT):
+            place = said.table, lesson.source
+            earlier = self._chats.get(place)
+            if earlier is not None and _continues(lesson, self._lessons[earlier][0]):
+                self._take(earlier)
+            self._chats[place] = number
+        self._lessons[number] = lesson, said
+        self._waiting += _weight(lesson)
+        while len(self._lessons) > 1 and self._waiting > WAITING:
+            self._lose(self._next()[0], "more is said than can be learnt meanwhile")
 
     def forget(self, source: str) -> None:
         """What waits to be learnt from a source never will be; what was learnt just now goes, too.
@@ -137,9 +169,13 @@ class Memory:
         return False
 
     def close(self) -> None:
-        """Insert all that is queued, flush, unmap. The tables handed out cannot be used any more."""
+        """Insert what is queued while :data:`CLOSE_S` lasts, and tell what is not; flush, unmap. The tables
+        handed out cannot be used any more."""
+        until = time.perf_counter() + CLOSE_S
         while self._step():
-            pass
+            if time.perf_counter() >= until:
+                self._give_up()
+                break
         for table in self._tables.values():
             try:
                 table.flush()
@@ -147,6 +183,32 @@ class Memory:
                 self._complain(error)
             table.close()
         self._tables.clear()
+
+    def _next(self) -> tuple[Lesson, Moment]:
+        return self._take(next(iter(self._lessons)))
+
+    def _take(self, number: int) -> tuple[Lesson, Moment]:
+        """A text that waits no longer."""
+        lesson, said = self._lessons.pop(number)
+        self._waiting -= _weight(lesson)
+        place = said.table, lesson.source
+        if self._chats.get(place) == number:
+            del self._chats[place]
+        return lesson, said
+
+    def _give_up(self) -> None:
+        """End what is being learnt; what is to be erased still is."""
+        if isinstance(self._steps, Generator):
+            self._steps.close()
+        self._steps = iter(())
+        while self._lessons:
+            self._lose(self._next()[0], "there was no time at the end")
+        while self._step():
+            pass
+
+    def _lose(self, lesson: Lesson, reason: str) -> None:
+        self.lost += len(lesson.tokens)
+        self._notice(f"not all that was said is learnt: {reason}")
 
     def _step(self) -> bool:
         try:
@@ -156,7 +218,7 @@ class Memory:
                 (name, source), tag = self._erasures.popitem()
                 self._steps = apart(partial(self._files.erase, name, source, tag))
             elif self._lessons:
-                self._steps = self._teach(*self._lessons.popleft())
+                self._steps = self._teach(*self._next())
             else:
                 return False
         except FAULTS as error:
@@ -164,19 +226,36 @@ class Memory:
         return True
 
     def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
+        key, parts = (said.table, lesson.source), [(0, len(lesson.tokens))]
+        if not lesson.source.startswith(CHAT):
+            yield from self._teach_parts(lesson, said, parts, [])
+            return
+        parts = yield from self._taught.fresh(key, lesson.tokens)
+        inserted: list[Grams] = []
+        try:
+            yield from self._teach_parts(lesson, said, parts, inserted)
+        finally:
+            longest = (each for each in inserted if each.order == self.orders[0])
+            self._taught.add(key, ((each.hashes, each.tokens) for each in longest))
+
+    def _teach_parts(
+        self, lesson: Lesson, said: Moment, parts: list[tuple[int, int]], inserted: list[Grams]
+    ) -> Iterator[None]:
+        """Teach stretches of a text; what was ``inserted`` is noted there."""
         name, since, tag = said.table, said.since, tag_of(lesson.source)
         table: NgramTable | None = None
-        for grams in steps(lesson.tokens, self._piece, self.orders, self._withhold):
+        texts = (lesson.tokens[start:end] for start, end in parts)
+        stepped = (steps(text, self._piece, self.orders, self._withhold) for text in texts)
+        for grams in chain.from_iterable(stepped):
             if grams:
                 if table is None:
                     table = yield from self._prepared(lesson, said)
-                elif (current := self._table(name)) is None or current.epoch != table.epoch:
-                    return
                 else:
-                    table = current
+                    table = self._same(table)
                 if table is None or self._is_forgotten(tag, since):
                     return  # the table meanwhile, and this text with the rest
                 self._insert(table, grams, tag)
+                inserted += grams
                 if self._files.forgotten.is_since(tag, since):
                     # Its entries were overwritten between the two looks, and these came after.
                     yield from apart(partial(self._files.erase, name, lesson.source, tag))
@@ -189,6 +268,11 @@ class Memory:
         if table is not None:
             # Who grew the table meanwhile may have found no entry of this name, and dropped it.
             yield from apart(partial(self._files.note, name, lesson.source, since=since))
+
+    def _same(self, table: NgramTable) -> NgramTable | None:
+        """A table as it stands now, perhaps grown; None if it was forgotten."""
+        current = self._table(table.header.name)
+        return current if current is not None and current.epoch == table.epoch else None
 
     def _prepared(self, lesson: Lesson, said: Moment) -> Generator[None, None, NgramTable | None]:
         """The table that is to learn, with the name of who teaches it; None if it was forgotten since."""
@@ -203,8 +287,7 @@ class Memory:
             return None
         if lesson.source not in self._sources_of(said.table):
             yield from apart(partial(self._files.note, said.table, lesson.source, since=said.since))
-            current = self._table(said.table)
-            return current if current is not None and current.epoch == table.epoch else None
+            return self._same(table)
         return table
 
     def _withhold(self, tokens: int) -> None:
@@ -273,3 +356,12 @@ class Memory:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
+
+
+def _weight(lesson: Lesson) -> int:
+    return LESSON + len(lesson.tokens)
+
+
+def _continues(lesson: Lesson, earlier: Lesson) -> bool:
+    """Whether a chat's text begins with an earlier one."""
+    return list(lesson.tokens[: len(earlier.tokens)]) == list(earlier.tokens)

@@ -1,0 +1,173 @@
+"""What waits to be learnt: bounded, each part of a chat once, nothing that was forgotten."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.memory import memory as memory_module
+from localspec.memory.hashing import ORDERS, hashes_in, hashes_of
+from localspec.memory.lesson import STEP, Lesson
+from localspec.memory.memory import WAITING, Memory
+from localspec.memory.taught import MARGIN, Taught
+from localspec.memory.upkeep import forget, stats
+from tests.memory.tables import FP, files_in, no_piece, refuse, remember, words
+
+CHAT = random.Random(1).choices(range(50_000), k=9000)
+TURNS = [CHAT[: 360 * turn] for turn in range(1, 26)]
+"""of a chat of 9,000 tokens what each turn says: all so far; 117,000 tokens together"""
+
+
+def memory_in(folder: Path, told: list[str] | None = None) -> Memory:
+    return Memory(folder, FP, no_piece, notice=refuse if told is None else told.append)
+
+
+def recalled(memory: Memory, text: Sequence[int], at: int) -> bool:
+    tables = memory.tables(None)
+    found = [table.find(hashes_of(text[:at])) for table in tables]
+    return any(each is not None and each.token == text[at] for each in found)
+
+
+def learnt(folder: Path) -> int:
+    (table,) = stats(folder, refuse)
+    return table.tokens
+
+
+def test_of_a_chat_what_is_new_is_learnt(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    for turn in TURNS:
+        remember(memory, turn, source="chat:1")
+    assert len(CHAT) <= learnt(tmp_path) < 1.5 * len(CHAT)
+    assert all(recalled(memory, CHAT, at) for at in range(20, len(CHAT), 50))
+    memory.close()
+
+
+def test_a_turn_whose_beginning_was_dropped_or_changed_is_learnt_where_it_is_new(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, CHAT[:4000], source="chat:1")
+    before = learnt(tmp_path)
+    changed = [7, 8, 9, *CHAT[1000:2000], 60_000, *CHAT[2001:4200]]
+    remember(memory, changed, source="chat:1")
+    assert learnt(tmp_path) - before < 1000
+    assert all(recalled(memory, changed, at) for at in (1000, 1004, 1010, 3190, len(changed) - 1))
+    remember(memory, CHAT[:4000], source="chat:2")
+    assert learnt(tmp_path) - before > 4000, "another chat is another source"
+    memory.close()
+
+
+@given(st.data())
+def test_nothing_new_is_left_out(data: st.DataObject) -> None:
+    """For texts of few tokens, where n-grams repeat themselves."""
+    taught, order = Taught(ORDERS[0]), ORDERS[0]
+    known: set[tuple[int, ...]] = set()
+    for _ in range(3):
+        text = data.draw(st.lists(st.integers(0, 1), max_size=400))
+        looking = taught.fresh(("t", "s"), text)
+        parts: list[tuple[int, int]] = []
+        while True:
+            try:
+                next(looking)
+            except StopIteration as stopped:
+                parts = stopped.value
+                break
+        inside = {at for start, end in parts for at in range(start + order, end)}
+        grams = {at: tuple(text[at - order : at + 1]) for at in range(order, len(text))}
+        assert all(at in inside for at, gram in grams.items() if gram not in known)
+        assert all(end - start >= min(len(text), 2 * MARGIN) for start, end in parts if known)
+        for start, end in parts:
+            hashes = hashes_in(words(text[start:end]), (order,)).get(order)
+            if hashes is not None and len(hashes) > 1:
+                taught.add(("t", "s"), [(hashes[:-1], words(text[start + order : end]))])
+                known |= {grams[at] for at in range(start + order, end)}
+
+
+def test_a_chats_turn_takes_the_place_of_the_one_that_waits(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    for turn in TURNS:
+        memory.learn(Lesson(turn, None, "chat:1"))
+    assert [lesson.tokens for lesson, _ in memory._lessons.values()] == [CHAT]
+    memory.learn(Lesson(CHAT[5:], None, "chat:1"))
+    memory.learn(Lesson(CHAT, "/elsewhere", "chat:1"))
+    assert len(memory._lessons) == 3
+    memory.close()
+
+
+@pytest.mark.parametrize("length", [1, 1000, 50_000])
+def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
+    told: list[str] = []
+    memory = memory_in(tmp_path, told)
+    texts = 3 * WAITING // (length + 16)
+    began = time.process_time()
+    for number in range(texts):
+        memory.learn(Lesson([number] * length, None, f"chat:{number}"))
+    waiting = [len(lesson.tokens) for lesson, _ in memory._lessons.values()]
+    assert sum(waiting) <= WAITING and memory.lost == texts * length - sum(waiting) > 0
+    assert len(told) == 1 and "not all" in told[0]
+    assert time.process_time() - began < 5.0
+    memory._lessons.clear()
+    memory.close()
+
+
+def test_one_text_that_is_longer_is_learnt(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    memory.learn(Lesson(range(WAITING + 1), None, "file:a"))
+    assert len(memory._lessons) == 1 and memory.lost == 0
+    memory._lessons.clear()
+    memory.close()
+
+
+def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    memory = memory_in(tmp_path, told)
+    remember(memory, CHAT[:100], source="chat:1")
+    for number in range(20):
+        rng = random.Random(number)
+        memory.learn(Lesson([rng.randrange(50_000) for _ in range(10_000)], None, f"run {number}"))
+    monkeypatch.setattr(memory_module, "CLOSE_S", 0.05)
+    began = time.monotonic()
+    memory.close()
+    assert time.monotonic() - began < 1.0 and memory.lost >= 100_000
+    assert told == ["not all that was said is learnt: there was no time at the end"]
+    assert files_in(tmp_path).open("user") is not None
+
+
+def test_what_is_to_be_erased_is_erased_at_the_end_though_there_is_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = memory_in(tmp_path, [])
+    remember(memory, CHAT[:100], source="chat:1")
+    memory.learn(Lesson(CHAT, None, "chat:2"))
+    memory._step()
+    memory.forget("chat:1")
+    monkeypatch.setattr(memory_module, "CLOSE_S", 0.0)
+    memory.close()
+    assert "chat:1" not in files_in(tmp_path).sources("user").names()
+
+
+@pytest.mark.parametrize("steps", [0, 3, 40, 400])
+@pytest.mark.parametrize("by", ["engine", "command"])
+def test_the_next_turn_brings_nothing_forgotten_back(by: str, steps: int, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, CHAT[:2000], source="chat:1")
+    memory.learn(Lesson(CHAT[:3000], None, "chat:1"))
+    for _ in range(steps):
+        memory._step()
+    if by == "engine":
+        memory.forget("chat:1")
+    else:
+        forget(tmp_path, refuse, source="chat:1")
+    while memory.work():
+        pass
+    remember(memory, CHAT[:2000] + CHAT[5000:6000], source="chat:1")
+    old = sum(recalled(memory, CHAT, at) for at in range(100, 1900))
+    new = CHAT[:2000] + CHAT[5000:6000]
+    assert old == 0 and all(recalled(memory, new, at) for at in range(2000, 3000, STEP))
+    memory.close()
