@@ -53,20 +53,24 @@ def play_round(
     ]
     forward = ForwardRows(target.forward(spans))
     width, wide = _width(target, spans)
-    judged, start = [], 0
     try:
         forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
-        clock.forwarded(width)
-        for sequence, offer in zip(sequences, offers, strict=True):
-            bound = doubt_bound(target, sequence, wide=wide)
-            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
-            start += len(offer.draft.tokens) + 1
     except LocalspecError as error:
         # What a device has done with its cells when it fails, nobody knows.
         for sequence in sequences:
             sequence.error = error
         return []
-    clock.judged(sum(len(each.verdict.tokens) + each.verdict.doubtful for each in judged))
+    clock.forwarded(width)
+    judged, start = [], 0
+    for sequence, offer in zip(sequences, offers, strict=True):
+        bound = doubt_bound(target, sequence, wide=wide)
+        try:
+            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
+        except LocalspecError as error:
+            sequence.error = error
+            judged.append(_Judged(Verdict((), 0), []))
+        start += len(offer.draft.tokens) + 1
+    clock.judged(max(1, sum(len(each.verdict.tokens) + each.verdict.doubtful for each in judged)))
     played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
         before, emitted, redone = len(sequence.tokens), sequence.emitted, sequence.stats.redone

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, markov
+from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
@@ -15,7 +15,7 @@ from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Priority, Request, TextPrompt
 from localspec.protocol.results import Result
-from tests.toys import run_all
+from tests.toys import request, run_all, share_always
 
 TALE = "what is told here is told again and again, with another end each time it is told. "
 
@@ -123,3 +123,32 @@ def test_a_chat_is_written_before_a_measurement_takes_its_place(tmp_path: Path) 
         pass
     assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
     engine.close()
+
+
+def spoilt(context: list[int]) -> list[float]:
+    """A model whose logits are no numbers once it has read a z."""
+    if ord("z") in context:
+        return [float("nan")] * ToyVocabulary.size
+    return list(markov()(context))
+
+
+@pytest.mark.parametrize("cuts", [{}, {"top_p": 0.9}, {"top_k": 5, "min_p": 0.01}])
+def test_rows_without_a_number_end_their_own_request(cuts: dict[str, float]) -> None:
+    """Also in a round that others share; their texts stay what they are."""
+
+    def engine() -> Engine:
+        target = ToyBackend(spoilt, n_ctx=256)  # type: ignore[arg-type]
+        return share_always(Engine(target))
+
+    run_all(one := engine(), [good := one.submit(request("abc", max_tokens=30, **cuts))])
+    both = engine()
+    fine = both.submit(request("abc", max_tokens=30, **cuts))
+    while len(fine.tokens) < len(good.tokens) - 25:
+        both.step()
+    bad = both.submit(request("abd", max_tokens=30, **cuts))
+    while not bad.prefilled:
+        both.step()
+    bad.tokens[-1] = ord("z")  # the answer's newest token, not read yet
+    run_all(both, [fine, bad])
+    assert isinstance(bad.error, EngineError) and "finite logit" in bad.error.message
+    assert fine.error is None and fine.tokens == good.tokens
