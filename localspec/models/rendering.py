@@ -1,0 +1,186 @@
+"""``python -m localspec.models.rendering``: the process in which a model's chat template is run.
+
+A template is a program of the model's author. Jinja's sandbox keeps it from everything but texts, lists and
+numbers; what it does with these is bounded by the system, for no operation, filter or method does without
+memory or processor time. Frames, each msgpack after its length, come on stdin and go to stdout:
+:class:`Begin`, then the variables of each rendering; a :class:`Rendered` answers each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+from jinja2 import Template, TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+LENGTH = struct.Struct("<I")
+AGAIN_S = 0.05
+LONGEST_ERROR = 1000
+"""characters"""
+SPARE_S = 1
+"""processor time after the limit, until the system ends what no signal interrupts"""
+
+
+class Begin(msgspec.Struct):
+    """A template and its limits: ``seconds`` of processor time, ``chars`` of a text, ``memory`` in bytes."""
+
+    source: str
+    seconds: float
+    chars: int
+    memory: int
+
+
+class Rendered(msgspec.Struct):
+    """A text, empty for :class:`Begin`; or the ``error`` instead."""
+
+    text: str = ""
+    error: str | None = None
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """The next frame's content; None at the end of the stream."""
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(header)
+    content = stream.read(length)
+    return content if len(content) == length else None
+
+
+def send(stream: BinaryIO, message: object) -> None:
+    """Write a frame. Raises :class:`ValueError` for what msgpack cannot hold."""
+    try:
+        content = msgspec.msgpack.encode(message)
+    except (OverflowError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
+    stream.write(LENGTH.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+class Renderer:
+    """A template in its limits."""
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        self._template: Template | None = None
+
+    def compile(self) -> Rendered:
+        return self._bounded(self._compile)
+
+    def render(self, variables: Mapping[str, Any]) -> Rendered:
+        return self._bounded(lambda: self._render(variables))
+
+    def _compile(self) -> str:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
+        del environment.globals["lipsum"]
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        self._template = environment.from_string(self._begin.source)
+        return ""
+
+    def _render(self, variables: Mapping[str, Any]) -> str:
+        assert self._template is not None
+        pieces: list[str] = []
+        length = 0
+        for piece in self._template.generate(variables):
+            pieces.append(piece)
+            length += len(piece)
+            if length > self._begin.chars:
+                raise TemplateError(f"it makes more than {self._begin.chars} characters")
+        return "".join(pieces)
+
+    def _bounded(self, work: Callable[[], str]) -> Rendered:
+        try:
+            with _processor_time(self._begin.seconds):
+                return _done(work)
+        except MemoryError:
+            return Rendered(error=memory_told(self._begin.memory))
+        except TemplateError as error:
+            return Rendered(error=str(error))
+
+
+def _done(work: Callable[[], str]) -> Rendered:
+    try:
+        return Rendered(work())
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Whatever a template raises is the model's fault: not only TemplateError, but nesting too deep,
+        # numbers too long, and what Python's own methods say. Telling it takes time and memory, too.
+        return Rendered(error=(str(error) or type(error).__name__)[:LONGEST_ERROR])
+
+
+def time_told(seconds: float) -> str:
+    return f"it computed for longer than {seconds:g} s"
+
+
+def memory_told(size: int) -> str:
+    return f"it takes more than {size >> 20} MB of memory"
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+@contextlib.contextmanager
+def _processor_time(seconds: float) -> Iterator[None]:
+    """Inside, this process computes for so long at most. Then an exception is raised, again and again in case
+    that it is swallowed, and in the end, where no Python runs that could raise one, the kernel ends it."""
+    if sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    def over(*_: object) -> NoReturn:
+        raise TemplateError(time_told(seconds))
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1 + SPARE_S, hard))
+    signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _bound(memory: int) -> None:
+    """Limit what this process may allocate; leave no dump of it."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+        _, hard = resource.getrlimit(kind)
+        with contextlib.suppress(OSError, ValueError):  # macOS has no limit of the first kind
+            resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main() -> None:
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    first = receive(stdin)
+    if first is None:
+        return
+    begin = msgspec.msgpack.decode(first, type=Begin)
+    _bound(begin.memory)
+    renderer = Renderer(begin)
+    answer = renderer.compile()
+    send(stdout, answer)
+    while answer.error is None and (content := receive(stdin)) is not None:
+        send(stdout, renderer.render(msgspec.msgpack.decode(content)))
+
+
+if __name__ == "__main__":
+    main()
