@@ -23,7 +23,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Endpoint, answered, body_of
+from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
 from localspec.http.models import replace_unknown
 from localspec.http.schema import schema_of
@@ -32,7 +32,7 @@ from localspec.protocol.options import LONGEST_SHOWN
 
 log = logging.getLogger(__name__)
 
-DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, ollama.DIALECT)
+DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
 STRANGERS = 4
 """requests at once at addresses that are open to everybody on this machine; others wait"""
@@ -174,6 +174,8 @@ class Address:
         if isinstance(said, AsyncIterator):
             framing = self._dialect.framing
             return StreamingResponse(_framed(self._dialect, said), media_type=framing.media_type)
+        if isinstance(said, Plain):
+            return Response(said.text, headers=dict(said.headers), media_type=said.media_type)
         return _json(said)
 
 

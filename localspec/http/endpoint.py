@@ -4,7 +4,7 @@ nothing goes on."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -26,7 +26,16 @@ REMEDY = "See /openapi.json for what is taken."
 T = TypeVar("T")
 
 Answer = Any
-"""what is sent as one JSON value, or an :class:`AsyncIterator` of those that are sent as they come"""
+"""what is sent as one JSON value, a :class:`Plain` text, or an :class:`AsyncIterator` of values that are sent
+as they come"""
+
+
+class Plain(NamedTuple):
+    """An answer that is no JSON."""
+
+    text: str
+    media_type: str
+    headers: Mapping[str, str]
 
 
 class Nothing(msgspec.Struct):

@@ -8,7 +8,7 @@ greedily, whatever the ``samplers``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Annotated, Any
@@ -16,20 +16,23 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from localspec._version import __version__
-from localspec.client import Client, Stream
+from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import samplers
+from localspec.http import llama_cpp_server as server
+from localspec.http import openai, prompts, samplers, several
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import REMEDY, Answer, Endpoint, Nothing, begun, each
+from localspec.http.endpoint import REMEDY, Answer, Endpoint, Nothing, each
 from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.generation import generation_settings
 from localspec.http.models import DEFAULT_MODEL, model_of
-from localspec.http.sampling import TimedSampling, options_of
-from localspec.http.timings import timings
-from localspec.protocol.messages import StreamDelta, Warmed
+from localspec.http.probabilities import entries
+from localspec.http.sampling import TimedSampling, biased_options
+from localspec.http.several import Piece
+from localspec.http.timings import Pace, timings
+from localspec.protocol.messages import Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
-from localspec.protocol.results import FinishReason, Result, Stats
+from localspec.protocol.results import FinishReason, Result, Stats, Token
 
 MISSING = object()
 UNNAMED = "unnamed"
@@ -64,7 +67,9 @@ class Asking(TimedSampling, kw_only=True):
     max_tokens: int | None = None
     n: int | None = None
     n_cmpl: int | None = None
+    n_probs: int | None = None
     stream: bool | None = None
+    timings_per_token: bool | None = None
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
     localspec: Ours | None = None
@@ -83,7 +88,7 @@ class InfillBody(Asking, kw_only=True):
 class CompletionBody(Asking, kw_only=True):
     """``POST /completion``"""
 
-    prompt: str | list[str]
+    prompt: prompts.Prompt
 
 
 class TokenizeBody(msgspec.Struct):
@@ -96,20 +101,19 @@ class TokenizeBody(msgspec.Struct):
     with_pieces: bool = False
 
 
-REFUSED_OF_GAPS = {"return_tokens": (False,)}
-REFUSED_OF_TEXTS = {"n": (1,), "n_cmpl": (1,)}
+REFUSED_OF_GAPS = {"return_tokens": (False,), "n_probs": (0,)}
 
 
 async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill in what is missing between prefix and suffix; ``prompt`` is the end of the prefix."""
     refuse(body, REFUSED_OF_GAPS)
-    count = _count(body)
-    prefix, options = body.input_prefix + body.prompt, _options(body)
+    count = _count(body, MOST_ANSWERS)
+    prefix, options = body.input_prefix + body.prompt, await _options(client, body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
         # Nobody waits for it, so no time limit ends it either.
         warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
-        return _picked(body, _facts(_read_only(options, warmed), ""))
+        return _picked(body, _facts(_read_only(options, warmed), "", **_asked(body, options, prefix)))
     done = await client.complete(
         prefix,
         body.input_suffix,
@@ -122,40 +126,36 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    answers = [_picked(body, facts) for facts in (_facts(done.result, first), *more)]
+    asked = _asked(body, options, prefix)
+    answers = [_picked(body, facts) for facts in (_facts(done.result, first, **asked), *more)]
     if body.stream:
         return each(answers)
     return answers if count > 1 else answers[0]
 
 
 async def complete(client: Client, body: CompletionBody) -> Answer:
-    """Continue a text as it is."""
-    refuse(body, REFUSED_OF_TEXTS)
-    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if len(prompts) != 1:
-        raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
-    stream = client.generate(prompts[0], raw=True, options=_options(body), **body.deadlines())
-    if not body.stream:
-        tokens = [token.id async for delta in stream for token in delta.tokens]
-        result = await stream.result()
-        return _picked(body, _facts(result, result.text) | {"tokens": tokens if body.return_tokens else []})
-    return _chunks(body, await begun(stream), stream)
-
-
-async def health(client: Client, body: Nothing) -> Answer:
-    """Whether the daemon answers."""
-    return {"status": "ok"}
-
-
-async def props(client: Client, body: Nothing) -> Answer:
-    """Of the model that is configured, which is loaded for that."""
-    loaded = await client.load().result()
-    return {
-        "default_generation_settings": {"n_ctx": loaded.n_ctx, "model": loaded.model},
-        "model_path": loaded.path,
-        "model_alias": loaded.model,
-        "build_info": f"localspec {__version__}",
-    }
+    """Continue texts or tokens as they are; several prompts, or several answers, give a list."""
+    said, count = prompts.prompts_of(body.prompt), _count(body, prompts.MOST)
+    if len(said) * count > prompts.MOST:
+        told = f"{len(said) * count} answers are asked for at once"
+        raise InvalidOptions(told, f"Ask for at most {prompts.MOST}.")
+    options = await _options(client, body)
+    each_prompt = [prompt for prompt in said for _ in range(count)]
+    streams = [
+        await prompts.continued(client, prompt, varied, body.deadlines())
+        for prompt in said
+        for varied in several.varied(options, count)
+    ]
+    if body.stream:
+        return _chunks(body, options, each_prompt, await several.pieces(streams))
+    answers = []
+    for i, (prompt, (tokens, result)) in enumerate(
+        zip(each_prompt, await several.whole(streams), strict=True)
+    ):
+        facts = _facts(result, result.text, **_asked(body, options, prompt))
+        facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
+        answers.append(_picked(body, facts | _probable(body, result.text, tokens)))
+    return answers if len(answers) > 1 or isinstance(body.prompt, list) and len(said) > 1 else answers[0]
 
 
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
@@ -173,24 +173,47 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
 
 
 async def _chunks(
-    body: CompletionBody, pieces: AsyncIterator[StreamDelta], stream: Stream[Result]
+    body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: AsyncIterator[Piece]
 ) -> AsyncIterator[Any]:
-    async for piece in pieces:
-        yield {"index": 0, "content": piece.text, "tokens": [t.id for t in piece.tokens], "stop": False}
-    yield _picked(body, _facts(await stream.result(), ""))
+    paces = [Pace() for _ in each_prompt]
+    async for index, said in pieces:
+        if isinstance(said, Result):
+            yield _picked(
+                body, _facts(said, "", **_asked(body, options, each_prompt[index])) | {"index": index}
+            )
+            continue
+        told = {"index": index, "content": said.text, "tokens": [t.id for t in said.tokens], "stop": False}
+        told |= _probable(body, said.text, said.tokens)
+        yield told | {"timings": paces[index].after(said.tokens)} if body.timings_per_token else told
 
 
-def _options(body: Asking) -> Options:
-    longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
-    return options_of(body, {"model": body.model, "max_tokens": longest}, body.localspec)
+def _probable(body: Asking, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
+    """What was probable at each token, for who asks."""
+    return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
-def _count(body: InfillBody) -> int:
+async def _options(client: Client, body: Asking) -> Options:
+    others = {
+        "model": body.model,
+        "max_tokens": length_of(body.n_predict, body.max_completion_tokens, body.max_tokens),
+        "logprobs": bool(body.n_probs) or None,
+        "top_logprobs": body.n_probs or None,
+    }
+    return await biased_options(client, body, others, body.localspec)
+
+
+def _asked(body: Asking, options: Options, prompt: prompts.Single) -> dict[str, Any]:
+    """What an answer repeats of its question."""
+    settings = generation_settings(options, stream=bool(body.stream), probabilities=body.n_probs or 0)
+    return {"prompt": prompt, "generation_settings": settings}
+
+
+def _count(body: Asking, most: int) -> int:
     """How many answers. Raises :class:`InvalidOptions`."""
     said = body.n if body.n_cmpl is None else body.n_cmpl
     count = 1 if said is None else said
-    if not 1 <= count <= MOST_ANSWERS:
-        raise InvalidOptions(f"n_cmpl takes a whole number from 1 to {MOST_ANSWERS}, not {count}", REMEDY)
+    if not 1 <= count <= most:
+        raise InvalidOptions(f"n_cmpl takes a whole number from 1 to {most}, not {count}", REMEDY)
     return count
 
 
@@ -218,8 +241,8 @@ def _read_only(options: Options, warmed: Warmed) -> Result:
     )
 
 
-def _facts(result: Result, text: str) -> dict[str, Any]:
-    """All that an answer says."""
+def _facts(result: Result, text: str, **asked: Any) -> dict[str, Any]:
+    """All that an answer says, with what it repeats of what was ``asked``."""
     return {
         "index": 0,
         "content": text,
@@ -236,6 +259,7 @@ def _facts(result: Result, text: str) -> dict[str, Any]:
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": timings(result),
         "localspec": statistics(result),
+        **asked,
     }
 
 
@@ -274,11 +298,20 @@ DIALECT = Dialect(
     (
         Endpoint("POST", "/infill", InfillBody, infill),
         Endpoint("POST", "/completion", CompletionBody, complete),
-        Endpoint("GET", "/health", Nothing, health, open=True),
-        Endpoint("GET", "/props", Nothing, props),
+        Endpoint("POST", "/completions", CompletionBody, complete),
+        Endpoint("GET", "/health", Nothing, server.health, open=True),
+        Endpoint("GET", "/v1/health", Nothing, server.health, open=True),
+        Endpoint("GET", "/props", Nothing, server.props),
+        Endpoint("GET", "/slots", Nothing, server.slots),
+        Endpoint("GET", "/metrics", Nothing, server.metrics),
+        Endpoint("GET", "/models", Nothing, openai.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
     ),
     error,
     SSE._replace(end=b""),
     {"fim_unsupported": HTTPStatus.NOT_IMPLEMENTED},
 )
+CHAT = Dialect(
+    "llama.cpp", (Endpoint("POST", "/chat/completions", openai.ChatBody, openai.chat),), error, SSE
+)
+"""with the end of a stream that OpenAI's has"""

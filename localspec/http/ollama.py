@@ -23,6 +23,7 @@ from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http.conversation import Said, conversation_of, message_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
@@ -33,8 +34,7 @@ from localspec.http.models import (
     named_models,
     names_of,
 )
-from localspec.http.openai import message_of
-from localspec.http.sampling import Sampling, options_of
+from localspec.http.sampling import Sampling, biased_options
 from localspec.http.timings import answer_s, prompt_s
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
@@ -92,13 +92,6 @@ class GenerateBody(Asking, kw_only=True):
     images: list[str] | None = None
 
 
-class Said(msgspec.Struct):
-    role: str
-    content: str | None = None
-    images: list[str] | None = None
-    tool_calls: list[Any] | None = None
-
-
 class ChatBody(Asking, kw_only=True):
     """``POST /api/chat``"""
 
@@ -121,7 +114,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 }
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
-REFUSED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"images": ([],), "tool_calls": ([],)}
 
 Word = Callable[[str], dict[str, Any]]
 """how a piece of text is said"""
@@ -198,13 +190,12 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation; without messages the model is loaded, or unloaded."""
     refuse(body, REFUSED_OF_CHATS)
     began, conversation = time.monotonic(), body.messages or []
-    for said in conversation:
-        refuse(said, REFUSED_IN_MESSAGES)
     word: Word = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
     if not conversation:
         return await _kept(client, body, word)
-    messages = tuple(message_of(said.role, said.content or "") for said in conversation)
-    stream = client.generate(messages=messages, options=await _options(client, body))
+    messages, prefilled = conversation_of(conversation)
+    options = await _options(client, body)
+    stream = client.generate(messages=messages, prefilled=prefilled, options=options)
     return await _answer(body, stream, word, began)
 
 
@@ -305,16 +296,16 @@ def _time(seconds: float) -> str:
 # What is meant.
 
 
-def _said(body: Asking) -> Options:
+async def _said(client: Client, body: Asking) -> Options:
     given = body.options or Given()
     overflow = "cut" if body.truncate else None
     others = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
-    return options_of(given, others, (given.localspec or {}) | (body.localspec or {}))
+    return await biased_options(client, given, others, (given.localspec or {}) | (body.localspec or {}))
 
 
 async def _options(client: Client, body: Asking) -> Options:
     """The options; a model that is to be kept for some time is told so first."""
-    options = _said(body)
+    options = await _said(client, body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
         # Told now, it holds for who hangs up, too.
         await _load(client, options, _idle_s(keep_s))
@@ -323,7 +314,7 @@ async def _options(client: Client, body: Asking) -> Options:
 
 async def _kept(client: Client, body: Asking, word: Word) -> Answer:
     """Load the model, or unload it."""
-    options, keep_s = _said(body), seconds_of(body.keep_alive)
+    options, keep_s = await _said(client, body), seconds_of(body.keep_alive)
     if keep_s == 0:
         # This model alone: without a name it would be all of them.
         await client.unload(options.model or await asyncio.to_thread(configured_model))

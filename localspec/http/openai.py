@@ -2,58 +2,44 @@
 
 Of <https://platform.openai.com/docs/api-reference>. What it has no field for is said in ``localspec``, with
 the names of our options; the statistics of an answer come back under the same name. What llama.cpp's server
-takes besides is taken, too: its clients chat in this dialect.
+and vLLM's take besides is taken, too: their clients chat in this dialect.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from localspec.client import Client, Stream
+from localspec._version import __version__
+from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http import probabilities, prompts, several
+from localspec.http.conversation import Said, conversation_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, each
-from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
-from localspec.http.models import DEFAULT_MODEL, model_named, modified_s, named_models
-from localspec.http.sampling import TimedSampling, options_of
+from localspec.http.endpoint import Answer, Endpoint, Nothing, each
+from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
+from localspec.http.sampling import TimedSampling, biased_options
+from localspec.http.timings import Pace, timings
 from localspec.protocol.messages import ModelDescription, StreamDelta
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message
-from localspec.protocol.results import FinishReason, Result, Token
+from localspec.protocol.results import FinishReason, Result
 
-ROLES: dict[str, Literal["system", "user", "assistant"]] = {
-    "developer": "system",
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
 """all others are ``stop``"""
 MODELS = "/v1/models/"
-TEXTS = ("text", "input_text")
-"""the types of parts that are taken"""
+MOST_FILLED = 8
+"""texts for one gap"""
+FILL_TEMPERATURE = 1.0
+"""the dialect's own: several requests for one gap are to give several texts"""
 CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
 CODES |= dict.fromkeys(("queue_full", "engine_busy"), "rate_limit_exceeded")
 """of errors that have a name there"""
-
-
-class Part(msgspec.Struct):
-    type: str
-    text: str | None = None
-
-
-class Said(msgspec.Struct):
-    role: str
-    content: str | list[Part] | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
 
 
 class ModelName(msgspec.Struct):
@@ -75,6 +61,7 @@ class Asking(TimedSampling, kw_only=True):
     max_tokens: int | None = None
     n_predict: int | None = None
     n: int | None = None
+    timings_per_token: bool | None = None
     localspec: Ours | None = None
 
 
@@ -83,6 +70,10 @@ class ChatBody(Asking, kw_only=True):
 
     messages: list[Said]
     max_completion_tokens: int | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template: str | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Any] | None = None
@@ -97,26 +88,23 @@ class ChatBody(Asking, kw_only=True):
 class TextBody(Asking, kw_only=True):
     """``POST /v1/completions``"""
 
-    prompt: str | list[str]
+    prompt: prompts.Prompt
     suffix: str | None = None
     echo: bool | None = None
     best_of: int | None = None
     logprobs: int | None = None
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {"n": (1,)}
-REFUSED_OF_CHATS = REFUSED | {
+REFUSED_OF_CHATS: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
     "reasoning_effort": ("none",),
-    "top_logprobs": (0,),
     "tools": ([],),
     "functions": ([],),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
+    "chat_template": (),
 }
-REFUSED_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "function_call": ()}
-REFUSED_OF_TEXTS = REFUSED | {"best_of": (1,), "logprobs": (0, 1)}
 
 
 async def models(client: Client, body: Nothing) -> Answer:
@@ -131,84 +119,140 @@ async def model(client: Client, body: ModelName) -> Answer:
 
 
 def _card(name: str, model: ModelDescription) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": int(modified_s(model)), "owned_by": "localspec"}
+    return {
+        "id": name,
+        "object": "model",
+        "created": int(modified_s(model)),
+        "owned_by": "localspec",
+        "meta": {"n_ctx_train": model.context, "n_params": model.parameters, "size": model.size},
+    }
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
-    """Answer a conversation."""
+    """Answer a conversation, or go on with an answer that is its last message."""
     refuse(body, REFUSED_OF_CHATS)
+    if body.add_generation_prompt is False and not body.continue_final_message:
+        told = "add_generation_prompt false is supported with continue_final_message alone"
+        raise InvalidOptions(told, "Leave add_generation_prompt out.")
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidOptions("top_logprobs is for requests with logprobs", "Say logprobs, too.")
+    messages, prefilled = conversation_of(body.messages, goes_on=body.continue_final_message)
     longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
-    options = _options(body, longest, logprobs=bool(body.logprobs))
-    for said in body.messages:
-        refuse(said, REFUSED_IN_MESSAGES)
-    messages = tuple(message_of(said.role, _text(said.content)) for said in body.messages)
-    stream = client.generate(messages=messages, options=options, **body.deadlines())
+    top = body.top_logprobs if body.logprobs else None
+    options = await _options(
+        client, body, max_tokens=longest, logprobs=body.logprobs or None, top_logprobs=top
+    )
+    variables = body.chat_template_kwargs or {}
+    streams = [
+        client.generate(
+            messages=messages, prefilled=prefilled, variables=variables, options=each, **body.deadlines()
+        )
+        for each in several.varied(options, _count(body.n))
+    ]
     envelope = _envelope("chatcmpl", "chat.completion", options)
     if body.stream:
         chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
-        return _chat_chunks(chunk, body, await begun(stream), stream)
-    tokens, result = await _whole(stream)
-    choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": result.text}}
-    choice["logprobs"] = {"content": [*_logprobs(result.text, tokens)]} if body.logprobs else None
-    return _end(envelope, choice, result)
+        return _chat_chunks(chunk, body, await several.pieces(streams), len(streams))
+    found = await several.whole(streams)
+    choices = [
+        {
+            "message": {"role": "assistant", "content": result.text},
+            "logprobs": {"content": [*probabilities.entries(result.text, tokens)]} if body.logprobs else None,
+        }
+        for tokens, result in found
+    ]
+    return _end(envelope, choices, [answered.result for answered in found])
 
 
 async def text(client: Client, body: TextBody) -> Answer:
-    """Continue a text, or fill in what is missing before ``suffix``."""
-    refuse(body, REFUSED_OF_TEXTS)
-    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if len(prompts) != 1:
-        raise InvalidOptions(f"one prompt is taken, not {len(prompts)}", "Send a request for each.")
+    """Continue texts, or fill in what is missing before ``suffix``."""
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
-    longest = length_of(body.n_predict, body.max_tokens)
-    options = _options(body, longest, logprobs=body.logprobs is not None)
-    envelope = _envelope("cmpl", "text_completion", options)
-    before = prompts[0] if body.echo else ""
     if body.suffix:
-        asked = client.complete(
-            prompts[0], body.suffix, trigger="invoked", options=options, **body.deadlines()
-        )
-        filled = await asked.result()
-        choice = {"index": 0, "text": before + text_of(filled), "logprobs": None}
-        if body.stream:  # it is known only once it is whole
-            return each(_last(envelope | _no_usage(body), choice, body, filled.result))
-        return _end(envelope, choice, filled.result)
-    stream = client.generate(prompts[0], raw=True, options=options, **body.deadlines())
+        return await _filled(client, body)
+    each_prompt = prompts.prompts_of(body.prompt)
+    before = [prompts.text_of(prompt, "with echo") if body.echo else "" for prompt in each_prompt]
+    count = _count(body.n)
+    tried = max(count, body.best_of or 1)
+    if len(each_prompt) * tried > prompts.MOST:
+        told = f"{len(each_prompt) * tried} answers are asked for at once"
+        raise InvalidOptions(told, f"Ask for at most {prompts.MOST}.")
+    if body.stream and tried > count:
+        raise InvalidOptions("best_of is not supported with stream", "Leave one of them out.")
+    longest = length_of(body.n_predict, body.max_tokens)
+    is_rated = body.logprobs is not None or tried > count
+    options = await _options(
+        client, body, max_tokens=longest, logprobs=is_rated or None, top_logprobs=body.logprobs
+    )
+    streams = [
+        await prompts.continued(client, prompt, varied, body.deadlines())
+        for prompt in each_prompt
+        for varied in several.varied(options, tried)
+    ]
+    envelope = _envelope("cmpl", "text_completion", options)
+    before = [said for said in before for _ in range(count)]
     if body.stream:
-        return _text_chunks(envelope | _no_usage(body), body, before, await begun(stream), stream)
-    tokens, result = await _whole(stream)
-    choice = {"index": 0, "text": before + result.text}
-    choice["logprobs"] = None if body.logprobs is None else _columns(result.text, tokens, 0)
-    return _end(envelope, choice, result)
+        return _text_chunks(envelope | _no_usage(body), body, before, await several.pieces(streams))
+    found = _best(await several.whole(streams), tried, count)
+    choices = [
+        {
+            "text": said + result.text,
+            "logprobs": None
+            if body.logprobs is None
+            else probabilities.columns(result.text, tokens, 0, body.logprobs),
+        }
+        for said, (tokens, result) in zip(before, found, strict=True)
+    ]
+    return _end(envelope, choices, [answered.result for answered in found])
 
 
-def message_of(role: str, content: str) -> Message:
-    """A message in our words; raises :class:`InvalidOptions`."""
-    if role not in ROLES:
-        raise InvalidOptions(f"there is no role named {role[:60]!r}", f"Roles are {', '.join(ROLES)}.")
-    return Message(ROLES[role], content)
+async def _filled(client: Client, body: TextBody) -> Answer:
+    """What is missing between one prompt and its suffix."""
+    first, *more = prompts.prompts_of(body.prompt)
+    if more:
+        raise InvalidOptions("several prompts are not supported with suffix", "Send a request for each.")
+    prompt, count = prompts.text_of(first, "with suffix"), _count(body.n)
+    if count > MOST_FILLED or (body.best_of or count) > count:
+        told = f"n is at most {MOST_FILLED} with suffix, and best_of no more than n"
+        raise InvalidOptions(told, "Ask for fewer.")
+    if body.temperature is None and configured().options.temperature is None:
+        body.temperature = FILL_TEMPERATURE
+    options = await _options(client, body, max_tokens=length_of(body.n_predict, body.max_tokens))
+    asked = client.complete(
+        prompt, body.suffix or "", n=count, trigger="invoked", options=options, **body.deadlines()
+    )
+    done = await asked.result()
+    envelope = _envelope("cmpl", "text_completion", options)
+    before = prompt if body.echo else ""
+    texts = [item.text for item in done.items] or [""]
+    choices: list[dict[str, Any]] = [{"text": before + text, "logprobs": None} for text in texts]
+    if body.stream:  # it is known only once it is whole
+        return each(_last(envelope | _no_usage(body), choices, body, [done.result] * len(choices)))
+    return _end(envelope, choices, [done.result])
 
 
-def _text(content: str | list[Part] | None) -> str:
-    if isinstance(content, list):
-        for part in content:
-            if part.text is None or part.type not in TEXTS:
-                raise InvalidOptions(
-                    f"content of the type {part.type[:60]!r} is not taken", "Send texts alone."
-                )
-        return "".join(part.text or "" for part in content)
-    return content or ""
+def _best(found: list[several.Answered], tried: int, count: int) -> list[several.Answered]:
+    """Of each prompt's answers as many as are asked for, those of the highest mean probability first."""
+    if tried == count:
+        return found
+    groups = (found[i : i + tried] for i in range(0, len(found), tried))
+    rated = (sorted(group, key=lambda one: -probabilities.mean(one.tokens)) for group in groups)
+    return [one for group in rated for one in group[:count]]
 
 
-def _options(body: Asking, max_tokens: int | None, *, logprobs: bool) -> Options:
-    others = {"model": body.model, "max_tokens": max_tokens, "logprobs": logprobs or None}
-    return options_of(body, others, body.localspec)
+def _count(said: int | None) -> int:
+    """How many answers. Raises :class:`InvalidOptions`."""
+    count = 1 if said is None else said
+    if not 1 <= count <= prompts.MOST:
+        raise InvalidOptions(
+            f"n takes a whole number from 1 to {prompts.MOST}, not {count}",
+            "Ask for fewer, or several times.",
+        )
+    return count
 
 
-async def _whole(stream: Stream[Result]) -> tuple[list[Token], Result]:
-    tokens = [token async for delta in stream for token in delta.tokens]
-    return tokens, await stream.result()
+async def _options(client: Client, body: Asking, **others: Any) -> Options:
+    return await biased_options(client, body, {"model": body.model, **others}, body.localspec)
 
 
 # What is answered.
@@ -220,99 +264,122 @@ def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
         "object": kind,
         "created": int(time.time()),
         "model": options.model or DEFAULT_MODEL,
+        "system_fingerprint": f"b-localspec-{__version__}",
     }
 
 
-def _end(envelope: dict[str, Any], choice: dict[str, Any], result: Result) -> dict[str, Any]:
-    choice["finish_reason"] = FINISH.get(uncut(result).finish_reason, "stop")
+def _end(envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result]) -> dict[str, Any]:
+    """All answers; statistics and timings are the first one's."""
     return {
         **envelope,
-        "choices": [choice],
-        "usage": _usage(result),
-        "localspec": statistics(result),
+        "choices": _ended(choices, results),
+        "usage": _usage(results),
+        "timings": timings(results[0]),
+        "localspec": statistics(results[0]),
     }
 
 
-def _usage(result: Result) -> dict[str, Any]:
+def _ended(choices: list[dict[str, Any]], results: list[Result]) -> list[dict[str, Any]]:
+    """The choices with their numbers, and why they have ended; of one result there may be several choices."""
+    reasons = [FINISH.get(uncut(result).finish_reason, "stop") for result in results]
+    reasons += reasons[-1:] * (len(choices) - len(reasons))
+    return [
+        {"index": i, **choice, "finish_reason": reason}
+        for i, (choice, reason) in enumerate(zip(choices, reasons, strict=True))
+    ]
+
+
+def _usage(results: list[Result]) -> dict[str, Any]:
+    read = sum(result.prompt_tokens for result in results)
+    answered = sum(result.completion_tokens for result in results)
     return {
-        "prompt_tokens": result.prompt_tokens,
-        "completion_tokens": result.completion_tokens,
-        "total_tokens": result.prompt_tokens + result.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": result.cached_tokens},
+        "prompt_tokens": read,
+        "completion_tokens": answered,
+        "total_tokens": read + answered,
+        "prompt_tokens_details": {"cached_tokens": sum(result.cached_tokens for result in results)},
     }
+
+
+Shape = Callable[[int, StreamDelta], dict[str, Any]]
+"""makes the choice that a piece of an answer is"""
 
 
 async def _chat_chunks(
-    envelope: dict[str, Any], body: ChatBody, pieces: AsyncIterator[StreamDelta], stream: Stream[Result]
+    envelope: dict[str, Any], body: ChatBody, pieces: AsyncIterator[several.Piece], count: int
 ) -> AsyncIterator[Any]:
-    def chunk(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return {**envelope, "choices": [{"index": 0, "delta": delta, "finish_reason": None, **more}]}
+    for index in range(count):
+        first = {"index": index, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
+        yield {**envelope, "choices": [first]}
 
-    yield chunk({"role": "assistant", "content": ""})
-    async for piece in pieces:
-        more = {"logprobs": {"content": [*_logprobs(piece.text, piece.tokens)]}} if body.logprobs else {}
-        yield chunk({"content": piece.text}, **more)
-    for last in _last(envelope, {"index": 0, "delta": {}}, body, await stream.result()):
-        yield last
+    def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": index, "delta": {"content": piece.text}, "finish_reason": None}
+        if body.logprobs:
+            choice["logprobs"] = {"content": [*probabilities.entries(piece.text, piece.tokens)]}
+        return choice
+
+    async for chunk in _chunks(envelope, body, pieces, shape, {"delta": {}}):
+        yield chunk
 
 
 async def _text_chunks(
-    envelope: dict[str, Any],
-    body: TextBody,
-    before: str,
-    pieces: AsyncIterator[StreamDelta],
-    stream: Stream[Result],
+    envelope: dict[str, Any], body: TextBody, before: list[str], pieces: AsyncIterator[several.Piece]
 ) -> AsyncIterator[Any]:
-    def chunk(text: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
-        return {
-            **envelope,
-            "choices": [{"index": 0, "text": text, "logprobs": logprobs, "finish_reason": None}],
-        }
+    offsets = [0] * len(before)
+    for index, said in enumerate(before):
+        if said:
+            choice = {"index": index, "text": said, "logprobs": None, "finish_reason": None}
+            yield {**envelope, "choices": [choice]}
 
-    offset = 0
-    if before:
-        yield chunk(before)
-    async for piece in pieces:
-        columns = None if body.logprobs is None else _columns(piece.text, piece.tokens, offset)
-        offset += len(piece.text)
-        yield chunk(piece.text, columns)
-    for last in _last(envelope, {"index": 0, "text": "", "logprobs": None}, body, await stream.result()):
-        yield last
+    def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
+        columns = None
+        if body.logprobs is not None:
+            columns = probabilities.columns(piece.text, piece.tokens, offsets[index], body.logprobs)
+        offsets[index] += len(piece.text)
+        return {"index": index, "text": piece.text, "logprobs": columns, "finish_reason": None}
+
+    async for chunk in _chunks(envelope, body, pieces, shape, {"text": "", "logprobs": None}):
+        yield chunk
+
+
+async def _chunks(
+    envelope: dict[str, Any],
+    body: Asking,
+    pieces: AsyncIterator[several.Piece],
+    shape: Shape,
+    last: dict[str, Any],
+) -> AsyncIterator[Any]:
+    """The pieces of all answers; ``last`` is the end of each."""
+    ended: dict[int, Result] = {}
+    pace = Pace()
+    async for index, said in pieces:
+        if isinstance(said, Result):
+            ended[index] = said
+            continue
+        told = {**envelope, "choices": [shape(index, said)]}
+        yield told | {"timings": pace.after(said.tokens)} if body.timings_per_token else told
+    results = [ended[index] for index in sorted(ended)]
+    for chunk in _last(envelope, [last] * len(results), body, results):
+        yield chunk
 
 
 def _last(
-    envelope: dict[str, Any], choice: dict[str, Any], body: Asking, result: Result
+    envelope: dict[str, Any], choices: list[dict[str, Any]], body: Asking, results: list[Result]
 ) -> list[dict[str, Any]]:
-    """The end of a stream; who wants its usage gets that in a chunk of its own."""
-    end = _end(envelope, choice, result)
-    usage = end.pop("usage")
-    none = _no_usage(body)
-    return [end | none, {**envelope, "choices": [], "usage": usage}] if none else [end]
+    """The end of a stream: a chunk for each answer; who wants its usage gets that in a chunk of its own."""
+    end = _end(envelope, choices, results)
+    usage, none = end.pop("usage"), _no_usage(body)
+    *others, choice = end["choices"]
+    chunks = [{**envelope, "choices": [other]} for other in others]
+    chunks.append(end | none | {"choices": [choice]})
+    if none:
+        chunks.append({**envelope, "choices": [], "usage": usage, "timings": end["timings"]})
+    return chunks
 
 
 def _no_usage(body: Asking) -> dict[str, None]:
     """What all chunks but the last say to who wants it."""
     is_wanted = body.stream_options is not None and body.stream_options.include_usage
     return {"usage": None} if is_wanted else {}
-
-
-def _logprobs(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
-    at = 0
-    for token in tokens:
-        piece = text[at : at + token.chars]
-        at += token.chars
-        yield {"token": piece, "logprob": token.logprob, "bytes": list(piece.encode()), "top_logprobs": []}
-
-
-def _columns(text: str, tokens: Iterable[Token], offset: int) -> dict[str, Any]:
-    each = list(_logprobs(text, tokens))
-    starts = accumulate((len(one["token"]) for one in each[:-1]), initial=offset)
-    return {
-        "tokens": [one["token"] for one in each],
-        "token_logprobs": [one["logprob"] for one in each],
-        "top_logprobs": None,
-        "text_offset": list(starts) if each else [],
-    }
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from localspec.client import Deadlines
-from localspec.errors import InvalidOptions
-from localspec.http import samplers
+from localspec.client import Client, Deadlines
+from localspec.http import bias, samplers
 from localspec.http.endpoint import REMEDY
 from localspec.http.fields import refuse
 from localspec.http.models import configured, model_of
@@ -27,7 +26,8 @@ Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 class Sampling(msgspec.Struct, kw_only=True):
     """How tokens are chosen, as the dialects say it; without a seed, or with -1, chance decides.
 
-    ``repeat_last_n`` tokens are what penalties look at, there; here it is all of them.
+    ``repetition_penalty`` is another name of ``repeat_penalty``. Without ``repeat_last_n`` penalties look at
+    the whole answer, and ``repeat_penalty`` at the prompt, too.
     """
 
     temperature: float | None = None
@@ -35,19 +35,19 @@ class Sampling(msgspec.Struct, kw_only=True):
     top_k: int | None = None
     min_p: float | None = None
     repeat_penalty: float | None = None
+    repetition_penalty: float | None = None
     repeat_last_n: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     samplers: list[str] | str | None = None
     seed: Seed | None = None
     stop: str | list[str] | None = None
+    logit_bias: bias.Said | None = None
     # What is not supported.
-    logit_bias: Any = None
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: Any = None
     lora: list[Any] | None = None
-    n_probs: int | None = None
     mirostat: int | None = None
     typical_p: float | None = None
     tfs_z: float | None = None
@@ -55,10 +55,23 @@ class Sampling(msgspec.Struct, kw_only=True):
     dry_multiplier: float | None = None
     xtc_probability: float | None = None
     dynatemp_range: float | None = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
+    structured_outputs: Any = None
+    min_tokens: int | None = None
+    stop_token_ids: list[int] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    length_penalty: float | None = None
+    use_beam_search: bool | None = None
 
     def __post_init__(self) -> None:
         if self.seed in CHANCE:
             self.seed = None
+        if self.repeat_penalty is None:
+            self.repeat_penalty = self.repetition_penalty
         if self.top_k is not None:
             self.top_k = max(0, self.top_k)  # as far as that goes all tokens may come, by either
 
@@ -79,14 +92,16 @@ class TimedSampling(Sampling, kw_only=True):
         return times
 
 
-SAMPLED = tuple(name for name in Sampling.__struct_fields__ if name in Options.__struct_fields__)
+SAMPLED = tuple(
+    name
+    for name in Sampling.__struct_fields__
+    if name in Options.__struct_fields__ and name != "logit_bias"  # of texts the tokens are asked for
+)
 REFUSED: dict[str, tuple[Any, ...]] = {
-    "logit_bias": ([], {}),
     "ignore_eos": (False,),
     "grammar": ("",),
     "json_schema": ({},),
     "lora": ([],),
-    "n_probs": (0,),
     "mirostat": (0,),
     "typical_p": (1,),
     "tfs_z": (1,),
@@ -94,7 +109,26 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "dry_multiplier": (0,),
     "xtc_probability": (0,),
     "dynatemp_range": (0,),
+    "guided_json": ({},),
+    "guided_regex": ("",),
+    "guided_choice": ([],),
+    "guided_grammar": ("",),
+    "structured_outputs": ({},),
+    "min_tokens": (0,),
+    "stop_token_ids": ([],),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
 }
+
+
+async def biased_options(
+    client: Client, sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None
+) -> Options:
+    """As :func:`options_of`, with ``logit_bias``."""
+    found = await bias.bias_of(client, sampling.logit_bias, others.get("model"))
+    return options_of(sampling, others | {"logit_bias": found}, own)
 
 
 def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None) -> Options:
@@ -105,7 +139,7 @@ def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] |
     refuse(sampling, REFUSED)
     own = own or {}
     values = {"overflow": configured().options.overflow or "refuse"} | _values(sampling, others)
-    values |= _penalties(sampling.repeat_last_n, values | own) | own
+    values |= own
     for name, value in values.items():
         if name in Options.__struct_fields__:
             told = f"localspec.{name}" if name in own else name
@@ -129,20 +163,6 @@ def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
     if "seed" in values:
         values["seed"] %= SEEDS
     return values
-
-
-def _penalties(last_n: int | None, values: dict[str, Any]) -> dict[str, float]:
-    """What is to be told for penalties to look at the last tokens only: that is none of them, or all.
-
-    Raises :class:`InvalidOptions` for others, unless there are no penalties.
-    """
-    nothing = samplers.OFF["penalties"]
-    if last_n == 0:
-        return nothing
-    if last_n not in (None, -1) and any(values.get(name, none) != none for name, none in nothing.items()):
-        told = f"penalties on the last {last_n} tokens are not supported"
-        raise InvalidOptions(told, "Leave repeat_last_n out, or say -1: they look at all of them.")
-    return {}
 
 
 def _ms(said: float) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from localspec.protocol.results import Result
+from localspec.protocol.results import Result, Token
 
 
 def prompt_s(result: Result) -> float:
@@ -22,6 +23,21 @@ def answer_s(result: Result) -> float:
     """Seconds that all tokens take at the measured speed: their number by this is that speed."""
     speed = result.stats.decode_tokens_per_s
     return result.completion_tokens / speed if speed else 0.0
+
+
+class Pace:
+    """The timings of an answer on its way."""
+
+    def __init__(self) -> None:
+        self._answered = 0
+        self._first_s: float | None = None
+
+    def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
+        """Those of what has come, with ``tokens``."""
+        now = time.perf_counter()
+        self._first_s = now if self._first_s is None else self._first_s
+        self._answered += len(tokens)
+        return {"predicted_n": self._answered, "predicted_ms": 1000 * (now - self._first_s)}
 
 
 def timings(result: Result) -> dict[str, Any]:

@@ -135,6 +135,46 @@ def test_the_rate_is_that_of_the_tokens_that_were_timed(door: Door) -> None:
     )
 
 
+def test_several_prompts_and_what_was_probable(door: Door) -> None:
+    said = GREEDY | {"n_probs": 2, "timings_per_token": True}
+    one = door.post("/completion", said)
+    assert "".join(each["token"] for each in one["completion_probabilities"]) == one["content"]
+    assert all(len(each["top_logprobs"]) == 2 for each in one["completion_probabilities"])
+    assert one["prompt"] == GREEDY["prompt"] and one["generation_settings"]["n_predict"] == 16
+    several = door.post("/completions", said | {"prompt": [GREEDY["prompt"], {"prompt_string": "import "}]})
+    assert [each["index"] for each in several] == [0, 1] and several[0]["content"] == one["content"]
+    text = door.ask("POST", "/completion", said | {"stream": True}).text
+    *pieces, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    assert [each for piece in pieces for each in piece["completion_probabilities"]] == one[
+        "completion_probabilities"
+    ]
+    assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
+
+
+def test_what_the_server_says_of_itself(door: Door) -> None:
+    assert door.ask("GET", "/v1/health", authorization="").json() == {"status": "ok"}
+    door.post("/completion", GREEDY)
+    slots = door.ask("GET", "/slots").json()
+    assert slots and all(slot["n_ctx"] == 2048 and slot["is_processing"] is False for slot in slots)
+    props = door.ask("GET", "/props").json()
+    assert props["total_slots"] == len(slots) and "<|im_start|>" in props["chat_template"]
+    assert props["default_generation_settings"]["params"]["temperature"] == 0.7
+    metrics = door.ask("GET", "/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    before = dict(line.split() for line in metrics.text.splitlines() if line.startswith("llamacpp:"))
+    timings = door.post("/completion", GREEDY)["timings"]
+    text = door.ask("GET", "/metrics").text
+    after = dict(line.split() for line in text.splitlines() if line.startswith("llamacpp:"))
+    for name, count in (
+        ("prompt_tokens_total", timings["prompt_n"]),
+        ("prompt_tokens_cached_total", timings["cache_n"]),
+        ("tokens_predicted_total", timings["predicted_n"]),
+    ):
+        assert float(after[f"llamacpp:{name}"]) - float(before[f"llamacpp:{name}"]) == count, name
+    (card, *_) = door.ask("GET", "/models").json()["data"]
+    assert card["meta"]["n_ctx_train"] == 2048 and card["meta"]["n_params"] > 1e6
+
+
 def test_a_prompt_that_is_too_long_has_its_numbers(door: Door) -> None:
     refused = door.ask("POST", "/completion", {"prompt": "word " * 9000})
     error = refused.json()["error"]
@@ -186,11 +226,18 @@ def test_what_is_loaded(door: Door) -> None:
         ("/infill", {"lora": [{"id": 0, "scale": 0.5}]}, "lora is not supported"),
         ("/infill", {"n_cmpl": 9}, "n_cmpl"),
         ("/infill", {"input_extra": [{"filename": "x"}]}, "text"),
-        ("/completion", {"prompt": ["a", "b"]}, "one prompt is taken, not 2"),
+        ("/completion", {"prompt": ["a", "b"] * 9}, "prompt has 18 prompts"),
+        ("/completion", {"prompt": []}, "prompt is an empty list"),
+        ("/completion", {"prompt": [1, ["a"]]}, "prompt has lists beside tokens"),
+        (
+            "/completion",
+            {"prompt": {"prompt_string": "x", "multimodal_data": ["x"]}},
+            "multimodal_data is not",
+        ),
         ("/completion", {}, "prompt"),
         ("/completion", {"prompt": "x", "grammar": "root ::= [0-9]"}, "grammar is not supported"),
-        ("/completion", {"prompt": "x", "n_probs": 5}, "n_probs is not supported"),
-        ("/completion", {"prompt": "x", "n": 2}, "n is not supported"),
+        ("/completion", {"prompt": "x", "n_probs": 21}, "top_logprobs takes a whole number"),
+        ("/infill", {"n_probs": 5}, "n_probs is not supported"),
         ("/infill", {"return_tokens": True}, "return_tokens is not supported"),
         ("/completion", b"", "the body is empty"),
         (
@@ -252,11 +299,10 @@ def test_what_nothing_looks_at_may_be_said(echo: Door) -> None:
     told = options(echo, **nothing)
     assert (told["max_tokens"], told["top_k"]) == (8, 40)
     assert options(echo, repeat_last_n=-1, repeat_penalty=1.2)["repeat_penalty"] == 1.2
-    assert options(echo, repeat_last_n=0, repeat_penalty=1.2)["repeat_penalty"] == 1
+    assert options(echo, repeat_last_n=0, repeat_penalty=1.2)["repeat_last_n"] == 0
+    told = options(echo, repeat_last_n=64, repeat_penalty=1.2)
+    assert (told["repeat_last_n"], told["repeat_penalty"]) == (64, 1.2)
     assert options(echo, repeat_last_n=64, repeat_penalty=1.2, samplers=["top_k"])["repeat_penalty"] == 1
-    for said in ({"repeat_penalty": 1.2}, {"localspec": {"presence_penalty": 1}}):
-        refused = echo.ask("POST", "/completion", {"prompt": "x", "repeat_last_n": 64, **said})
-        assert refused.status_code == 400 and "the last 64 tokens are not supported" in refused.text
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32 - 1])
@@ -350,7 +396,7 @@ def test_what_llama_vim_asks_for_an_edit(door: Door) -> None:
         "POST", path, INSTRUCT | {"max_tokens": 8, "stream_options": {"include_usage": True}}
     ).text
     chunks = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
-    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
+    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks[:-1])
     usage = chunks[-1]["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2
 

@@ -132,11 +132,6 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, door: Door) ->
         ({"images": ["aGk="]}, 400, "images is not supported"),
         ({"template": "{{ .Prompt }}"}, 400, "template is not supported"),
         ({"context": [1, 2]}, 400, "context is not supported"),
-        (
-            {"options": {"repeat_penalty": 1.1, "repeat_last_n": 64}},
-            400,
-            "on the last 64 tokens",
-        ),
         ({"keep_alive": "soon"}, 400, "keep_alive is no duration"),
     ],
     ids=str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,11 +82,11 @@ def test_a_gap_is_filled_whole_and_as_it_comes(client: openai.OpenAI) -> None:
 
 def test_the_same_gap_asked_again_is_answered_by_the_model_again(client: openai.OpenAI) -> None:
     said: dict[str, Any] = {"model": "localspec", "prompt": "print(os.", "suffix": ")\n", "max_tokens": 12}
-    first, again = (client.completions.create(**said) for _ in range(2))
+    first, again = (client.completions.create(temperature=0, **said) for _ in range(2))
     assert first.choices[0].text == again.choices[0].text
     assert first.usage and again.usage and first.usage.total_tokens == again.usage.total_tokens > 0
-    warm = {client.completions.create(temperature=2, **said).choices[0].text for _ in range(6)}
-    assert len(warm) > 1
+    # The dialect's own temperature is 1: who asks several times wants several texts.
+    assert len({client.completions.create(**said).choices[0].text for _ in range(8)}) > 1
 
 
 def test_a_text_as_it_comes_with_its_beginning(client: openai.OpenAI) -> None:
@@ -132,8 +133,8 @@ def test_stops_and_seeds(client: openai.OpenAI) -> None:
 
 
 def test_content_in_parts(client: openai.OpenAI) -> None:
-    parts: Any = [{"role": "user", "content": [{"type": "text", "text": part} for part in ("Sort ", "it.")]}]
-    whole: Any = [{"role": "user", "content": "Sort it."}]
+    parts: Any = [{"role": "user", "content": [{"type": "text", "text": part} for part in ("Sort", "it.")]}]
+    whole: Any = [{"role": "user", "content": "Sort\nit."}]
     one, other = (
         client.chat.completions.create(messages=messages, **SHORT).choices[0].message.content
         for messages in (parts, whole)
@@ -146,7 +147,7 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
     [
         ({"model": "nobody-has-this"}, openai.NotFoundError, "nobody-has-this"),
         ({"temperature": 9}, openai.BadRequestError, "temperature"),
-        ({"n": 2}, openai.BadRequestError, "n is not supported"),
+        ({"n": 17}, openai.BadRequestError, "n takes a whole number from 1 to 16, not 17"),
         (
             {"tools": [{"type": "function", "function": {"name": "f"}}]},
             openai.BadRequestError,
@@ -155,8 +156,16 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
         ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice is not"),
         ({"reasoning_effort": "low"}, openai.BadRequestError, "reasoning_effort is not"),
         ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
-        ({"logit_bias": {"1": 5}}, openai.BadRequestError, "logit_bias"),
-        ({"logprobs": True, "top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),
+        ({"logit_bias": {"1": 10_001}}, openai.BadRequestError, "logit_bias"),
+        ({"logprobs": True, "top_logprobs": 21}, openai.BadRequestError, "top_logprobs takes a whole number"),
+        ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs is for requests with logprobs"),
+        ({"extra_body": {"guided_json": {"type": "object"}}}, openai.BadRequestError, "guided_json is not"),
+        ({"extra_body": {"continue_final_message": True}}, openai.BadRequestError, "continue_final_message"),
+        (
+            {"messages": [{"role": "assistant", "content": text} for text in "ab"]},
+            openai.BadRequestError,
+            "the last two messages are the assistant's",
+        ),
         ({"messages": []}, openai.BadRequestError, "messages is empty"),
         ({"messages": [{"role": "tool", "content": "x"}]}, openai.BadRequestError, "no role named 'tool'"),
         (
@@ -218,8 +227,8 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) ->
         wrong.models.list()
     assert unknown.value.code == "invalid_api_key"
     with (
-        openai.OpenAI(base_url=door.url, api_key=door.token, max_retries=0) as amiss,
-        pytest.raises(openai.NotFoundError, match=r"GET /models is not offered. See /v1/models\."),
+        openai.OpenAI(base_url=f"{door.url}/v2", api_key=door.token, max_retries=0) as amiss,
+        pytest.raises(openai.NotFoundError, match=r"GET /v2/models is not offered\. In this dialect there"),
     ):
         amiss.models.list()
     with pytest.raises(
@@ -278,7 +287,7 @@ def test_a_wrong_key(door: Door) -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ({"logprobs": 5}, "logprobs is not supported. Leave logprobs out, or say 0 or 1."),
+        ({"logprobs": 21}, "top_logprobs takes a whole number from 0 to 20, not 21"),
         ({"logprobs": 0, "echo": True}, "logprobs is not supported with suffix or echo"),
         ({"logprobs": 0, "suffix": ")"}, "logprobs is not supported with suffix or echo"),
     ],
@@ -290,6 +299,116 @@ def test_probabilities_that_are_not_known_are_refused(
         client.completions.create(prompt=PROMPT, **SHORT, **said)
 
 
-def test_several_prompts_are_refused(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="one prompt is taken, not 2"):
-        client.completions.create(model="localspec", prompt=["a", "b"])
+def test_several_prompts_and_several_answers_to_each(client: openai.OpenAI, door: Door) -> None:
+    tokens = door.post("/tokenize", {"content": PROMPT, "add_special": True})["tokens"]
+    plain = client.completions.create(prompt=PROMPT, **SHORT).choices[0].text
+    several = client.completions.create(prompt=[PROMPT, "import "], n=2, **SHORT)
+    texts = [choice.text for choice in several.choices]
+    assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+    assert texts[:2] == [plain, plain] and texts[2] == texts[3] != plain
+    same: list[Any] = [tokens, [tokens, tokens]]
+    for prompt in same:
+        found = client.completions.create(prompt=prompt, **SHORT)
+        assert {choice.text for choice in found.choices} == {plain}
+    mixed = door.post("/v1/completions", SHORT | {"prompt": [*tokens[:2], "!", *tokens[2:]]})
+    assert mixed["usage"]["prompt_tokens"] == len(tokens) + 1
+    streamed = {0: "", 1: "", 2: "", 3: ""}
+    for chunk in client.completions.create(prompt=[PROMPT, "import "], n=2, stream=True, **SHORT):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.text
+    assert [streamed[i] for i in range(4)] == texts
+    with pytest.raises(openai.BadRequestError, match="34 answers"):
+        client.completions.create(model="localspec", prompt=["a", "b"] * 1, n=16, best_of=17)
+    with pytest.raises(openai.BadRequestError, match="the model has no token 999999"):
+        client.completions.create(model="localspec", prompt=[999999])
+
+
+def test_several_answers_to_a_chat_differ_and_come_again_with_their_seed(client: openai.OpenAI) -> None:
+    said: Any = {**SHORT, "messages": HELLO, "temperature": 1.5, "n": 3, "seed": 5}
+    first, again = (
+        [choice.message.content for choice in client.chat.completions.create(**said).choices]
+        for _ in range(2)
+    )
+    assert first == again and len(set(first)) == 3
+    streamed = ["", "", ""]
+    for chunk in client.chat.completions.create(stream=True, **said):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.delta.content or ""
+    assert streamed == first
+
+
+def test_the_best_of_several_is_the_most_probable(client: openai.OpenAI) -> None:
+    said: Any = {**SHORT, "prompt": PROMPT, "temperature": 1.0, "seed": 11, "logprobs": 0}
+    every = client.completions.create(n=4, **said).choices
+
+    def rating(choice: Any) -> float:
+        return float(sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs))
+
+    best = client.completions.create(best_of=4, **said).choices
+    assert [choice.text for choice in best] == [max(every, key=rating).text]
+
+
+def test_an_answer_goes_on_after_its_beginning(client: openai.OpenAI) -> None:
+    begun: Any = [*HELLO, {"role": "assistant", "content": "```python\ndef sort_list("}]
+    answer = client.chat.completions.create(messages=begun, **SHORT)
+    prompt = (
+        "<|im_start|>system\nYou write Python.<|im_end|>\n<|im_start|>user\nSort a list.<|im_end|>\n"
+        "<|im_start|>assistant\n```python\ndef sort_list("
+    )
+    raw = client.completions.create(prompt=prompt, **SHORT)
+    assert answer.choices[0].message.content == raw.choices[0].text
+    anew = client.chat.completions.create(
+        messages=begun, extra_body={"continue_final_message": False}, **SHORT
+    )
+    assert anew.usage and answer.usage and anew.usage.prompt_tokens > answer.usage.prompt_tokens
+
+
+def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, door: Door) -> None:
+    plain = client.completions.create(prompt=PROMPT, logprobs=2, **SHORT).choices[0]
+    assert plain.logprobs and plain.logprobs.top_logprobs
+    first, second = plain.logprobs.top_logprobs[0]
+    tokens = door.post("/tokenize", {"content": first, "parse_special": False})["tokens"]
+    for banned in ({str(tokens[0]): -100}, {first: -100}, [[tokens[0], False]], [[first, -100.0]]):
+        body = {**SHORT, "max_tokens": 1, "prompt": PROMPT, "logit_bias": banned}
+        assert door.post("/v1/completions", body)["choices"][0]["text"] == second
+        drafted = {**body, "max_tokens": 24, "localspec": {"proposer": "draft"}}
+        alone = {**body, "max_tokens": 24, "localspec": {"proposer": "none"}}
+        assert (
+            door.post("/v1/completions", drafted)["choices"][0]["text"]
+            == door.post("/v1/completions", alone)["choices"][0]["text"]
+        )
+
+
+def test_what_else_was_probable(client: openai.OpenAI) -> None:
+    choice = client.chat.completions.create(messages=HELLO, logprobs=True, top_logprobs=3, **SHORT).choices[0]
+    assert choice.logprobs and choice.logprobs.content
+    for token in choice.logprobs.content:
+        likely = [each.logprob for each in token.top_logprobs]
+        assert likely == sorted(likely, reverse=True) and len(likely) == 3
+        assert token.logprob == likely[0], "it is greedy"
+
+
+def test_variables_reach_the_template_and_penalties_their_names(echo: Door) -> None:
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": "prompt"}]}
+    asked = echo.post("/v1/chat/completions", said | {"chat_template_kwargs": {"enable_thinking": False}})
+    assert json.loads(asked["choices"][0]["message"]["content"])["variables"] == {"enable_thinking": False}
+    said = {
+        "messages": [{"role": "user", "content": "options"}],
+        "repetition_penalty": 1.2,
+        "repeat_last_n": 64,
+    }
+    options = json.loads(echo.post("/v1/chat/completions", said)["choices"][0]["message"]["content"])
+    assert (options["repeat_penalty"], options["repeat_last_n"]) == (1.2, 64)
+
+
+def test_timings_come_with_the_pieces_for_who_asks(door: Door) -> None:
+    said = {**SHORT, "messages": HELLO, "stream": True, "timings_per_token": True}
+    text = door.ask("POST", "/chat/completions", said | {"stream_options": {"include_usage": True}}).text
+    events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert events[-1] == "[DONE]"
+    first, *others, usage = map(json.loads, events[:-1])
+    assert "timings" not in first and first["choices"][0]["delta"] == {"role": "assistant", "content": None}
+    counts = [each["timings"]["predicted_n"] for each in others]
+    assert (
+        counts == sorted(counts) and usage["choices"] == [] and usage["timings"]["predicted_n"] == counts[-1]
+    )
