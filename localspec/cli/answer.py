@@ -91,7 +91,15 @@ def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
 async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
     from localspec.client import connect
 
-    async with await connect(start=start, on_start=lambda: note("localspec: starting the daemon.")) as client:
+    started: list[bool] = []
+
+    def on_start() -> None:
+        note("localspec: starting the daemon.")
+        started.append(True)
+
+    async with await connect(start=start, on_start=on_start) as client:
+        if started and (problem := (await client.status()).history_problem):
+            note(f"localspec: {problem}")
         if start and (told := _left_alone(client)):
             note(f"localspec: {told}")
         return await ask(client)

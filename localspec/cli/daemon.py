@@ -68,6 +68,8 @@ def start(*, as_json: AsJson = False) -> int:
             output.write(f"The HTTP door is at {status.http}\n")
         elif status.http_problem is not None:
             output.note(f"HTTP: {status.http_problem}")
+        if status.history_problem is not None:
+            output.note(f"Chats: {status.history_problem}")
         output.note(f"Its log is {home.log_path()}.")
     return ExitCode.OK
 
@@ -173,6 +175,8 @@ def status(*, as_json: AsJson = False) -> int:
             output.note(told)
         if found.http_problem is not None:
             output.note(f"HTTP: {found.http_problem}")
+        if found.history_problem is not None:
+            output.note(f"Chats: {found.history_problem}")
     return ExitCode.OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from msgspec import Meta
 
 from localspec import home, process
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, of_system
+from localspec.errors import DaemonUnavailable, DiskFull, of_system
 from localspec.protocol.messages import Discovery
 
 COMMAND = process.python("localspec.daemon")
@@ -29,6 +30,8 @@ SERVICE_S = 10.0
 SERVICE_STEP_S = 0.1
 PROBE_S = 1.0
 TAIL_LINES = 5
+ROOM = 1 << 14
+"""bytes of a disk that are as good as none"""
 DISK = "See that this disk is not full and may be written to, or set LOCALSPEC_HOME to another directory."
 
 
@@ -142,7 +145,15 @@ def _spawn(command: tuple[str, ...]) -> None:
             daemon.terminate()
             raise DaemonUnavailable(f"the daemon did not listen within {START_S:.0f} s", _advice(begin))
         if pipe.read(1) != b"1":
+            _check_room()
             raise DaemonUnavailable(f"the daemon ended before it listened{_tail(begin)}", _advice(begin))
+
+
+def _check_room() -> None:
+    """Raise :class:`DiskFull` where a daemon can leave neither its address nor a word in its log."""
+    for place in (home.runtime_dir(), home.state_dir()):
+        if shutil.disk_usage(place).free < ROOM:
+            raise DiskFull(f"the daemon cannot start: no space left in {place}")
 
 
 def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subprocess.Popen[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from localspec.daemon.store import Begun, Session, Store, Turn
-from localspec.errors import DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound
+from localspec.errors import DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
 from localspec.protocol.options import Options
 from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage
 
@@ -25,6 +26,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+STUCK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""how a full disk shows itself where SQLite needs a file beside its own"""
+ROOM = 1 << 16
+"""bytes for its log's index, the least that it needs"""
+FULL_REMEDY = "Free some disk space, then run `localspec daemon restart`."
 DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
 
 
@@ -36,9 +42,12 @@ class History:
         self._path = path
         # Beside the file, whose own locks would let several daemons in.
         self._lock = FileLock(f"{path}.lock")
+        self.problem: str | None = None
+        """why chats are kept in memory only, where the disk has no room for the file"""
 
     async def open(self) -> None:
-        """Open or create the file; one that is no database is set aside.
+        """Open or create the file; one that is no database is set aside. On a full disk chats are kept in
+        memory, and those of the file are not to be had, until the next daemon opens it.
 
         Raises :class:`DaemonUnavailable` if another process has it open.
         """
@@ -49,7 +58,13 @@ class History:
             raise DaemonUnavailable(
                 f"another daemon works with the history in {self._path}", remedy
             ) from None
-        self._stored, self._private = await self._do(lambda: (_open_file(self._path), Store(":memory:")))
+        self._private = await self._do(lambda: Store(":memory:"))
+        try:
+            self._stored = await self._do(lambda: _open_file(self._path))
+        except DiskFull as error:
+            self.problem = f"{error.message}: chats are kept in memory only. {FULL_REMEDY}"
+            log.warning("%s", self.problem)
+            self._stored = await self._do(lambda: Store(":memory:"))
 
     async def close(self) -> None:
         await self._do(self._stored.close)
@@ -67,13 +82,16 @@ class History:
     async def session(self, id: str) -> Session:
         """The session of this id; raises :class:`SessionNotFound`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
+        if found is None and self.problem is not None:
+            raise DiskFull(f"the chats of before cannot be read: {self._path} has no room", FULL_REMEDY)
         if found is None:
             raise SessionNotFound(f"there is no session {id[:40]!r}")
         return found
 
     async def has_private(self) -> bool:
-        """Whether there are private sessions, which end with the daemon."""
-        return not await self._do(self._private.is_empty)
+        """Whether there are sessions that end with the daemon."""
+        in_memory = (self._private,) if self.problem is None else (self._private, self._stored)
+        return not await self._do(lambda: all(store.is_empty() for store in in_memory))
 
     async def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
         """The sessions that were asked for, but the private ones, the last used first."""
@@ -122,10 +140,15 @@ class History:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
-            if _code(error) == sqlite3.SQLITE_FULL:
+            if _code(error) == sqlite3.SQLITE_FULL or (_code(error) in STUCK and self._has_no_room()):
                 raise DiskFull(f"no space left for the history in {self._path}") from error
             remedy = DAMAGE_REMEDY if _code(error) in DAMAGED else None
             raise LocalspecError(f"the history in {self._path} failed: {error}", remedy) from error
+        except OSError as error:
+            raise of_system(error, "the history failed") or error from None
+
+    def _has_no_room(self) -> bool:
+        return shutil.disk_usage(self._path.parent).free < ROOM
 
 
 def _new_id() -> str:

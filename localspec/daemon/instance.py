@@ -9,7 +9,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from localspec import home
-from localspec.errors import DaemonUnavailable
+from localspec.errors import DaemonUnavailable, of_system
 from localspec.protocol.messages import Discovery
 
 PATIENCE_S = 5.0
@@ -39,7 +39,13 @@ def claim() -> FileLock | None:
 
 def announce(discovery: Discovery) -> None:
     """Tell clients where the daemon listens."""
-    home.write_private(home.discovery_path(), msgspec.json.encode(discovery).decode() + "\n")
+    path = home.discovery_path()
+    try:
+        home.write_private(path, msgspec.json.encode(discovery).decode() + "\n")
+    except OSError as error:
+        raise (
+            of_system(error, f"{path} cannot be written, and without it nobody finds the daemon") or error
+        ) from None
 
 
 def withdraw() -> None:

@@ -70,6 +70,7 @@ async def daemon_status(exchange: Exchange, params: messages.Nothing) -> message
         settings=daemon.settings.state(),
         http=daemon.http,
         http_problem=daemon.http_problem,
+        history_problem=daemon.history.problem,
     )
 
 

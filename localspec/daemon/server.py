@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
 import time
@@ -29,6 +30,7 @@ from localspec.daemon.door import keep_open, was_left_open
 from localspec.daemon.guard import Gate
 from localspec.daemon.pool import COMMAND
 from localspec.daemon.transport import CLOSE_S, Socket
+from localspec.errors import FULL
 from localspec.protocol.messages import PROTOCOL, SUBPROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class Server:
     async def _listen(self) -> None:
         daemon = self._daemon
         token_path = home.token_path()
-        secret = token.read_or_create(token_path)
+        secret = _secret(token_path)
         daemon.socket = await self._listen_unix(secret)
         daemon.url = await self._listen_tcp(secret)
         instance.announce(
@@ -203,3 +205,14 @@ def _on_signals(stop: Callable[[], None]) -> None:
             loop.add_signal_handler(number, stop)
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+
+
+def _secret(path: Path) -> str:
+    """The token for TCP. Where the disk is full it is one that nobody can read: only the socket is left."""
+    try:
+        return token.read_or_create(path)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        log.warning("%s cannot be written (%s): no client comes in by TCP", path, error.strerror)
+        return secrets.token_hex()

@@ -360,6 +360,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """the address of the HTTP door, while it is open"""
     http_problem: str | None = None
     """why it is not open where it is to be, once that is known"""
+    history_problem: str | None = None
+    """why chats are kept in memory only"""
 
 
 class Metrics(msgspec.Struct, frozen=True):

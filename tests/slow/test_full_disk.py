@@ -1,0 +1,119 @@
+"""A daemon that is started on a full disk: a real file system of one megabyte, filled to the last byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.slow
+
+CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
+
+
+class Disk:
+    """A home of which some places lie on a small disk, and the command with that home."""
+
+    def __init__(self, home: Path, *places: str) -> None:
+        self.home, self.disk = home, home / "disk"
+        self.disk.mkdir()
+        try:
+            subprocess.run(
+                ("mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", self.disk),
+                check=True,
+                capture_output=True,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("no file system can be mounted")
+        for place in places:
+            (self.disk / place).mkdir(mode=0o700)
+            (home / place).symlink_to(self.disk / place)
+        (home / "config").mkdir()
+        (home / "config" / "config.toml").write_text(CONFIG)
+
+    def fill(self) -> None:
+        with (self.disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+    def empty(self) -> None:
+        (self.disk / "ballast").unlink()
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (sys.executable, "-m", "localspec", *words),
+            env={**os.environ, "LOCALSPEC_HOME": str(self.home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=4 * DEADLINE_S,
+        )
+
+    def works(self, *words: str) -> str:
+        done = self(*words)
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout + done.stderr
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json").stdout)
+
+
+@contextlib.contextmanager
+def disk(*places: str) -> Iterator[Disk]:
+    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
+    found = None
+    try:
+        found = Disk(home, *places)
+        yield found
+    finally:
+        if found is not None:
+            found("daemon", "stop")
+            subprocess.run(("umount", "--lazy", found.disk), check=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.parametrize("places", [("state",), ("cache",), ("data",), ("data", "state", "cache")], ids=str)
+def test_a_daemon_starts_where_only_records_cannot_be_written(places: tuple[str, ...]) -> None:
+    with disk(*places) as full:
+        full.fill()
+        told = full.works("run", "--max-tokens", "4", "Hello")
+        assert ("chats are kept in memory only" in told) == ("data" in places)
+        for words in (("run", "-c", "More"), ("run", "--private", "Hello"), ("run", "--raw", "def f(x):")):
+            full.works(*words, "--max-tokens", "4")
+        assert ("chats are kept in memory only" in full.works("daemon", "status")) == ("data" in places)
+
+
+def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
+    with disk("data") as full:
+        told = full.works("run", "--stats", "--max-tokens", "4", "First").split("session ")[1]
+        session = told.split(":")[0]
+        full.works("daemon", "stop")
+        full.fill()
+        (full.disk / "data" / "history.sqlite-shm").unlink(missing_ok=True)
+        error = full.json("run", "--session", session, "Second")["error"]
+        assert error["code"] == "disk_full", error
+        full.works("run", "--max-tokens", "4", "Elsewhere")
+        full.empty()
+        full.works("daemon", "restart")
+        assert (
+            full.json("run", "--session", session, "--max-tokens", "4", "Third")["finish_reason"] == "length"
+        )
+        assert "chats are kept" not in full.works("daemon", "status")
+
+
+def test_a_daemon_that_cannot_say_where_it_is_is_told_as_such() -> None:
+    with disk("runtime", "state") as full:
+        full.fill()
+        assert full.json("run", "Hello")["error"]["code"] == "disk_full"
+        full.works("run", "--no-daemon", "--max-tokens", "4", "Hello")
