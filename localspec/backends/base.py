@@ -46,6 +46,10 @@ class Capabilities:
     """rounds of up to so many tokens give the rows of 1-wide forwards, to the bit"""
     exact_piece: int = ANY_WIDTH
     """cells are the same in whatever pieces of up to so many tokens they were fed"""
+    even_short: bool = True
+    """cells are the same in whatever pieces of 8, 16, … 56 tokens they were fed"""
+    even_long: bool = True
+    """cells are the same in whatever pieces of 64, 128, 192 or 256 tokens they were fed"""
     saves: bool = False
     """whether a sequence can be saved as bytes"""
 

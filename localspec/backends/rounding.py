@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import cycle, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +19,16 @@ ENOUGH_S = 1.0
 """a model that takes longer is not probed while somebody waits for it to be loaded"""
 WIDTHS = 2, 3, 4, 5, 8
 """of the wide forwards that are probed: kernels change with the number of rows"""
-STEPS, AFTER, PIECE = sum(WIDTHS), 9, 37
-SHORT_PIECE, SHORTER_PIECE = 32, 13
-"""a prompt in the former, which completions are read in, is compared with one in the latter: kernels for
-few rows may agree where those for many do not"""
+STEPS, AFTER = sum(WIDTHS), 9
+SHORT_PIECE, STEP, TILE = 56, 8, 64
+"""tokens of the longest short piece of a prompt; short and long pieces are multiples of the others"""
+LONGEST_PROBED = 256
+"""tokens of the longest piece that is probed"""
+LONG_PIECES = (64, 256), (192, 128)
+EVEN_PIECES = tuple(range(STEP, SHORT_PIECE + 1, STEP))
+ODD_PIECES = 1, 2, 3, 5, 7, 13, 1, 31, 55, 1, 9, 29, 4, 23, 12, 37
+"""a prompt is probed in these: kernels for few rows may agree where those for many do not, and some take
+rows by fours and eights"""
 PLACES = range(STEPS - max(WIDTHS), 3, -2)
 """where the probed widths are tried once more, each over cells of 1-wide forwards: a forward may be equal
 by chance, four rows of Q4_K were in 3 of 8 cases"""
@@ -43,6 +49,8 @@ class Rounding(NamedTuple):
     exact_width: int
     exact_piece: int
     exact_batches: bool
+    even_short: bool = False
+    even_long: bool = False
 
 
 PRESUMED = Rounding(0.5, 0.5, exact_width=1, exact_piece=1, exact_batches=False)
@@ -81,12 +89,12 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     limits = backend.capabilities
     longest = min(limits.n_ctx - STEPS - AFTER, limits.max_batch)
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    wide = drift = pieces = short = 0.0
-    exact, exact_batches = set(WIDTHS), True
+    wide = drift = 0.0
+    exact, exact_batches, alike = set(WIDTHS), True, _Alike(True, True, True, True)
     for n in sorted({min(n, longest) for n in CONTEXTS}):
         found = yield from _probe(backend, text[: n + STEPS + AFTER], n)
         wide, drift = max(wide, found.wide), max(drift, found.drift)
-        pieces, short = max(pieces, found.pieces), max(short, found.short)
+        alike = _Alike(*map(min, alike, found.alike))
         exact &= found.exact
         exact_batches &= found.batched == 0.0
         wide = max(wide, found.batched)
@@ -94,27 +102,38 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
         SAFETY * wide,
         SAFETY * drift,
         exact_width=ANY_WIDTH if wide == drift == 0.0 and len(exact) == len(WIDTHS) else _widest(exact),
-        exact_piece=_longest_piece(pieces, drift, short) if longest >= LONG else 1,
+        exact_piece=_longest_piece(alike, drift) if longest >= LONG else 1,
         exact_batches=exact_batches,
+        even_short=alike.even and longest >= LONG,
+        even_long=alike.long and longest >= LONG,
     )
 
 
+class _Alike(NamedTuple):
+    """Whether the cells of a prompt are the same in all pieces, in all short ones, in short ones of even
+    length, and in long ones of even length."""
+
+    all: bool
+    short: bool
+    even: bool
+    long: bool
+
+
 class _Changes(NamedTuple):
-    """In the rows of wide forwards, of two sequences together, over the cells that wide forwards wrote, over
-    a prompt in pieces, and between short ones and shorter; and the widths at which nothing changed."""
+    """In the rows of wide forwards, of two sequences together, and over the cells that wide forwards wrote;
+    the widths at which nothing changed, and the pieces of a prompt that change nothing."""
 
     wide: float
     batched: float
     drift: float
-    pieces: float
-    short: float
     exact: set[int]
+    alike: _Alike
 
 
-def _longest_piece(pieces: float, drift: float, short: float) -> int:
-    if pieces == drift == 0.0:
+def _longest_piece(alike: _Alike, drift: float) -> int:
+    if alike.all and drift == 0.0:
         return ANY_WIDTH
-    return 1 if short else SHORT_PIECE
+    return SHORT_PIECE if alike.short else 1
 
 
 def _widest(exact: set[int]) -> int:
@@ -138,21 +157,51 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
         yield from _go_back(backend, sequence, tokens[:n], n)
         wide = yield from _feed(backend, sequence, steps, WIDTHS)
         drifted = yield from _feed(backend, sequence, after, [1] * AFTER)
-        found = []
-        for piece in (PIECE, SHORT_PIECE, SHORTER_PIECE):
-            backend.truncate(sequence, 0)
-            yield from _fill(backend, sequence, tokens[:n], piece)
-            found.append((yield from _feed(backend, sequence, steps[:AFTER], [1] * AFTER)))
+        alike = yield from _alike(backend, sequence, tokens[:n], steps[:AFTER])
     finally:
         backend.close(sequence)
     return _Changes(
         wide=_change(wide, reference),
         batched=batched,
         drift=_change(drifted, reference_after),
-        pieces=_change(found[0], reference[:AFTER]),
-        short=_change(found[2], found[1]),
         exact=exact,
+        alike=alike,
     )
+
+
+def _alike(
+    backend: Backend, sequence: int, tokens: list[int], after: list[int]
+) -> Generator[None, None, _Alike]:
+    """The pieces in which ``tokens`` can be read so that nothing changes in their last row and in those of
+    ``after``."""
+    rows = []
+    for widths in ((len(tokens),), *LONG_PIECES, (SHORT_PIECE,), EVEN_PIECES, ODD_PIECES):
+        backend.truncate(sequence, 0)
+        last = yield from _read(backend, sequence, tokens, widths)
+        rows.append(np.concatenate([last, (yield from _feed(backend, sequence, after, [1] * len(after)))]))
+    once, one_long, other_long, short, even, odd = rows
+    is_short_alike = np.array_equal(short, odd)
+    is_even_alike = np.array_equal(short, even)
+    is_long_alike = np.array_equal(one_long, other_long)
+    return _Alike(
+        all=is_short_alike and is_even_alike and is_long_alike and np.array_equal(short, once),
+        short=is_short_alike and is_even_alike,
+        even=is_even_alike,
+        long=is_long_alike,
+    )
+
+
+def _read(
+    backend: Backend, sequence: int, tokens: list[int], widths: Sequence[int]
+) -> Generator[None, None, Rows]:
+    """Feed ``tokens`` in pieces of ``widths``, over and over; the last row."""
+    at, pieces = 0, cycle(widths)
+    while at < len(tokens):
+        piece = tokens[at : at + next(pieces)]
+        at += len(piece)
+        logits = backend.forward([Span(sequence, piece, int(at == len(tokens)))])
+        yield
+    return logits.rows(0, 1)
 
 
 def _exact_widths(

@@ -139,6 +139,8 @@ class ToyBackend:
             drift_bound=4 * noise,
             exact_width=exact_width if noise else ANY_WIDTH,
             exact_piece=exact_width if noise else ANY_WIDTH,
+            even_short=not noise,
+            even_long=not noise,
         )
 
     def open(self) -> int:

@@ -20,6 +20,7 @@ from localspec.engine.exactness import first_token
 from localspec.engine.hurry import Hurry
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
+from localspec.engine.pieces import Pieces
 from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
@@ -41,8 +42,8 @@ from localspec.speculation.proposer import Proposer
 from localspec.speculation.rules import repetition
 
 COMPLETION_CHUNK = 32
-"""tokens of a completion's prompt per forward: what a keystroke leaves equal is taken over but for the last
-piece, or to the token where short pieces are exact (:attr:`Capabilities.exact_piece`)"""
+"""tokens of a completion's prompt per forward: short pieces only, of which most is taken over wherever a
+keystroke changes it (:mod:`.pieces`)"""
 PATIENT = 3
 """times that a piece of a prompt is given up for others' sake before it is read in any case"""
 LEARN_EVERY = 16
@@ -229,11 +230,12 @@ class Engine:
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next chunk of the prompt; the last one gives the first token of the answer."""
-        start, end = next(sequence.chunks(self.target.length(sequence.slot)))
-        last = end == sequence.prompt_length
+        pieces, length = Pieces(sequence.chunk, self.target.capabilities), sequence.prompt_length
+        start, end = next(pieces.of(self.target.length(sequence.slot), length))
+        last = end == length
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
-            if last:
+            if start <= min(pieces.lasting(length), length - 1) < end:
                 # Where the next turn begins, and what a strict answer may have to come back to.
                 self.target.mark(sequence.slot)
             with self._heeding(sequence):
@@ -252,8 +254,8 @@ class Engine:
             return
         if last and not rows:
             sequence.finish = "length"
-        if sequence.prompt_length > self._limits.chunk:
-            sequence.events.append(Prefilling(end / sequence.prompt_length))
+        if length > self._limits.chunk:
+            sequence.events.append(Prefilling(end / length))
 
     def _heeding(self, sequence: Sequence) -> AbstractContextManager[None]:
         if sequence.interruptions >= PATIENT:

@@ -2,18 +2,19 @@
 
 A forward of one token and a wider one round differently, so the top two logits of a near-tie can
 swap; and the cells that a wide forward wrote make later rows differ a little too. The reference is
-plain decoding: the prompt in fixed chunks, then one token at a time, alone. Where a row's margin
-is under what rounding can move, the row is computed again as the reference would compute it. Up to
-some width most backends round as for one token: such rounds are as good as the reference, and *wide*
+plain decoding: the prompt in fixed pieces (:mod:`.pieces`), then one token at a time, alone. Where a
+row's margin is under what rounding can move, the row is computed again as the reference would compute it.
+Up to some width most backends round as for one token: such rounds are as good as the reference, and *wide*
 are only those beyond it (:mod:`localspec.backends.rounding` measures all this).
 
 ``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only
-such cells from an earlier one; completions are read in short chunks, so that a keystroke costs little.
+such cells from an earlier one, and of these only those of pieces that its own prompt is read in.
 """
 
 from __future__ import annotations
 
 from localspec.backends.base import Backend, Logits, Span
+from localspec.engine.pieces import Pieces
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.rewriting import Rewriting
 from localspec.speculation.verify import ForwardRows, Judge, TargetRows
@@ -74,7 +75,7 @@ def _choose(sequence: Sequence, judge: Judge) -> Emitted:
 def _write(target: Backend, sequence: Sequence) -> Logits:
     """Feed what the cache misses, the newest token too, as the reference does; its row."""
     start, end, width = target.length(sequence.slot), len(sequence.tokens), target.capabilities.exact_width
-    spans = list(sequence.chunks(start))
+    spans = list(Pieces(sequence.chunk, target.capabilities).of(start, sequence.prompt_length))
     spans += [(at, min(at + width, end)) for at in range(max(start, sequence.prompt_length), end, width)]
     for at, to in spans:
         logits = target.forward([Span(sequence.slot, sequence.tokens[at:to], int(to == end))])

@@ -57,7 +57,15 @@ class KnownRounding:
         piece, batches = int(state["exact_piece"]), state["exact_batches"] is True
         if piece not in (1, SHORT_PIECE, ANY_WIDTH):
             raise ValueError("no piece that is probed")
-        self.measured = Rounding(margin, drift, width, exact_piece=piece, exact_batches=batches)
+        self.measured = Rounding(
+            margin,
+            drift,
+            width,
+            exact_piece=piece,
+            exact_batches=batches,
+            even_short=state["even_short"] is True,
+            even_long=state["even_long"] is True,
+        )
 
 
 class KnownSpeed:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from localspec.backends.base import ANY_WIDTH, Backend
+from localspec.backends.base import ANY_WIDTH, Backend, Capabilities
+from localspec.engine.pieces import Pieces
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
@@ -19,16 +20,16 @@ WORTH = 64
 class Holder(Protocol):
     """Who has cells: a request, or what one left behind.
 
-    ``shareable`` leading cells are those of any longer prompt that is read in pieces of ``chunk``.
+    The first ``prompt_length`` tokens were read as a prompt, in pieces of at most ``chunk``; the first
+    ``exact`` cells are those of plain decoding.
     """
 
     slot: int
     tokens: list[int]
+    prompt_length: int
+    exact: int
     chunk: int
     source: str
-
-    @property
-    def shareable(self) -> int: ...
 
 
 H = TypeVar("H", bound=Holder)
@@ -40,7 +41,8 @@ class Cached:
 
     slot: int
     tokens: list[int]
-    shareable: int
+    prompt_length: int
+    exact: int
     chunk: int
     source: str
     remember: bool
@@ -62,18 +64,27 @@ class Taken(NamedTuple):
     exact: int
 
 
-def usable(holder: Holder, sequence: Sequence, exact_piece: int) -> tuple[int, int]:
-    """(how many of the sequence's tokens can be taken over, how many of these are exact).
+def usable(
+    holder: Holder, sequence: Sequence, capabilities: Capabilities, most: int = ANY_WIDTH
+) -> tuple[int, int]:
+    """(how many of the sequence's tokens can be taken over, how many of these are exact); at most ``most``.
 
     The last token is always fed: its row gives the answer's first one. A strict request takes only cells
     that it would have written itself.
     """
-    shared = exact = shared_length(holder.tokens, sequence.tokens[:-1])
-    if exact_piece != ANY_WIDTH:
-        exact = min(shared, holder.shareable)
-        if max(holder.chunk, sequence.chunk) > exact_piece:
-            exact -= exact % sequence.chunk if holder.chunk == sequence.chunk else exact
+    shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
+    exact = exact_of(holder, sequence, capabilities, shared)
     return (exact if sequence.settings.strict else shared), exact
+
+
+def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, shared: int) -> int:
+    """How many of ``shared`` leading cells are as the sequence itself would have written them."""
+    if capabilities.exact_piece == ANY_WIDTH:
+        return shared
+    if holder.chunk != sequence.chunk:
+        return 0
+    pieces = Pieces(sequence.chunk, capabilities)
+    return pieces.shared(sequence.prompt_length, holder.prompt_length, min(shared, holder.exact))
 
 
 class Prefixes:
@@ -105,7 +116,8 @@ class Prefixes:
             Cached(
                 sequence.slot,
                 sequence.tokens[:length],
-                min(sequence.shareable, length),
+                sequence.prompt_length,
+                min(sequence.exact, length),
                 sequence.chunk,
                 sequence.source,
                 sequence.settings.remember,
@@ -115,7 +127,7 @@ class Prefixes:
     def add(self, cached: Cached) -> None:
         """Keep it, instead of those that are a start of it and no better."""
         for shared, other in list(self._tree.matches(cached.tokens)):
-            same = other.chunk == cached.chunk and other.shareable <= cached.shareable
+            same = other.chunk == cached.chunk and other.exact <= cached.exact
             if shared == len(other.tokens) and same:
                 self._drop(other)
         cached.worth = self._floor + len(cached.tokens)
@@ -162,10 +174,16 @@ class Prefixes:
         return best, spared
 
     def _usable(self, holder: Holder, sequence: Sequence) -> tuple[int, int]:
-        length, exact = usable(holder, sequence, self._backend.capabilities.exact_piece)
+        backend = self._backend
         # A running request may not have fed all of its tokens.
-        length = self._backend.reach(holder.slot, min(length, self._backend.length(holder.slot)))
-        return length, min(length, exact)
+        most, _ = usable(holder, sequence, backend.capabilities, backend.length(holder.slot))
+        length = backend.reach(holder.slot, most)
+        exact = exact_of(holder, sequence, backend.capabilities, length)
+        while sequence.settings.strict and exact < length:
+            # A state that goes back to few places is of use only where a piece begins.
+            length = backend.reach(holder.slot, exact)
+            exact = exact_of(holder, sequence, backend.capabilities, length)
+        return length, exact
 
     def _copy(self, holder: Holder, sequence: Sequence) -> Taken:
         length, exact = self._usable(holder, sequence)

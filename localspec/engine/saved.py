@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from localspec.backends.base import Capabilities
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.prefixes import WORTH, Cached, usable
 from localspec.engine.sequence import NO_SLOT, Sequence
@@ -26,7 +27,7 @@ from localspec.home import chat_cache_name, private_opener
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 PIECE = 8 << 20
 """bytes written in one step"""
 LONGEST_HEADER = 64 << 20
@@ -42,7 +43,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     model: str
     tokens: list[int]
-    shareable: int
+    prompt_length: int
+    exact: int
     chunk: int
     source: str
     size: int
@@ -78,13 +80,13 @@ class Saved:
             if file is not None:
                 self._tree.add(file.cached.tokens, file)
 
-    def find(self, sequence: Sequence, exact_piece: int, at_least: int) -> File | None:
+    def find(self, sequence: Sequence, capabilities: Capabilities, at_least: int) -> File | None:
         """The file that spares a request most, and no fewer than ``at_least`` tokens."""
         found = None
         for most, file in self._tree.matches(sequence.tokens):
             if most < at_least:
                 break
-            length, _ = usable(file.cached, sequence, exact_piece)
+            length, _ = usable(file.cached, sequence, capabilities)
             if length >= at_least:
                 found, at_least = file, length + 1
         return found
@@ -128,7 +130,8 @@ class Saved:
             format=FORMAT,
             model=self._model,
             tokens=cached.tokens,
-            shareable=cached.shareable,
+            prompt_length=cached.prompt_length,
+            exact=cached.exact,
             chunk=cached.chunk,
             source=cached.source,
             size=len(state),
@@ -183,7 +186,14 @@ class Saved:
                 path.unlink()
             return None
         cached = Cached(
-            NO_SLOT, header.tokens, header.shareable, header.chunk, header.source, remember=True, saved=True
+            NO_SLOT,
+            header.tokens,
+            header.prompt_length,
+            header.exact,
+            header.chunk,
+            header.source,
+            remember=True,
+            saved=True,
         )
         return File(path, cached, header.size, header.crc32, len(line))
 

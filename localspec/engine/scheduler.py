@@ -94,8 +94,8 @@ class Scheduler:
     def _take(self, sequence: Sequence) -> Taken:
         """A slot with as much of the prompt as is anywhere."""
         spared = self.prefixes.spares(sequence)
-        piece = self._target.capabilities.exact_piece
-        file = self._saved.find(sequence, piece, spared + WORTH) if self._saved is not None else None
+        limits = self._target.capabilities
+        file = self._saved.find(sequence, limits, spared + WORTH) if self._saved is not None else None
         if self._saved is not None and file is not None:
             self._read(self._saved, file)
         return self.prefixes.take(sequence, self.running)

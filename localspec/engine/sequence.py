@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
@@ -40,7 +40,7 @@ class Emitted(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the engine sets: tokens of context, and tokens of this prompt a forward."""
+    """What the engine sets: tokens of context, and tokens of this prompt a forward at most."""
 
     n_ctx: int
     chunk: int
@@ -146,21 +146,6 @@ class Sequence:
     @property
     def completion_tokens(self) -> int:
         return len(self.tokens) - self.prompt_length
-
-    def chunks(self, start: int) -> Iterator[tuple[int, int]]:
-        """What of the prompt is left from ``start`` on, as (from, to).
-
-        The borders are the same wherever it starts, so that a prompt is always computed the same way.
-        """
-        while start < self.prompt_length:
-            end = min(start - start % self.chunk + self.chunk, self.prompt_length)
-            yield start, end
-            start = end
-
-    @property
-    def shareable(self) -> int:
-        """How many leading cells are what they would be in any longer prompt that is read in such chunks."""
-        return min(self.exact, self.prompt_length)
 
     def ask(self, k: int, rollback: int | None) -> Ask:
         """Of ``k`` draft tokens, how many are of use: the context, ``max_tokens``, the cache set limits."""

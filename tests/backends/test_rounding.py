@@ -28,7 +28,15 @@ def test_what_a_model_does_is_found(noise: float) -> None:
         # Two tokens of a row move by up to the noise each, in both of the rows compared.
         assert noise < found.margin_bound <= SAFETY * 4 * noise
     else:
-        assert found == Rounding(0.0, 0.0, exact_width=ANY_WIDTH, exact_piece=ANY_WIDTH, exact_batches=True)
+        assert found == Rounding(
+            0.0,
+            0.0,
+            exact_width=ANY_WIDTH,
+            exact_piece=ANY_WIDTH,
+            exact_batches=True,
+            even_short=True,
+            even_long=True,
+        )
 
 
 @pytest.mark.parametrize(("true", "found"), [(1, 1), (2, 2), (4, 4), (6, 5), (8, ANY_WIDTH)])

@@ -133,6 +133,8 @@ SOUND = {
     "exact_width": 3,
     "exact_piece": 1,
     "exact_batches": True,
+    "even_short": True,
+    "even_long": False,
 }
 
 
@@ -147,7 +149,9 @@ def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) ->
         learning.rounding.restore(SOUND | spoilt)
     assert learning.rounding.measured is None
     learning.rounding.restore(SOUND)
-    assert learning.rounding.measured == Rounding(0.1, 0.0, exact_width=3, exact_piece=1, exact_batches=True)
+    assert learning.rounding.measured == Rounding(
+        0.1, 0.0, exact_width=3, exact_piece=1, exact_batches=True, even_short=True, even_long=False
+    )
 
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(tmp_path: Path
 
 
 HEADER = (
-    b'{"format":1,"model":"toy","tokens":%s,"shareable":200,"chunk":256,"source":"chat:one",'
+    b'{"format":2,"model":"toy","tokens":%s,"prompt_length":200,"exact":200,"chunk":256,"source":"chat:one",'
     b'"size":%d,"crc32":%d}'
 )
 
@@ -168,8 +168,8 @@ def nonsense(how: str) -> bytes:
     tokens = json.dumps(list((TALE * 2).encode())).encode()
     state = b"no state of any backend"
     return {
-        "no UTF-8": b'{"format":1,"model":"\xff\xfe"}\n',
-        "deep": b'{"format":1,"x":' + b"[" * 200_000 + b"\n",
+        "no UTF-8": b'{"format":2,"model":"\xff\xfe"}\n',
+        "deep": b'{"format":2,"x":' + b"[" * 200_000 + b"\n",
         "huge": HEADER % (tokens, 1 << 62, 0) + b"\n" + state,
         "negative": HEADER % (tokens, -5, 0) + b"\n" + state,
         "no state": HEADER % (tokens, len(state), zlib.crc32(state)) + b"\n" + state,

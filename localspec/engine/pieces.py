@@ -1,0 +1,104 @@
+"""The pieces that a prompt is read in: decided by its length and nothing else, and shrinking towards its end.
+
+A forward of few tokens and one of many round differently, so a strict text depends on the pieces that its
+prompt was read in. They are the same for every prompt of one length, and all of them but the last few for
+every longer prompt:
+
+- the head, 224 tokens in short pieces of 56: what short chats consist of, which grow by a few tokens;
+- the body, in pieces of ``prefill_chunk`` tokens and one of a multiple of 64 at its end;
+- the tail of fewer than 64 tokens, as one short piece of a multiple of 8 and a rest of fewer than 8.
+
+Most kernels compute all short pieces alike, and all long ones: ggml's CPU kernels treat forwards of fewer
+than 64 tokens row by row and others in tiles, and K-quants take rows by fours and eights
+(:mod:`localspec.backends.rounding` measures that). Where it holds, cells are taken over in steps of 8 and 64
+tokens, or to the token, and pieces are read from wherever the cache ends, as wide as their kind is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from localspec.backends.base import ANY_WIDTH, Capabilities
+from localspec.backends.rounding import LONGEST_PROBED, SHORT_PIECE, STEP, TILE
+
+HEAD_PIECES = 4
+
+
+class _Run(NamedTuple):
+    """Cells ``start`` to ``end``, read in pieces of ``piece`` tokens. Those of two prompts that start alike
+    are equal up to a multiple of ``unit`` tokens from ``start`` on."""
+
+    start: int
+    end: int
+    piece: int
+    unit: int
+
+
+class Pieces:
+    """The pieces of prompts on one model; ``chunk`` is the largest."""
+
+    def __init__(self, chunk: int, capabilities: Capabilities) -> None:
+        self.chunk = chunk
+        self._any = capabilities.exact_piece == ANY_WIDTH
+        self._any_short = capabilities.exact_piece >= SHORT_PIECE
+        short = min(SHORT_PIECE, chunk)
+        self._step = min(STEP, short)
+        self._short = short - short % self._step
+        self._wide = chunk - chunk % TILE
+        self._head = HEAD_PIECES * self._short if self._wide else ANY_WIDTH
+        long_alike = capabilities.even_long and self._wide <= LONGEST_PROBED
+        self._short_unit = 1 if self._any_short else self._step if capabilities.even_short else self._short
+        self._long_unit = TILE if long_alike else self._wide
+
+    def of(self, start: int, length: int) -> Iterator[tuple[int, int]]:
+        """(from, to) of the pieces that are left of a prompt of ``length`` tokens from ``start`` on."""
+        while start < length:
+            end = self._end(start, length)
+            yield start, end
+            start = end
+
+    def _end(self, start: int, length: int) -> int:
+        if self._any:
+            return min(start - start % self.chunk + self.chunk, length)
+        run = next(run for run in self._runs(length) if start < run.end)
+        # Where pieces of a kind are alike, they need not lie on the grid.
+        at = start if run.unit < run.piece else start - (start - run.start) % run.piece
+        return min(at + run.piece, run.end)
+
+    def shared(self, length: int, other: int, exact: int) -> int:
+        """Of a prompt of ``length`` tokens, how many leading cells are the same to the bit where one of
+        ``other`` tokens was read, and tokens were decoded behind it one by one; at most ``exact``."""
+        if self._any:
+            return exact
+        at = 0
+        for mine, its in zip(self._runs(length), self._runs(other, exact), strict=True):
+            if mine.end == its.end <= exact:
+                at = mine.end
+                continue
+            return at + (min(mine.end, its.end, exact) - at) // mine.unit * mine.unit
+        return at
+
+    def lasting(self, length: int) -> int:
+        """The last cut of a prompt that every longer one has, too."""
+        head, body, _, _ = self._runs(length)
+        run = body if body.end > body.start else head
+        return run.start + (run.end - run.start) // run.unit * run.unit
+
+    def _runs(self, length: int, decoded: int = 0) -> tuple[_Run, _Run, _Run, _Run]:
+        """Head, body, tail, rest. Where short pieces are alike down to one token, the rest is one of them,
+        and so are the cells up to ``decoded``."""
+        end, body = length, 0
+        if length >= self._head:
+            body = self._head + (length - self._head) // TILE * TILE
+        short_end = length - (length - body) % self._step
+        if self._any_short:
+            short_end = end = max(length, decoded)
+        head_end = min(self._head, short_end)
+        body_end = max(head_end, body)
+        return (
+            _Run(0, head_end, self._short, self._short_unit),
+            _Run(head_end, body_end, self._wide, self._long_unit),
+            _Run(body_end, short_end, self._short, self._short_unit),
+            _Run(short_end, end, self._step, self._step),
+        )
