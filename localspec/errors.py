@@ -68,6 +68,8 @@ INSTALL_HTTP = (
 )
 INSTALL_MLX = f"Install it from a checkout of localspec, with what installed that: {_ways('mlx', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
+AGENT_CONTEXT = 16_000
+"""tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

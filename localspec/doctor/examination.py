@@ -221,7 +221,9 @@ class Examination:
         yield from daemon.sockets(self._asked, home.places()["runtime"])
 
     def _http(self) -> Iterator[Finding]:
-        yield from http.door((self._config or Config()).http, self._asked.status)
+        config = self._config or Config()
+        yield from http.door(config.http, self._asked.status)
+        yield from http.context(config, self._asked.status)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

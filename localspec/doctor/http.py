@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from localspec.config import WITHOUT_TOKEN, HttpConfig
+from localspec.config import WITHOUT_TOKEN, Config, HttpConfig
 from localspec.daemon.door import lacking
 from localspec.daemon.loopback import HOST
 from localspec.doctor.finding import Finding
-from localspec.errors import INSTALL_HTTP
+from localspec.errors import AGENT_CONTEXT, INSTALL_HTTP
+from localspec.models.fit import context_size
 from localspec.protocol.messages import DaemonStatus
 
 TOLD = "`localspec doctor --clients` has the lines for other programs."
@@ -41,6 +42,21 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")
 
 
+def context(config: Config, status: DaemonStatus | None) -> Iterator[Finding]:
+    """Whether programs with tools, which send long prompts, find room, where they may come in."""
+    is_open = config.http.enabled or (status is not None and status.http is not None)
+    loaded = () if status is None else status.models
+    n_ctx = max((model.n_ctx for model in loaded), default=0) or context_size(None, config.engine)
+    if is_open and n_ctx < AGENT_CONTEXT:
+        told = f"A context holds {n_ctx:,} tokens; agents, which come in by HTTP, need {AGENT_CONTEXT:,} and more."
+        yield Finding(
+            "http",
+            "warning",
+            told,
+            "Run `localspec config set n_ctx 32768`, if the model was trained for it.",
+        )
+
+
 def _first() -> str:
     """What comes before opening it."""
     return f" To open it: {INSTALL_HTTP}" if lacking() else ""
@@ -50,7 +66,9 @@ def clients(config: HttpConfig, status: DaemonStatus | None) -> str:
     """What to paste into other programs' settings."""
     url = None if status is None else status.http
     text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
-    return _opening(config, status) + text.replace("URL", url or f"http://{HOST}:{config.port or 'PORT'}")
+    url = url or f"http://{HOST}:{config.port or 'PORT'}"
+    text = text.replace("URL", url).replace("HOST_PORT", url.removeprefix("http://"))
+    return _opening(config, status) + text
 
 
 def _opening(config: HttpConfig, status: DaemonStatus | None) -> str:

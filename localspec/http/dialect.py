@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.errors import DaemonUnavailable, LocalspecError
+from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, LocalspecError
 from localspec.http.endpoint import Endpoint
 
 STATUS = {
@@ -64,8 +64,6 @@ class Dialect(NamedTuple):
         return self.statuses.get(error.code) or STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-AGENT_CONTEXT = 16_000
-"""tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""
 CONTEXT = (
     "the prompt has {prompt_tokens} tokens: that exceeds the available context size, the maximum context "
     "length, of {n_ctx} tokens. Shorten it, or enlarge the context: `localspec config set n_ctx N`; agents "

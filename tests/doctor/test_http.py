@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
-from localspec.config import HttpConfig
+from localspec.config import Config, EngineConfig, HttpConfig
 from localspec.daemon import door
 from localspec.doctor import http
 from localspec.errors import INSTALL_HTTP
-from localspec.protocol.messages import DaemonStatus
+from localspec.protocol.messages import DaemonStatus, LoadedModel
 
 RUNNING = DaemonStatus(
     pid=7,
@@ -66,5 +68,29 @@ def test_what_is_pasted_names_the_port_and_says_whether_it_is_open() -> None:
     assert is_open.startswith(
         "The HTTP door is open at http://127.0.0.1:1.\nIts port is another one at every"
     )
-    for program in ("llama.vim", "Continue", "Zed", "Helix", "llm"):
+    programs = ("curl", "llama.vim", "minuet", "CodeCompanion", "gptel", "aider", "AI SDK")
+    for program in (*programs, "Continue", "Zed", "Helix", "llm"):
         assert program in text
+    assert ':host "127.0.0.1:4321"' in text and "HOST_PORT" not in text
+
+
+def test_zeds_entry_has_all_that_its_parser_wants() -> None:
+    (line,) = [line for line in http.clients(HttpConfig(), OPEN).splitlines() if '"language_models"' in line]
+    entry = json.loads(f"{{{line}}}")["language_models"]["openai_compatible"]["localspec"]
+    (model,) = entry["available_models"]
+    wanted = {"tools", "images", "parallel_tool_calls", "prompt_cache_key"}
+    assert set(model["capabilities"]) == wanted and not any(model["capabilities"].values())
+
+
+def test_a_context_too_small_for_agents_is_a_warning_where_they_may_come_in() -> None:
+    def found(config: Config, status: DaemonStatus | None = None) -> list[str]:
+        return [each.sentence for each in http.context(config, status)]
+
+    wanted = Config(http=HttpConfig(enabled=True))
+    assert found(Config()) == found(Config(), RUNNING) == []
+    (sentence,) = found(wanted)
+    assert "8,192 tokens; agents" in sentence and "16,000" in sentence and found(Config(), OPEN) == [sentence]
+    assert found(replace(wanted, engine=EngineConfig(n_ctx=16_384))) == []
+    loaded = LoadedModel(model="m", draft=None, pid=1, resident_bytes=None, running=0, n_ctx=2048)
+    assert "2,048" in found(wanted, replace(OPEN, models=(loaded,)))[0]
+    assert found(wanted, replace(OPEN, models=(replace(loaded, n_ctx=32_768),))) == []
