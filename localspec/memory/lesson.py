@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.memory.apart import apart
 from localspec.memory.hashing import ORDERS, Words, hashes_in
+from localspec.memory.providers import is_loaded, load
 from localspec.memory.secrets import secret_spans
 
 STEP = 64
@@ -75,6 +77,9 @@ def _public(
     ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
     starts = np.concatenate(([0], ends[:-1]))
     public = np.ones(len(tokens), np.bool_)
+    if not is_loaded():
+        for _ in apart(load):
+            yield []
     for spans in secret_spans(b"".join(pieces)):
         for start, end in spans:
             public[np.searchsorted(ends, start, "right") : np.searchsorted(starts, end, "left")] = False

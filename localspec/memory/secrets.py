@@ -6,8 +6,11 @@ numbers are left alone: nearly all of them are hashes of commits and files.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
+
+from localspec.memory.providers import provider_spans
 
 WINDOW = 2048
 """bytes looked through at once, up to the end of the line"""
@@ -28,7 +31,9 @@ KNOWN = re.compile(
     rb"|eyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,4096})?"  # JSON web tokens
     rb")"
 )
-URL = re.compile(rb"://[^\s/:@'\"]{0,64}:([^\s/@'\"]{3,128})@")
+URL = re.compile(rb"://[^\s/:]{0,256}:(?!\d{1,5}/)([^\s@\"<>]{1,512})@|://([^\s/:@'\"]{8,512})@")
+"""user and password, or a token in their place; what stands behind a port is neither"""
+BASIC = re.compile(rb"[Bb]asic\s{1,4}([A-Za-z0-9+/_-]{8,4096}={0,2})")
 BEARER = re.compile(rb"[Bb]earer\s{1,4}([\w.~+/=-]{16,4096})")
 ASSIGNED = re.compile(
     rb"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|(?:api|access|secret|private)[_-]?key)"
@@ -50,18 +55,17 @@ def secret_spans(text: bytes) -> Iterator[list[tuple[int, int]]]:
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + WINDOW, start + MAX_WINDOW) + 1 or start + MAX_WINDOW
-        yield [(start + a, start + b) for a, b in _spans(text[start:end])]
+        window = text[start:end]
+        yield [(start + a, start + b) for a, b in _spans(window)]
+        for found in provider_spans(window):
+            yield [(start + a, start + b) for a, b in found]
         start = end
 
 
 def _spans(text: bytes) -> Iterator[tuple[int, int]]:
     for match in KNOWN.finditer(text):
         yield match.span()
-    for match in URL.finditer(text):
-        yield match.span(1)
-    for match in BEARER.finditer(text):
-        if DIGITS.search(match[1]):
-            yield match.span(1)
+    yield from _credentials(text)
     for match in ASSIGNED.finditer(text):
         group = 2 if match[2] else 3
         if _is_password(match[group], quoted=group == 2):
@@ -69,6 +73,29 @@ def _spans(text: bytes) -> Iterator[tuple[int, int]]:
     for match in LONG.finditer(text):
         if _is_random(match[0]):
             yield match.span()
+
+
+def _credentials(text: bytes) -> Iterator[tuple[int, int]]:
+    """What lets somebody in at an address: in it, or in a request's head."""
+    for match in URL.finditer(text):
+        if match[1] or DIGITS.search(match[2]):
+            yield match.span(1 if match[1] else 2)
+    for match in BASIC.finditer(text):
+        if b":" in _decoded(match[1]):
+            yield match.span(1)
+    for match in BEARER.finditer(text):
+        if DIGITS.search(match[1]):
+            yield match.span(1)
+
+
+def _decoded(value: bytes) -> bytes:
+    """What base64 stands for; nothing where it is none."""
+    try:
+        return base64.b64decode(
+            value + b"=" * (-len(value) % 4), b"-_" if b"-" in value or b"_" in value else None
+        )
+    except ValueError:
+        return b""
 
 
 def _is_password(value: bytes, *, quoted: bool) -> bool:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import inspect
+import json
 import random
 import textwrap
 import time
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from localspec.memory.lesson import steps
 from localspec.memory.memory import Memory
+from localspec.memory.providers import _pattern
 from localspec.memory.secrets import WINDOW, secret_spans
 from tests.memory.tables import FP, refuse, remember
 
+RULES = json.loads((files("localspec.memory") / "known" / "gitleaks.json").read_text("utf-8"))["rules"]
 B64 = base64.b64encode(hashlib.sha512(b"x").digest()).decode()
 HEX = hashlib.sha1(b"x").hexdigest()
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + (B64[:64] + "\n") * 20 + "-----END RSA PRIVATE KEY-----"
@@ -41,6 +45,16 @@ SECRETS = {
     "yaml": ("  api_key: {}", "d41d8cd98f00b204e9800998ecf8427e"),
     "go": ('token := "{}"', "tok-12345"),
     "url": ("postgres://admin:{}@localhost/db", "pa55word"),
+    "url with a slash": ("postgres://admin:{}@localhost/db", "pa/55word"),
+    "url, short": ("amqp://guest:{}@rabbit", "Z9"),
+    "url without a user": ("redis://:{}@cache:6379/0", "p4ssw0rd"),
+    "url, an address as user": ("smtp://me@home.org:{}@mail", "p4ssw0rd"),
+    "url, a token": ("git clone https://{}@example.org/a.git", "tok3n-of-mine"),
+    "basic": ("Authorization: Basic {}", base64.b64encode(b"me:hunter2").decode()),
+    "curl": ("curl -u {} https://example.org", "me:hunter2hunter2"),
+    "gitlab runner": ("x {}", "glrt-" + "x2Vn7Kq9Lm4Rt8Yp3Zw6"),
+    "age": ("{}", "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQPZRY9X8GF2TVDW0S3JN54KHCE"),
+    "digital ocean": ("{}", "dop_v1_" + hashlib.sha256(b"z").hexdigest()),
     "random": ("x = f({})", B64[:40]),
     "random, url-safe": ("session {}", base64.urlsafe_b64encode(hashlib.sha256(b"y").digest()).decode()[:43]),
 }
@@ -64,6 +78,8 @@ ORDINARY = [
     "0123456789012345678901234567890123456789",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "http://localhost:8080/a@b",
+    "ssh://git@github.com/a/b.git and git@github.com:a/b.git",
+    "basic authentication, Basic arithmetics of everything",
     "the secret of good code: simplicity",
     inspect.getsource(textwrap),
 ]
@@ -105,6 +121,7 @@ def test_a_secret_on_the_seam_of_two_windows_is_found() -> None:
         assert "hunter2" not in hidden(text)
 
 
+KEYWORDS = sorted({word for rule in RULES for word in rule["keywords"]})
 HOSTILE = {
     "keys": "eyJaaaaaaaa" * 20_000,
     "dashes": "-eyJaaaaaaaa" * 20_000,
@@ -118,6 +135,11 @@ HOSTILE = {
     "long": "aB3" * 70_000,
     "bearer": "bearer " * 30_000,
     "tokens": "sk-" * 70_000,
+    "users": "://a@b@" * 30_000,
+    "ports": "://a:80/" * 30_000,
+    "basics": "basic " * 30_000,
+    "every keyword": " = '".join(KEYWORDS) * 80,
+    "every rule": "".join(f"{word}_key = '{'a1B2' * 9}'; " for word in KEYWORDS) * 12,
     "noise": random.Random(1).randbytes(200_000).decode("latin-1"),
 }
 
@@ -159,3 +181,25 @@ def test_a_secret_never_reaches_the_disk_not_even_hashed(tmp_path: Path) -> None
     expected = sum(max(0, length - n) for length in (at[0], len(text) - at[1]) for n in (16, 8, 5, 3))
     assert len(kept) <= expected and ord("2") not in kept
     memory.close()
+
+
+def test_every_rule_is_matched_by_re2_and_comes_with_its_licence() -> None:
+    assert len(RULES) > 200 and all(rule["keywords"] for rule in RULES)
+    for number in range(len(RULES)):
+        assert _pattern(number).search(b"") is None
+    for name in ("gitleaks", "gitrob"):
+        licence = (files("localspec.memory") / "known" / f"LICENSE.{name}").read_text("utf-8")
+        assert "MIT" in licence and "Copyright (c)" in licence
+
+
+def test_the_longest_step_is_short_whatever_the_text() -> None:
+    """An engine's thread takes one at a time."""
+    text = HOSTILE["every rule"].encode()
+    list(secret_spans(text))
+    times, looking = list[float](), secret_spans(text)
+    while True:
+        began = time.thread_time()
+        if next(looking, None) is None:
+            break
+        times.append(time.thread_time() - began)
+    assert sorted(times)[-len(times) // 1000 - 1] < 0.02
