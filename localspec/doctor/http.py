@@ -48,7 +48,8 @@ def context(config: Config, status: DaemonStatus | None) -> Iterator[Finding]:
     loaded = () if status is None else status.models
     n_ctx = max((model.n_ctx for model in loaded), default=0) or context_size(None, config.engine)
     if is_open and n_ctx < AGENT_CONTEXT:
-        told = f"A context holds {n_ctx:,} tokens; agents, which come in by HTTP, need {AGENT_CONTEXT:,} and more."
+        need = f"agents, which come in by HTTP, need {AGENT_CONTEXT:,} and more."
+        told = f"A context holds {n_ctx:,} tokens; {need}"
         yield Finding(
             "http",
             "warning",
