@@ -173,12 +173,12 @@ class Backend(Protocol):
         """Keep the first ``length`` tokens of ``sequence``, or as many of them as `reach` says.
 
         Returns how many. A recurrent state can only go back to where it was kept: before the last
-        forward, at the mark, and at the beginning.
+        forward or after the last of its tokens, at a mark, and at the beginning.
         """
 
-    def mark(self, sequence: int) -> None:
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
         """Let `truncate` come back to the present length as long as it does not go behind it; the last
-        mark counts."""
+        mark counts. ``beside``: the mark that was made without it counts, too, where a backend can."""
 
     def fork(self, sequence: int, length: int) -> int:
         """A new sequence that shares the first ``length`` tokens of ``sequence``, or as many as `reach`

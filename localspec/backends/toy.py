@@ -211,8 +211,10 @@ class ToyBackend:
         self._kept[sequence] = {name: at for name, at in kept.items() if at <= length}
         return length
 
-    def mark(self, sequence: int) -> None:
-        self._kept[sequence]["mark"] = self.length(sequence)
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
+        if not beside:
+            self._kept[sequence].pop("beside", None)
+        self._kept[sequence]["beside" if beside else "mark"] = self.length(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()

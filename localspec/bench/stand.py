@@ -75,8 +75,8 @@ class Lent:
     def truncate(self, sequence: int, length: int) -> int:
         return self._backend.truncate(sequence, length)
 
-    def mark(self, sequence: int) -> None:
-        self._backend.mark(sequence)
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
+        self._backend.mark(sequence, beside=beside)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self._backend.fork(sequence, length)

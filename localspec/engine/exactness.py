@@ -81,4 +81,7 @@ def _write(target: Backend, sequence: Sequence) -> Logits:
         logits = target.forward([Span(sequence.slot, sequence.tokens[at:to], int(to == end))])
     if sequence.exact == start:
         sequence.exact = end
+        if target.capabilities.replays and end - start > 1:
+            # So that nothing of it is written anew once more at the next doubt.
+            target.mark(sequence.slot, beside=True)
     return logits

@@ -235,8 +235,8 @@ class LlamaCppBackend:
             raise EngineError(f"sequence {sequence} holds {self.length(sequence)} tokens, not {length}")
         return self._sequences.truncate(sequence, length)
 
-    def mark(self, sequence: int) -> None:
-        self._sequences.mark(sequence)
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
+        self._sequences.mark(sequence, beside=beside)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()

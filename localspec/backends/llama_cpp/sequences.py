@@ -75,7 +75,7 @@ class Sequences:
             self.lengths[sequence] = length
         return length
 
-    def mark(self, sequence: int) -> None:
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
         """See :meth:`Backend.mark`."""
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
@@ -138,15 +138,16 @@ class RecurrentSequences(Sequences):
         """by sequence, the tokens that llama.cpp holds: at least its length"""
         self._back: dict[int, int] = {}
         """by sequence, how many of these can be taken back"""
-        self._marks: dict[int, _Mark] = {}
+        self._marks: dict[int, list[_Mark]] = {}
+        """by sequence, in the order of their lengths"""
 
     def open(self, sequence: int) -> None:
         self._begin(sequence, 0)
+        self._marks[sequence] = []
 
     def close(self, sequence: int) -> None:
         super().close(sequence)
-        del self._written[sequence], self._back[sequence]
-        self._marks.pop(sequence, None)
+        del self._written[sequence], self._back[sequence], self._marks[sequence]
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
         # What a span is filled up with, and its drafts before that, are to be taken back.
@@ -164,8 +165,7 @@ class RecurrentSequences(Sequences):
 
     def undo(self, sequence: int) -> None:
         # How much of the forward is in the state is unknown.
-        mark = self._marks.get(sequence)
-        self._go_to(sequence, mark)
+        self._go_to(sequence, self._mark_at(sequence, self.lengths[sequence]))
 
     def rollback(self, sequence: int) -> int | None:
         return self._kept
@@ -173,39 +173,37 @@ class RecurrentSequences(Sequences):
     def reach(self, sequence: int, length: int) -> int:
         if length >= self._least(sequence):
             return length
-        mark = self._marks.get(sequence)
-        return mark.length if mark is not None and mark.length <= length else 0
+        mark = self._mark_at(sequence, length)
+        return 0 if mark is None else mark.length
 
     def truncate(self, sequence: int, length: int) -> int:
         kept = self.reach(sequence, length)
-        mark = self._marks.get(sequence)
         if kept < self._least(sequence):
-            self._go_to(sequence, mark if kept else None)
+            self._go_to(sequence, self._mark_at(sequence, kept))
         self.lengths[sequence] = kept
-        if mark is not None and kept < mark.length:
-            self._marks.pop(sequence, None)
+        self._marks[sequence] = [mark for mark in self._marks[sequence] if mark.length <= kept]
         return kept
 
-    def mark(self, sequence: int) -> None:
-        self._marks.pop(sequence, None)
+    def mark(self, sequence: int, *, beside: bool = False) -> None:
+        first = self._marks[sequence][:1] if beside else []
+        self._marks[sequence] = first
         self._settle(sequence)
         if self.lengths[sequence]:
-            self._marks[sequence] = _Mark(self.lengths[sequence], self._state(sequence, RECURRENT))
+            state = self._state(sequence, RECURRENT)
+            self._marks[sequence] = [*first, _Mark(self.lengths[sequence], state)]
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
         # llama.cpp's own copy is of the state before a cut, and shares what the next cut of either changes.
-        mark = self._marks.get(sequence)
-        usable = mark if mark is not None and mark.length <= length else None
+        usable = self._mark_at(sequence, length)
         if length != self.lengths[sequence] and usable is None:
             return
         self._settle(sequence)
         if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
             raise EngineError("what the model computed cannot be copied")
         self._begin(copy, self.lengths[sequence])
-        if usable is not None:
-            self._marks[copy] = usable
-            if length != self.lengths[sequence]:
-                self._go_to(copy, usable)
+        self._marks[copy] = [mark for mark in self._marks[sequence] if mark.length <= length]
+        if length != self.lengths[sequence]:
+            self._go_to(copy, usable)
 
     def save(self, sequence: int) -> bytearray:
         self._settle(sequence)
@@ -214,6 +212,11 @@ class RecurrentSequences(Sequences):
     def restore(self, sequence: int, state: bytearray) -> None:
         super().restore(sequence, state)
         self._begin(sequence, self.lengths[sequence])
+
+    def _mark_at(self, sequence: int, length: int) -> _Mark | None:
+        """The last mark at or before a length; None: only the beginning is."""
+        before = [mark for mark in self._marks[sequence] if mark.length <= length]
+        return before[-1] if before else None
 
     def _least(self, sequence: int) -> int:
         """The least length that needs no copy of a state."""
@@ -236,7 +239,7 @@ class RecurrentSequences(Sequences):
             self._cut(sequence, mark.length)
             self._begin(sequence, mark.length)
             return
-        self._marks.pop(sequence, None)
+        self._marks[sequence] = []
         self._cut(sequence, 0)
         self._begin(sequence, 0)
 
