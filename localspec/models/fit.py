@@ -26,6 +26,8 @@ ROWS = 256
 """of float32 logits that a forward has room for"""
 ROLLBACK = 8
 """tokens that a round can take back of a recurrent model: a state for each, and drafts are rarely longer"""
+MARKS = 2
+"""copies of a sequence's state, where it can come back to: its prompt's mark, and one beside that"""
 STATES_SHARE = 0.125
 """of the free memory, at most, for earlier states"""
 ROLLED_BACK = frozenset(
@@ -88,11 +90,11 @@ class Size(NamedTuple):
         sequences = max(1, config.parallel)
         n_cells = context_size(self.context, config) * sequences
         kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
-        cells = int(self.cell * n_cells) + (1 + kept) * self.state * sequences
+        cells = int(self.cell * n_cells) + (1 + kept + MARKS) * self.state * sequences
         weights, beside = self.weights, 0
         if draft is not None:
             weights += draft.weights
-            beside = draft.weights + int(draft.cell * n_cells) + draft.state * sequences
+            beside = draft.weights + int(draft.cell * n_cells) + (1 + MARKS) * draft.state * sequences
         mapped = weights if self.mapped else 0
         return Needs(self.weights, cells, beside, PROCESS + ROWS * self.row, mapped)
 

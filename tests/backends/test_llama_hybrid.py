@@ -18,7 +18,7 @@ from localspec.backends.llama_cpp.sequences import RECURRENT
 from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.models import fit
-from localspec.models.fit import ROLLBACK, needs_of, size_of, states_kept
+from localspec.models.fit import MARKS, ROLLBACK, needs_of, size_of, states_kept
 from localspec.units import MB
 from tests import random_ggufs
 from tests.conformance.backend import BackendConformance, all_rows, feed
@@ -168,7 +168,7 @@ def test_what_the_states_take_is_what_the_header_tells(hybrid: LlamaCppBackend) 
     hybrid.close(sequence)
     assert size.rolls_back and size.state <= found < size.state + 256
     needs = needs_of(model(hybrid.model), None, SMALL)
-    assert needs.cells == 4 * (512 * size.cell + (1 + ROLLBACK) * size.state)
+    assert needs.cells == 4 * (512 * size.cell + (1 + ROLLBACK + MARKS) * size.state)
 
 
 @pytest.mark.parametrize("architecture", CLAMPED)
@@ -178,7 +178,9 @@ def test_of_some_architectures_no_states_are_kept(architecture: str) -> None:
     backend.free()
     size = size_of(model(architecture), SMALL)
     assert size.state and not size.rolls_back
-    assert needs_of(model(architecture), None, SMALL).cells == int(4 * (512 * size.cell + size.state))
+    assert needs_of(model(architecture), None, SMALL).cells == int(
+        4 * (512 * size.cell + (1 + MARKS) * size.state)
+    )
 
 
 def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
