@@ -5,6 +5,7 @@
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
+# make locks           locks/*.txt anew after a change of pyproject.toml; wants uv. UPGRADE=--upgrade: newest versions
 # make vsix            the VS Code extension, as plugins/vscode/localspec-….vsix; wants Node ≥ 20
 # make editors         VS Code and two Neovims into .editors, for tests; as root also what Debian has of editors
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
@@ -17,8 +18,13 @@ SHARE ?= 0.25
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Every package is one whose hash is in locks/: what pip would download to build with, too.
+LOCKED := $(PIP) install --progress-bar on --require-hashes --no-build-isolation
+OURS := $(PIP) install --quiet --no-build-isolation --no-deps -e .
+LOCK := uv pip compile --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+UPGRADE ?=
 
-.PHONY: run install mlx http test lint types test-slow vsix editors soak clean
+.PHONY: run install mlx http test lint types test-slow locks vsix editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -26,19 +32,21 @@ run: $(VENV)/.installed
 install: $(VENV)/.installed
 
 mlx: $(VENV)/.installed
-	$(PIP) install --progress-bar on -c constraints.txt -e '.[mlx]'
+	$(LOCKED) -r locks/mlx.txt
 
 http: $(VENV)/.installed
-	$(PIP) install --progress-bar on -c constraints.txt -e '.[http]'
+	$(LOCKED) -r locks/http.txt
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml $(wildcard locks/*.txt)
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --progress-bar on -c constraints.txt -e '.[bench]'
+	$(LOCKED) --quiet --only-binary :all: -r locks/build.txt
+	$(LOCKED) -r locks/install.txt
+	$(OURS)
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install --quiet --progress-bar on -c constraints.txt -e '.[dev,mlx]'
+	$(LOCKED) --quiet -r locks/dev.txt
 	@touch $@
 
 # Every other test waits for something that is not the processor.
@@ -58,6 +66,14 @@ test-slow: $(VENV)/.installed-dev
 	LOCALSPEC_SHARE=$(SHARE) $(BIN)/python -m pytest -q -m slow -n auto --dist worksteal -rs
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+
+# The others take their versions from dev.txt, which has all.
+locks:
+	$(LOCK) $(UPGRADE) locks/build.in -o locks/build.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra dev --extra bench --extra mlx --extra editors -o locks/dev.txt
+	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench -o locks/install.txt
+	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra http -o locks/http.txt
+	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra mlx -o locks/mlx.txt
 
 vsix:
 	npm --prefix plugins/vscode ci --no-audit --no-fund --ignore-scripts

@@ -133,7 +133,7 @@ def lsp_mode() -> None:
 def extension() -> None:
     """What builds and tests the extension, and drives the browser."""
     run(*NPM, "ci", at=ROOT / "plugins/vscode")
-    run(sys.executable, "-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[editors]")
+    run(sys.executable, "-m", "pip", "install", "-q", "--require-hashes", "-r", "locks/dev.txt")
 
 
 def complete() -> None:

@@ -1,0 +1,52 @@
+"""What `make` installs is pinned with hashes, and fits what pyproject.toml asks for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.hygiene.source import ROOT
+
+LOCKS = sorted((ROOT / "locks").glob("*.txt"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+ASKED = {
+    "install.txt": PROJECT["dependencies"] + EXTRAS["bench"],
+    "http.txt": PROJECT["dependencies"] + EXTRAS["http"],
+    "mlx.txt": PROJECT["dependencies"] + EXTRAS["mlx"],
+    "dev.txt": sum(EXTRAS.values(), PROJECT["dependencies"]),
+}
+
+
+def entries(name: str) -> list[str]:
+    """The packages of a lock, each with its hashes."""
+    return re.split(r"\n(?=\S)", (ROOT / "locks" / name).read_text("utf-8").strip())
+
+
+@pytest.mark.parametrize("name", [path.name for path in LOCKS])
+def test_every_package_is_pinned_with_hashes_and_no_host_is_named(name: str) -> None:
+    for entry in entries(name):
+        assert re.match(r"[\w.-]+==[\w.]+[ \\]", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry) and "://" not in entry, entry
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_lock_has_all_that_is_asked_for(name: str) -> None:
+    pinned = {
+        canonicalize_name(e.partition("==")[0]): re.split(r"[ \\]", e.split("==")[1])[0]
+        for e in entries(name)
+    }
+    for requirement in map(Requirement, ASKED[name]):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
+def test_all_locks_agree() -> None:
+    found: dict[str, set[str]] = {}
+    for path in LOCKS:
+        for entry in entries(path.name):
+            found.setdefault(entry.split("==")[0], set()).add(re.split(r"[ \\]", entry.split("==")[1])[0])
+    assert {name: versions for name, versions in found.items() if len(versions) > 1} == {}
