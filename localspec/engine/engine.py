@@ -169,16 +169,21 @@ class Engine:
         if self._closed:
             return False
         scheduler, started = self._scheduler, time.perf_counter()
+        scheduler.end_interrupted()
         scheduler.expire()
         # First out, then in: what was cancelled for a newer completion leaves it the cache of its prompt.
         self._retire()
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
         served = scheduler.next()
+        for sequence in served:
+            sequence.sure = self.target.length(sequence.slot)
         if served and not served[0].prefilled:
             self._prefill(served[0])
         elif served:
             self._decode(served)
+        for sequence in served:
+            sequence.sure = None
         if served:
             scheduler.charge(served, time.perf_counter() - started)
         self._steps += 1

@@ -109,6 +109,9 @@ class Prefixes:
     def keep(self, sequence: Sequence) -> None:
         """The request has ended: its slot is free to be taken over."""
         length = self._backend.length(sequence.slot)
+        if sequence.sure is not None:
+            # A KeyboardInterrupt came between a forward and what was to be kept of it.
+            length = self._backend.truncate(sequence.slot, min(length, sequence.sure))
         if not length:
             self._backend.close(sequence.slot)
             return

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
 """seconds after which a request gets a step though others of a higher class are there"""
+PASSES: dict[Priority, int] = {"completion": 4, "chat": 4, "background": 16}
+"""requests of higher classes that get a slot before one that waits, then it is the first"""
 WELCOME = 1.1
 """times the cost of a round that it may have with rows of a lower class in it"""
 
@@ -65,19 +67,26 @@ class Scheduler:
         Where all slots are taken a request of a lower class gives its own up for a while: those are returned.
         """
         moved: list[Sequence] = []
-        for sequence in sorted(self._waiting, key=lambda s: (CLASSES.index(s.priority), s.id)):
+        for sequence in sorted(self._waiting, key=_waits_behind):
             if len(self.running) >= self._target.capabilities.max_sequences:
                 victim = self._victim(sequence)
                 if victim is None or not self._suspend(victim):
-                    break
+                    continue
                 moved.append(victim)
             self._waiting.remove(sequence)
+            self._pass(sequence)
             try:
                 self._start(sequence)
             except LocalspecError as error:
                 sequence.error = error
                 self._waiting.append(sequence)
         return moved
+
+    def _pass(self, sequence: Sequence) -> None:
+        """It gets a slot before those of lower classes, whose patience ends some time."""
+        sequence.owed, sequence.passed = _is_late(sequence), 0
+        for other in self._waiting:
+            other.passed += CLASSES.index(other.priority) > CLASSES.index(sequence.priority)
 
     def _start(self, sequence: Sequence) -> None:
         if sequence.state is not None:
@@ -119,7 +128,7 @@ class Scheduler:
         if not self._target.capabilities.saves:
             return None
         rank = CLASSES.index(sequence.priority)
-        lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended]
+        lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended and not s.owed]
         return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
 
     def _suspend(self, sequence: Sequence) -> bool:
@@ -149,7 +158,7 @@ class Scheduler:
             return []
         now = time.monotonic()
         best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
-        late = [s for s in live if s.priority != best and now - s.turn > self._patience(s)]
+        late = [s for s in live if s.priority != best and (s.owed or now - s.turn > self._patience(s))]
         first = min(late or [s for s in live if s.priority == best], key=lambda s: (s.served, s.id))
         if not first.prefilled:
             return [first]
@@ -200,7 +209,7 @@ class Scheduler:
         now = time.monotonic()
         for sequence in sequences:
             sequence.served += seconds / len(sequences)
-            sequence.turn = now
+            sequence.turn, sequence.owed = now, False
 
     # Who has ended.
 
@@ -209,6 +218,12 @@ class Scheduler:
         """The next one, as a time of :func:`time.monotonic`."""
         deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
         return min((at for at in deadlines if at < math.inf), default=None)
+
+    def end_interrupted(self) -> None:
+        """End what a KeyboardInterrupt left half done in an earlier step."""
+        for sequence in self.running:
+            if sequence.sure is not None and not sequence.ended:
+                sequence.error = EngineError("the request was interrupted", "Ask again.")
 
     def expire(self) -> None:
         """End what is past its deadline, waiting or running."""
@@ -260,3 +275,12 @@ class Scheduler:
         self.prefixes.forget(source)
         if self._saved is not None:
             self._saved.forget(source)
+
+
+def _is_late(sequence: Sequence) -> bool:
+    return sequence.passed >= PASSES[sequence.priority]
+
+
+def _waits_behind(sequence: Sequence) -> tuple[bool, int, int]:
+    """The order of those who wait: who has waited too long, then by class, then who came first."""
+    return not _is_late(sequence), CLASSES.index(sequence.priority), sequence.id

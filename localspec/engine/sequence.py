@@ -52,7 +52,8 @@ class Sequence:
     ``tokens`` is prompt and answer; the newest one is sampled but not fed. ``slot`` is the backend's
     sequence; the first ``cached`` tokens of the prompt were in it already, and it held ``fed`` when the
     round began: ``len(tokens) - 1``, or less where its cache cannot go back everywhere. ``exact`` and
-    ``rewriting``: see :mod:`.exactness`.
+    ``rewriting``: see :mod:`.exactness`. ``passed`` requests of a higher class got a slot while it waited;
+    it is ``owed`` a step where it got its own because that were too many.
     """
 
     def __init__(
@@ -81,6 +82,9 @@ class Sequence:
         """times that the piece of its prompt that comes next was begun for others' sake in vain"""
         self.state: bytearray | None = None
         """its cells, while others have its slot"""
+        self.sure: int | None = None
+        """cells that are right whatever becomes of the step under way; None between steps"""
+        self.passed, self.owed = 0, False
         self.forgotten = False
         """whether nothing of it is to be left, neither cells nor lessons"""
         self.tidy = encoded.rule is not None
@@ -272,7 +276,7 @@ class Sequence:
             stats.ttft_s = self._first - self._submitted
         if n > 1 and self._last > self._first:
             stats.decode_tokens_per_s = (n - 1) / (self._last - self._first)
-        if not stats.drafted and stats.speculation_off_reason is None and stats.rounds:
+        if not stats.drafted and stats.speculation_off_reason is None and stats.choices:
             stats.speculation_off_reason = max(stats.choices, key=lambda reason: stats.choices[reason])
         return stats
 

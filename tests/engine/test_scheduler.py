@@ -234,3 +234,34 @@ class TestSlots:
         chat.finish = "cancelled"
         assert stage.scheduler.retire() == [chat]
         assert chat.state is None and stage.backend.open_sequences == 1
+
+
+@pytest.mark.parametrize(("priority", "most"), [("chat", 5), ("background", 17)])
+@pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.parametrize("slots", [1, 2])
+def test_waiting_is_bounded_however_many_completions_come(
+    monkeypatch: pytest.MonkeyPatch, priority: Priority, most: int, saves: bool, slots: int
+) -> None:
+    """By counts: always one more completion than slots, each done after one step."""
+    now = 100.0
+    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    stage = Stage(max_sequences=slots)
+    stage.backend.capabilities = replace(stage.backend.capabilities, saves=saves)
+    completions = [stage.add("completion") for _ in range(slots + 1)]
+    patient = stage.add(priority)
+    since, served, ended = 0, 0, 0
+    for _ in range(200):
+        now += 0.2
+        stage.scheduler.admit()
+        group = stage.scheduler.next()
+        stage.scheduler.charge(group, 0.001)
+        if patient in group:
+            since, served = 0, served + 1
+        for one in group:
+            if one in completions:
+                one.finish, since, ended = "stop", since + 1, ended + 1
+                completions.remove(one)
+                completions.append(stage.add("completion"))
+        stage.scheduler.retire()
+        assert since <= most + slots
+    assert served >= 200 // (most + slots + 2) and (ended > served or not saves)

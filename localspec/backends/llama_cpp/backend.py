@@ -172,6 +172,7 @@ class LlamaCppBackend:
         width = self._common_width(batch)
         rows = self._fill(batch, width)
         self._sequences.settle(batch)
+        self._sequences.begin(batch)
         self._files.check_sometimes()  # what a shortened file no longer holds would end the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
@@ -185,6 +186,7 @@ class LlamaCppBackend:
             raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
         for sequence, tokens, _ in batch:
             self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
+        self._sequences.finish()
         return LlamaLogits(self._context, rows, self.vocabulary.size)
 
     def _common_width(self, spans: Sequence[Span]) -> int:
@@ -259,6 +261,7 @@ class LlamaCppBackend:
         self._sequences.close(sequence)
 
     def length(self, sequence: int) -> int:
+        self._sequences.mend()
         return self._sequences.lengths[sequence]
 
     def free(self) -> None:

@@ -33,9 +33,12 @@ class Sequences:
         self._context = context
         self._memory = lib.llama_get_memory(context)
         self.lengths: dict[int, int] = {}
+        self._begun: list[int] = []
+        """the sequences of the forward under way, or of one that a KeyboardInterrupt ended in between"""
 
     def open(self, sequence: int) -> None:
         """Begin an empty sequence."""
+        self._cut(sequence, 0)
         self.lengths[sequence] = 0
 
     def close(self, sequence: int) -> None:
@@ -49,6 +52,22 @@ class Sequences:
 
     def settle(self, spans: Sequence[Span]) -> None:
         """Make the sequences ready for a forward of these spans."""
+        self.mend()
+
+    def begin(self, spans: Sequence[Span]) -> None:
+        """A forward of these spans begins; until :meth:`finish` their cells may be ahead of their lengths."""
+        self._begun = [span.sequence for span in spans]
+
+    def finish(self) -> None:
+        """The forward has ended, and all lengths are right."""
+        self._begun = []
+
+    def mend(self) -> None:
+        """Cut off what a forward that was interrupted has written."""
+        for sequence in self._begun:
+            if sequence in self.lengths:
+                self.undo(sequence)
+        self._begun = []
 
     def advance(self, sequence: int, n: int, written: int) -> None:
         """A forward wrote so many cells, of which the first ``n`` are tokens."""
