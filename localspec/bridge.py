@@ -55,7 +55,7 @@ async def _socket() -> tuple[ClientConnection, int]:
         found = discovery.find()
         if found is None:
             raise DaemonUnavailable("the daemon ended while it was asked")
-        # Over TCP, the token; connect has read it a moment ago.
+        # Over TCP, both sides prove that they know the token; connect has read it a moment ago.
         token = "" if found.socket else Path(found.token_file).read_text(encoding="ascii").strip()
         socket = await open_socket(path=found.socket, url=found.url, token=token)
         return socket, client.welcome.limits.max_frame

@@ -97,17 +97,20 @@ async def _with_door(client: Client) -> DaemonStatus:
     return status
 
 
-def token(*, new: bool = False) -> int:
+def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Print the token of the HTTP door.
 
     Parameters
     ----------
     new
         Make another one first; the old one opens nothing any more.
+    wire
+        The token of the daemon's own wire over TCP instead.
     """
     from localspec.daemon.token import create, read_or_create
 
-    output.write(f"{(create if new else read_or_create)(home.http_token_path())}\n")
+    path = home.token_path() if wire else home.http_token_path()
+    output.write(f"{(create if new else read_or_create)(path)}\n")
     return ExitCode.OK
 
 

@@ -33,7 +33,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bridge": ("localspec bridge",),
     "daemon": ("localspec daemon status", "localspec daemon logs --follow"),
     "daemon run": ("localspec daemon run", "localspec daemon run --http"),
-    "daemon token": ("localspec daemon token", "localspec daemon token --new"),
+    "daemon token": (
+        "localspec daemon token",
+        "localspec daemon token --new",
+        "localspec daemon token --wire --new",
+    ),
     "daemon start": ("localspec daemon start", "localspec daemon start --json"),
     "daemon status": ("localspec daemon status", "localspec daemon status --json"),
     "daemon logs": ("localspec daemon logs -n 100", "localspec daemon logs --follow"),

@@ -15,7 +15,7 @@ from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, ShuttingDown
+from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, ShuttingDown, Unauthorized
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
@@ -405,7 +405,8 @@ async def connect(
     :class:`VersionSkew`.
     """
     if url is not None:
-        return await _open(None, url, home.token_path() if token is None else token, name)
+        place = home.token_path() if token is None else token
+        return await _open(None, url, place, name, forwarded=True)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
     if client is not None and not (start and client.replaceable and _can_start() and await _gone(client)):
@@ -439,17 +440,19 @@ async def _gone(client: Client) -> bool:
 
 
 async def _answering(found: Discovery, name: str) -> Client | None:
-    """A client of the daemon found, or None if that one has been killed."""
+    """A client of the daemon found, or None if that one has been killed, whoever listens in its place."""
     try:
         return await _open(found.socket, found.url, Path(found.token_file), name)
-    except DaemonUnavailable:
+    except (DaemonUnavailable, Unauthorized):
         return None
 
 
-async def _open(path: str | None, url: str, token: Path | str, name: str) -> Client:
+async def _open(
+    path: str | None, url: str | None, token: Path | str, name: str, *, forwarded: bool = False
+) -> Client:
     if path is None and isinstance(token, Path):
         token = await asyncio.to_thread(_read_token, token)
-    wire = Wire(await open_socket(path=path, url=url, token=str(token)))
+    wire = Wire(await open_socket(path=path, url=url, token=str(token), forwarded=forwarded))
     params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
     try:
         welcome: Initialized = await wire.request("initialize", params, Initialized).result()

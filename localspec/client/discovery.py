@@ -69,7 +69,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     try:
         with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
             found = find()
-            if found is not None and _listens(found):
+            if found is not None and _runs(found):
                 return found
             if not _start_service():
                 _spawn(command)
@@ -84,15 +84,26 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     return found
 
 
+def _runs(found: Discovery) -> bool:
+    """Whether a daemon listens: the place of one that was killed may have been taken, but not its lock."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(home.runtime_dir() / "daemon.lock", timeout=0):
+            return False
+    except Timeout:
+        return _listens(found)
+
+
 def _listens(found: Discovery) -> bool:
-    url = urlsplit(found.url)
     try:
         if found.socket is not None:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
                 probe.settimeout(PROBE_S)
                 probe.connect(found.socket)
         else:
-            socket.create_connection((url.hostname, url.port), PROBE_S).close()
+            url = urlsplit(found.url or "")
+            socket.create_connection((url.hostname or "", url.port or 0), PROBE_S).close()
     except OSError:
         return False
     return True
@@ -123,7 +134,7 @@ def _start_service() -> bool:
         except (OSError, subprocess.SubprocessError):
             return False
         found = find()
-        if found is not None and _listens(found):
+        if found is not None and _runs(found):
             return True
         time.sleep(SERVICE_STEP_S)
     return False

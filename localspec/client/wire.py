@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -13,44 +14,67 @@ from websockets.asyncio.client import connect as tcp_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
+from localspec.client.handshake import LONGEST_CHALLENGE, authenticate, port_of
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, Unauthorized, from_dict
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.events import LiveEvent
+from localspec.protocol.handshake import NONCE_PREFIX, new_nonce
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
 OPEN_S = 5.0
+LONGEST_REFUSAL = 500
+"""characters of what a listener says when it refuses"""
 
 
 async def open_socket(
-    *, path: str | None = None, url: str | None = None, token: str = ""
+    *, path: str | None = None, url: str | None = None, token: str = "", forwarded: bool = False
 ) -> ClientConnection:
-    """Connect and shake hands, over a Unix socket or else over TCP with the token.
+    """Connect and shake hands, over a Unix socket or else over TCP, where both sides prove that they know the
+    token (:mod:`localspec.protocol.handshake`); ``forwarded``: its port need not be that of the URL.
 
-    Raises :class:`DaemonUnavailable` if nobody answers, :class:`Unauthorized` if let off at the door.
+    Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client.
     """
-    settings: dict[str, Any] = {
-        "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
+    if path is not None:
+        return await _connected(path, unix_connect(path, **_settings(), max_size=None))
+    url, nonce = url or "", new_nonce()
+    # No proxy, whatever the environment says: the daemon is on this machine.
+    opening = tcp_connect(
+        url, proxy=None, **_settings(Subprotocol(NONCE_PREFIX + nonce)), max_size=LONGEST_CHALLENGE
+    )
+    socket = await _connected(url, opening)
+    try:
+        await authenticate(socket, nonce, token, None if forwarded else port_of(url))
+    except BaseException:
+        socket.transport.abort()
+        raise
+    socket.protocol.max_message_size = None
+    return socket
+
+
+def _settings(*more: Subprotocol) -> dict[str, Any]:
+    return {
+        "subprotocols": [Subprotocol(messages.SUBPROTOCOL), *more],
         "compression": None,
-        "max_size": None,
         "open_timeout": OPEN_S,
+        # The system tells when a daemon on this machine has ended; one that was stopped for a while goes on.
+        "ping_interval": None,
         "close_timeout": 1,
         "user_agent_header": None,
     }
+
+
+async def _connected(place: str, opening: Awaitable[ClientConnection]) -> ClientConnection:
     try:
-        if path is not None:
-            return await unix_connect(path, **settings)
-        # No proxy, whatever the environment says: the daemon is on this machine.
-        bearer = {"Authorization": f"Bearer {token}"}
-        return await tcp_connect(url or "", proxy=None, additional_headers=bearer, **settings)
+        return await opening
     except InvalidStatus as error:
-        sentence = (error.response.body or b"").decode(errors="replace").strip()
+        sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
         if error.response.status_code in (401, 403):
             raise Unauthorized(f"the daemon let nobody in: {sentence}") from None
         raise DaemonUnavailable(f"the daemon let nobody in: {sentence}") from None
     except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
-        raise DaemonUnavailable(f"no daemon answers at {path or url}: {error}") from None
+        raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None
 
 
 class Wire:

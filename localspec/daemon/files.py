@@ -23,11 +23,16 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def connections(most: int) -> int:
-    """Of ``most`` connections at once, those for which there are files; at least one."""
+def limit(most: int) -> int:
+    """The files that this process may have open, or ``most`` if that is less."""
     if sys.platform == "win32":
         return most
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN))
+    return most if soft == resource.RLIM_INFINITY else min(most, soft)
+
+
+def connections(most: int) -> int:
+    """Of ``most`` connections at once, those for which there are files; at least one."""
+    return max(1, limit(most + OWN) - OWN)

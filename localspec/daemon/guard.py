@@ -1,7 +1,8 @@
 """Who may come in: the checks on a handshake, before it is upgraded.
 
 Web pages can open WebSockets to loopback and are not held back by CORS, so a browser's ``Origin``
-is refused, a ``Host`` that is not loopback (DNS rebinding) too, and TCP needs the token as well.
+is refused, a ``Host`` that is not loopback (DNS rebinding) too. Over TCP the token is needed as well, or a
+nonce: then the connection is upgraded, and asks nothing until it has proved that it knows the token.
 Malformed headers are refused like wrong ones: nothing here raises.
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from websockets.datastructures import Headers
 
+from localspec.protocol.handshake import NONCE, NONCE_PREFIX
 from localspec.protocol.messages import BEARER
 
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -27,10 +29,11 @@ Refusal = tuple[HTTPStatus, str]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What one listening socket asks for; only TCP asks for a loopback ``Host`` and the token."""
+    """What one listening socket asks for; only TCP asks for a loopback ``Host`` and the token, which
+    ``token`` reads: None where there is none."""
 
     tcp: bool
-    token: str
+    token: Callable[[], str | None]
     origins: frozenset[str]
 
 
@@ -44,7 +47,7 @@ def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | N
         return HTTPStatus.NOT_FOUND, "There is nothing here."
     if method != "GET":
         return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered."
-    if gate.tcp and path != HEALTH_PATH and not _shows_token(headers, gate.token):
+    if gate.tcp and path != HEALTH_PATH and not _is_let_in(path, headers, gate):
         return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
     return None
 
@@ -65,10 +68,25 @@ def is_token(shown: list[str], token: str) -> bool:
     return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
 
 
-def _shows_token(headers: Headers, token: str) -> bool:
-    return is_token([*bearers(headers.get_all("Authorization")), *_subprotocols(headers)], token)
+def nonce_of(headers: Headers) -> str | None:
+    """The nonce of a client that will prove that it knows the token; None for one that shows it."""
+    nonces = _offered(headers, NONCE_PREFIX)
+    is_one = len(nonces) == 1 and NONCE.fullmatch(nonces[0]) is not None
+    return nonces[0] if is_one and not _shown(headers) else None
 
 
-def _subprotocols(headers: Headers) -> list[str]:
-    offered = ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(",")
-    return [name.strip().removeprefix(BEARER) for name in offered if name.strip().startswith(BEARER)]
+def _is_let_in(path: str, headers: Headers, gate: Gate) -> bool:
+    if path == SOCKET_PATH and nonce_of(headers) is not None:
+        return True
+    token = gate.token()
+    return token is not None and is_token(_shown(headers), token)
+
+
+def _shown(headers: Headers) -> list[str]:
+    return [*bearers(headers.get_all("Authorization")), *_offered(headers, BEARER)]
+
+
+def _offered(headers: Headers, prefix: str) -> list[str]:
+    """What comes after ``prefix`` in the subprotocols that begin so."""
+    names = (name.strip() for name in ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(","))
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]

@@ -9,7 +9,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from localspec import home
-from localspec.errors import DaemonUnavailable, of_system
+from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import Discovery
 
 PATIENCE_S = 5.0
@@ -32,25 +32,9 @@ def claim() -> FileLock | None:
             if _announced():
                 return None
         else:
-            withdraw()
+            home.discovery_path().unlink(missing_ok=True)
             return lock
     raise DaemonUnavailable("another daemon holds the lock, but does not listen", "Try again in a moment.")
-
-
-def announce(discovery: Discovery) -> None:
-    """Tell clients where the daemon listens."""
-    path = home.discovery_path()
-    try:
-        home.write_private(path, msgspec.json.encode(discovery).decode() + "\n")
-    except OSError as error:
-        raise (
-            of_system(error, f"{path} cannot be written, and without it nobody finds the daemon") or error
-        ) from None
-
-
-def withdraw() -> None:
-    """Take the announcement back."""
-    home.discovery_path().unlink(missing_ok=True)
 
 
 def _announced() -> bool:

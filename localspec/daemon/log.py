@@ -47,8 +47,10 @@ def redirect() -> None:
 
 async def keep_small() -> None:
     """Cut the home's log when it is too long, until cancelled."""
+    # Asked once: that makes the directory, which would come back after it was deleted.
+    log, older = home.log_path(), home.older_logs()
     while True:
-        cut(home.log_path(), home.older_logs())
+        cut(log, older)
         await asyncio.sleep(CHECK_S)
 
 

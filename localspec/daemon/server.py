@@ -5,41 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
-import socket
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from http import HTTPStatus
 from pathlib import Path
 
-from websockets.asyncio.server import Server as Listener
-from websockets.asyncio.server import ServerConnection, serve, unix_serve
 from websockets.frames import CloseCode
-from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
 
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import files, guard, instance, loopback, supervisor, token
-from localspec.daemon.connection import Connection
+from localspec.daemon import supervisor, token
+from localspec.daemon.announcement import Announcement
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.door import keep_open, was_left_open
-from localspec.daemon.guard import Gate
+from localspec.daemon.listeners import Listeners
 from localspec.daemon.pool import COMMAND
-from localspec.daemon.transport import CLOSE_S, Socket
 from localspec.errors import FULL
-from localspec.protocol.messages import PROTOCOL, SUBPROTOCOL, Discovery
+from localspec.protocol.messages import PROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
 
-SOCKET_NAME = "daemon.sock"
-SOCKET_PATH_BYTES = 103
-"""the longest address of a Unix socket that every system takes"""
-OPEN_S = 5.0
-"""how long a handshake may take"""
 DRAIN_S = 1.0
 """how long answers may go on when the daemon stops"""
 DRAIN_STEP_S = 0.02
@@ -57,7 +44,8 @@ class Server:
         self._door: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker_command)
         self._daemon.http_flag = http
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners(self._daemon)
+        self._announcement: Announcement | None = None
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens."""
@@ -75,85 +63,26 @@ class Server:
             _on_signals(daemon.stopping.set)
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
-            await daemon.stopping.wait()
+            await self._until_stopped()
 
-    # Listening.
+    async def _until_stopped(self) -> None:
+        """Wait for the end that somebody asks for, or for that of the home."""
+        assert self._announcement is not None
+        keeping = asyncio.create_task(self._announcement.keep())
+        stopping = asyncio.create_task(self._daemon.stopping.wait())
+        await asyncio.wait([keeping, stopping], return_when=asyncio.FIRST_COMPLETED)
+        keeping.cancel()
+        stopping.cancel()
 
     async def _listen(self) -> None:
-        daemon = self._daemon
+        daemon, listeners = self._daemon, self._listeners
         token_path = home.token_path()
-        secret = _secret(token_path)
-        daemon.socket = await self._listen_unix(secret)
-        daemon.url = await self._listen_tcp(secret)
-        instance.announce(
-            Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
-        )
-
-    async def _listen_unix(self, secret: str) -> str | None:
-        path = home.runtime_dir() / SOCKET_NAME
-        if not hasattr(socket, "AF_UNIX"):
-            return None
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            log.warning("%s is too long for a Unix socket: TCP only", path)
-            return None
-        path.unlink(missing_ok=True)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(str(path))
-        path.chmod(0o600)
-        await self._serve(listening, Gate(False, secret, self._origins()))
-        return str(path)
-
-    async def _listen_tcp(self, secret: str) -> str:
-        try:
-            listening = loopback.listen(self._config.daemon.port)
-        except OSError as error:
-            log.warning("port %d cannot be used (%s): another one", self._config.daemon.port, error.strerror)
-            listening = loopback.listen(0)
-        await self._serve(listening, Gate(True, secret, self._origins()))
-        return f"ws://{loopback.HOST}:{listening.getsockname()[1]}"
-
-    async def _serve(self, listening: socket.socket, gate: Gate) -> None:
-        limits = self._config.daemon
-        start = serve if gate.tcp else unix_serve
-        self._listeners.append(
-            await start(
-                self._handle,
-                sock=listening,
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                process_request=lambda connection, request: self._admit(connection, request, gate),
-                compression=None,
-                max_size=limits.max_frame,
-                ping_interval=limits.ping_interval_s,
-                ping_timeout=limits.ping_interval_s,
-                open_timeout=OPEN_S,
-                close_timeout=CLOSE_S,
-                server_header=None,
-                create_connection=Socket,
-            )
-        )
-
-    def _origins(self) -> frozenset[str]:
-        return frozenset(self._config.http.origins)
-
-    # Letting in.
-
-    def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
-        """Answer plain HTTP, refuse, or (None) let the upgrade go on."""
-        path = request.path.partition("?")[0]
-        refused = guard.refusal(request.method, path, request.headers, gate)
-        if refused is not None:
-            status, sentence = refused
-            return connection.respond(status, f"{sentence}\n")
-        if path == guard.HEALTH_PATH:
-            return connection.respond(HTTPStatus.OK, "ok\n")
-        if path == guard.METRICS_PATH:
-            return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
-        if len(self._daemon.connections) >= files.connections(self._config.daemon.max_connections):
-            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
-        return None
-
-    async def _handle(self, socket: ServerConnection) -> None:
-        await Connection(socket, self._daemon).serve()
+        _ensure_token(token_path)
+        daemon.socket = await listeners.listen_unix()
+        daemon.url = await listeners.listen_tcp(token_path)
+        found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
+        self._announcement = Announcement(found, home.discovery_path(), (home.data_dir(),))
+        self._announcement.make()
 
     # Stopping.
 
@@ -166,9 +95,9 @@ class Server:
         daemon.stopping.set()
         # Before anybody can see it end: whoever then asks for the service to start gets a new one.
         supervisor.tell("STOPPING=1")
-        instance.withdraw()
-        for listener in self._listeners:
-            listener.close(close_connections=False)
+        if self._announcement is not None:
+            self._announcement.withdraw()
+        self._listeners.close()
         await self._drain()
         ending = [connection.end_requests() for connection in daemon.connections]
         ended = asyncio.gather(*ending, daemon.streams.close())
@@ -178,12 +107,7 @@ class Server:
         await asyncio.wait([ended], timeout=END_S)
         reason = "the daemon is stopping"
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
-        closing = [asyncio.create_task(listener.wait_closed()) for listener in self._listeners]
-        if closing:
-            # Whoever has not finished the handshake by now is not waited for.
-            await asyncio.wait(closing, timeout=END_S)
-        if daemon.socket is not None:
-            Path(daemon.socket).unlink(missing_ok=True)
+        await self._listeners.closed(END_S)
         log.info("stopped")
 
     async def _close_door(self) -> None:
@@ -207,12 +131,11 @@ def _on_signals(stop: Callable[[], None]) -> None:
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
 
 
-def _secret(path: Path) -> str:
-    """The token for TCP. Where the disk is full it is one that nobody can read: only the socket is left."""
+def _ensure_token(path: Path) -> None:
+    """Have a token for TCP; where the disk is full there is none, and only the socket is left."""
     try:
-        return token.read_or_create(path)
+        token.read_or_create(path)
     except OSError as error:
         if error.errno not in FULL:
             raise
         log.warning("%s cannot be written (%s): no client comes in by TCP", path, error.strerror)
-        return secrets.token_hex()

@@ -93,7 +93,7 @@ def _lives(found: Discovery | None) -> bool:
 
 def sockets(asked: Asked, runtime: Path) -> Iterator[Finding]:
     """What stands in ``runtime``, where a daemon listens or the next one will."""
-    from localspec.daemon.server import SOCKET_NAME
+    from localspec.daemon.listeners import SOCKET_NAME
 
     socket, lock = runtime / SOCKET_NAME, runtime / "daemon.lock"
     findings = [*_too_long(socket), *_another_s(socket)]
@@ -111,7 +111,7 @@ def _listening(asked: Asked, socket: Path) -> str:
 
 
 def _too_long(socket: Path) -> Iterator[Finding]:
-    from localspec.daemon.server import SOCKET_PATH_BYTES
+    from localspec.daemon.listeners import SOCKET_PATH_BYTES
 
     length = len(os.fsencode(socket))
     if length > SOCKET_PATH_BYTES:

@@ -96,7 +96,7 @@ async def _serve(config: Config) -> None:
         )
     )
     _ends_with_stdin(server)
-    _say(f"http://{loopback.HOST}:{listening.getsockname()[1]}")
+    _say(f"http://{loopback.address(listening)}")
     await server.serve(sockets=[listening])
 
 

@@ -1,4 +1,4 @@
-"""The wire's methods and notifications, each defined once.
+"""The wire's methods and notifications, each defined once; those of the proof over TCP are in ``handshake``.
 
 :data:`METHODS` maps a method to its parameters; :func:`params_of` validates them.
 """
@@ -422,7 +422,7 @@ class Discovery(msgspec.Struct, frozen=True):
     version: str
     protocol: int
     socket: str | None
-    url: str
+    url: str | None
     token_file: str
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import urllib.error
 import urllib.request
 
 import pexpect
@@ -174,3 +175,23 @@ def test_the_log_holds_no_prompt(cli: Cli) -> None:
     cli("run", "--max-tokens", "8", "a very unusual phrase")
     done = cli("daemon", "logs")
     assert done.returncode == 0 and "unusual" not in done.stdout and done.stdout
+
+
+def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: Cli) -> None:
+    cli.json("daemon", "start")
+    path = cli.home / "data" / "token"
+    old = path.read_text()
+    assert cli("daemon", "token", "--wire").stdout == f"{old}\n"
+    new = cli("daemon", "token", "--wire", "--new").stdout.strip()
+    assert new == path.read_text() != old
+    assert cli("daemon", "token").stdout.strip() not in (old, new), "that of the HTTP door is another one"
+    url = cli.json("daemon", "start")["url"].replace("ws:", "http:")
+    answers = []
+    for shown in (old, new):
+        asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {shown}"})
+        try:
+            with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
+                answers.append(answer.status)
+        except urllib.error.HTTPError as refused:
+            answers.append(refused.code)
+    assert answers == [401, 200]

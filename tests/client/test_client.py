@@ -18,6 +18,8 @@ from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.stream import Reading
+from localspec.daemon.challenge import authenticated
+from localspec.daemon.guard import nonce_of
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -286,10 +288,18 @@ def test_closing_ends_the_requests(shared: Path) -> None:
     run(test())
 
 
+async def proved(socket: ServerConnection) -> None:
+    """Shake hands as a daemon whose token is empty."""
+    assert socket.request is not None
+    nonce = nonce_of(socket.request.headers)
+    assert nonce is not None and await authenticated(socket, nonce, "", socket.local_address[1])
+
+
 def test_another_protocol_is_a_version_skew(home: Path) -> None:
     """A daemon of another protocol: a real server that refuses as ours does."""
 
     async def refuse(socket: ServerConnection) -> None:
+        await proved(socket)
         call = jsonrpc.decode(await socket.recv())
         assert isinstance(call, jsonrpc.Call)
         await socket.send(jsonrpc.failure(call.id, VersionSkew("this daemon speaks 2")))
@@ -306,6 +316,7 @@ def test_another_protocol_is_a_version_skew(home: Path) -> None:
 
 def test_a_server_that_is_no_daemon_is_told(home: Path) -> None:
     async def babble(socket: ServerConnection) -> None:
+        await proved(socket)
         await socket.send("hello")
         await socket.wait_closed()
 

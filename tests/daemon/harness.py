@@ -71,6 +71,7 @@ class DaemonProcess:
 
     @property
     def port(self) -> int:
+        assert self.found.url is not None
         return int(self.found.url.rpartition(":")[2])
 
     @property

@@ -13,10 +13,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from filelock import FileLock
 
+from localspec import home as homes
 from localspec._version import __version__
 from localspec.daemon import instance
 from localspec.errors import DaemonUnavailable, ExitCode
@@ -207,7 +209,7 @@ def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     monkeypatch.setattr(instance, "PATIENCE_S", 0.3)
     stale = Discovery(2**22 + 1, "0", 1, None, "ws://127.0.0.1:9", "token")
-    instance.announce(stale)
+    homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
         instance.claim()
     lock = instance.claim()

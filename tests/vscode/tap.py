@@ -1,4 +1,7 @@
-"""A wire that is listened to: frames between an editor and its daemon pass as they are, and are kept."""
+"""A wire that is listened to: frames between an editor and its daemon pass as they are, and are kept.
+
+The tap knows the token: it proves so to both sides in the other's place, as proofs hold for one port alone.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from localspec.client.wire import open_socket
+from localspec.daemon.challenge import authenticated
+from localspec.protocol.handshake import NONCE_PREFIX
 from tests.vscode.editor import put_program
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -105,9 +111,11 @@ class Tap:
         found = json.loads((self._home / "runtime" / "daemon.json").read_bytes())
         assert editor.request is not None
         words = editor.request.headers["Sec-WebSocket-Protocol"].split(",")
-        offered = [Subprotocol(word.strip()) for word in words]
+        (nonce,) = [word.strip().removeprefix(NONCE_PREFIX) for word in words if NONCE_PREFIX in word]
+        token = Path(found["token_file"]).read_text()
+        assert await authenticated(editor, nonce, token, editor.local_address[1])
         self.editors.add(editor)
-        async with connect(found["url"], subprotocols=offered, compression=None, max_size=None) as daemon:
+        async with await open_socket(url=found["url"], token=token) as daemon:
             ends = [
                 asyncio.create_task(self._hand("editor", editor, daemon)),
                 asyncio.create_task(self._hand("daemon", daemon, editor)),

@@ -2,7 +2,8 @@
 
 import { Backoff } from "./backoff";
 import { type Address, daemon } from "./daemon";
-import { BEARER, type ModelProgress, PROTOCOL, SUBPROTOCOL } from "./protocol";
+import { authenticated, newNonce, offered } from "./handshake";
+import { type ModelProgress, PROTOCOL } from "./protocol";
 import { Rpc, RpcError } from "./rpc";
 
 const HANDSHAKE_MS = 10_000;
@@ -116,7 +117,8 @@ export class Connection {
     if (!attempt.isCurrent()) {
       throw gone("The connection was given up.");
     }
-    const socket = new WebSocket(address.url, [SUBPROTOCOL, BEARER + address.token]);
+    const nonce = newNonce();
+    const socket = new WebSocket(address.url, offered(nonce));
     this.socket = socket;
     const rpc = new Rpc((frame) => socket.send(frame));
     rpc.on("model/progress", (params) => this.watcher.progress(params as unknown as ModelProgress));
@@ -125,9 +127,13 @@ export class Connection {
       rpc.end(gone("The daemon has ended."));
       attempt.lost();
     });
+    // Listened for before it is open: the challenge may come with the last byte of the upgrade.
+    const proved = authenticated(rpc, address.url, address.token, nonce);
+    proved.catch(() => undefined);
     const late = setTimeout(() => socket.close(), HANDSHAKE_MS);
     try {
       await opened(socket, address);
+      await proved;
       const client = { name: "vscode", version: this.version };
       await rpc.request("initialize", { protocol: PROTOCOL, client }).result;
     } catch (error) {

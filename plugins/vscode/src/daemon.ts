@@ -19,6 +19,13 @@ export interface Address {
 /** The address of this user's daemon, which is started where none runs; `restart` replaces one that does. */
 export async function daemon(command: string, action: "start" | "restart"): Promise<Address> {
   const found = JSON.parse(await printed(command, ["daemon", action, "--json"])) as Discovery;
+  if (found.url === null) {
+    throw new RpcError({
+      code: "unreachable",
+      message: "The daemon has no TCP port: this machine has no address 127.0.0.1 or ::1.",
+      remedy: "Bring the loopback interface up, and run “localspec: Restart Daemon”.",
+    });
+  }
   return { url: found.url, token: (await readFile(found.token_file, "utf8")).trim() };
 }
 

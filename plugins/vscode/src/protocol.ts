@@ -2,12 +2,11 @@
 
 export const PROTOCOL = 1;
 export const SUBPROTOCOL = "localspec.v1";
-export const BEARER = "localspec.bearer.";
 
 /** What `localspec daemon start --json` prints. */
 export interface Discovery {
   readonly pid: number;
-  readonly url: string;
+  readonly url: string | null;
   readonly token_file: string;
 }
 

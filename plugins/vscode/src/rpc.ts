@@ -47,6 +47,7 @@ type Handler = (params: Record<string, unknown>) => void;
 export class Rpc {
   private readonly waiting = new Map<number, Waiting>();
   private readonly handlers = new Map<string, Handler>();
+  private readonly endings: ((error: RpcError) => void)[] = [];
   private lastId = 0;
   private ended: RpcError | undefined;
 
@@ -94,9 +95,15 @@ export class Rpc {
     }
   }
 
+  /** Told once the connection is gone. */
+  onEnd(handler: (error: RpcError) => void): void {
+    this.endings.push(handler);
+  }
+
   /** The connection is gone: all that waits fails, and what is asked from now on. */
   end(error: RpcError): void {
     this.ended ??= error;
+    this.endings.splice(0).forEach((each) => each(error));
     const waiting = [...this.waiting.values()];
     this.waiting.clear();
     waiting.forEach((each) => each.reject(error));

@@ -1,0 +1,154 @@
+"""The sockets that a daemon listens on, and who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from localspec import home
+from localspec.daemon import files, guard, loopback, token
+from localspec.daemon.admission import Admission, Listening
+from localspec.daemon.challenge import authenticated
+from localspec.daemon.connection import Connection
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.guard import Gate
+from localspec.daemon.transport import CLOSE_S, Socket
+from localspec.protocol.messages import SUBPROTOCOL
+
+log = logging.getLogger(__name__)
+
+SOCKET_NAME = "daemon.sock"
+SOCKET_PATH_BYTES = 103
+"""the longest address of a Unix socket that every system takes"""
+OPEN_S = 3.0
+"""how long a handshake may take, and the proof of the token after it"""
+
+
+class Listeners:
+    """A Unix socket for this user and a TCP port for whoever knows the token."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._admission = Admission()
+        self._servers: list[Server] = []
+
+    async def listen_unix(self) -> str | None:
+        """Listen on the home's socket; its path, or None where there can be none."""
+        path = home.runtime_dir() / SOCKET_NAME
+        if not hasattr(socket, "AF_UNIX"):
+            return None
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            log.warning("%s is too long for a Unix socket: TCP only", path)
+            return None
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        await self._serve(listening, Gate(False, lambda: None, self._origins()))
+        return str(path)
+
+    async def listen_tcp(self, token_path: Path) -> str | None:
+        """Listen on the port of the settings, or another one; its URL, or None where this machine has no
+        loopback address and the Unix socket has to do. Raises :class:`OSError`."""
+        port = self._daemon.config.daemon.port
+        try:
+            listening = self._opened(port)
+        except OSError as error:
+            if self._daemon.socket is None:
+                raise
+            log.warning("no TCP port can be opened (%s): the Unix socket only", error.strerror)
+            return None
+        address = loopback.address(listening)
+        # The token is read each time: a new one holds at once.
+        await self._serve(listening, Gate(True, partial(_token, token_path), self._origins()))
+        return f"ws://{address}"
+
+    def close(self) -> None:
+        """Take no more connections; those that there are stay."""
+        for server in self._servers:
+            server.close(close_connections=False)
+
+    async def closed(self, timeout_s: float) -> None:
+        """Wait for the end of the connections, but not for those that do not finish their handshake."""
+        closing = [asyncio.create_task(server.wait_closed()) for server in self._servers]
+        if closing:
+            await asyncio.wait(closing, timeout=timeout_s)
+        self._admission.close()
+
+    def _opened(self, port: int) -> socket.socket:
+        try:
+            return loopback.listen(port)
+        except OSError as error:
+            if error.errno in loopback.LACKING:
+                raise
+            log.warning("port %d cannot be used (%s): another one", port, error.strerror)
+            return loopback.listen(0)
+
+    async def _serve(self, listening: socket.socket, gate: Gate) -> None:
+        limits = self._daemon.config.daemon
+        start = serve if gate.tcp else unix_serve
+        self._servers.append(
+            await start(
+                lambda connection: self._handle(connection, gate),
+                sock=Listening.of(listening, self._admission),
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                process_request=lambda connection, request: self._admit(connection, request, gate),
+                compression=None,
+                max_size=limits.max_frame,
+                ping_interval=limits.ping_interval_s,
+                ping_timeout=limits.ping_interval_s,
+                open_timeout=OPEN_S,
+                close_timeout=CLOSE_S,
+                server_header=None,
+                create_connection=Socket,
+            )
+        )
+
+    def _origins(self) -> frozenset[str]:
+        return frozenset(self._daemon.config.http.origins)
+
+    def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
+        """Answer plain HTTP, refuse, or (None) let the upgrade go on."""
+        path = request.path.partition("?")[0]
+        refused = guard.refusal(request.method, path, request.headers, gate)
+        if refused is not None:
+            status, sentence = refused
+            return connection.respond(status, f"{sentence}\n")
+        if path == guard.HEALTH_PATH:
+            return connection.respond(HTTPStatus.OK, "ok\n")
+        if path == guard.METRICS_PATH:
+            return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
+        if len(self._daemon.connections) >= files.connections(self._daemon.config.daemon.max_connections):
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
+        return None
+
+    async def _handle(self, connection: ServerConnection, gate: Gate) -> None:
+        if not await self._is_known(connection, gate):
+            return
+        self._admission.admit(connection.transport.get_extra_info("socket").fileno())
+        await Connection(connection, self._daemon).serve()
+
+    async def _is_known(self, connection: ServerConnection, gate: Gate) -> bool:
+        """Whether the client came over the Unix socket, or has shown the token, or proves to know it."""
+        nonce = guard.nonce_of(connection.request.headers) if connection.request is not None else None
+        if not gate.tcp or nonce is None:
+            return True
+        secret, port = gate.token(), connection.local_address[1]
+        return secret is not None and await authenticated(connection, nonce, secret, port)
+
+
+def _token(path: Path) -> str | None:
+    """The token in ``path`` as it is now; None where nobody can be let in by one."""
+    try:
+        return token.read(path)
+    except OSError:
+        return None

@@ -1,0 +1,66 @@
+"""The proof over TCP that both sides know this user's token, which is never sent.
+
+1. The client offers the subprotocol ``localspec.nonce.<64 hex digits>``, new random ones for each connection,
+   beside ``localspec.v1``.
+2. The daemon's first frame is the notification ``$/challenge`` with a nonce of its own, the port that it
+   listens on, and its proof. The client sends nothing before it has checked both.
+3. The client answers with the notification ``$/authenticate`` and its proof; then ``initialize`` may come. A
+   wrong proof, another message, or none within :data:`PATIENCE_S` closes the connection with code 1008.
+
+A proof is the HMAC-SHA256, as 64 hex digits, of ``localspec.v1 SIDE PORT CLIENT_NONCE DAEMON_NONCE`` with the
+token as it stands in its file for a key (both ASCII); ``SIDE`` is ``daemon`` or ``client``. The port keeps a
+program that took the place of a daemon from passing the proof of the next daemon on.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from localspec.protocol.params import Params
+
+PATIENCE_S = 3.0
+"""how long either side waits for the other's proof"""
+NONCE_PREFIX = "localspec.nonce."
+HEX = "[0-9a-f]{64}"
+NONCE = re.compile(HEX)
+CHALLENGE = "$/challenge"
+AUTHENTICATE = "$/authenticate"
+
+Side = Literal["daemon", "client"]
+Digits = Annotated[str, Meta(pattern=f"^{HEX}$", max_length=64)]
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """The daemon's nonce and its proof for the client's; ``port`` is where it listens."""
+
+    nonce: Digits
+    port: int
+    proof: Digits
+
+
+class Authenticate(Params):
+    """The client's proof for the daemon's nonce."""
+
+    proof: Digits
+
+
+def new_nonce() -> str:
+    """256 random bits."""
+    return secrets.token_hex(32)
+
+
+def proof(token: str, side: Side, port: int, client_nonce: str, daemon_nonce: str) -> str:
+    """What a ``side`` that knows ``token`` answers."""
+    said = f"localspec.v1 {side} {port} {client_nonce} {daemon_nonce}"
+    return hmac.new(token.encode(), said.encode(), "sha256").hexdigest()
+
+
+def proves(told: str, expected: str) -> bool:
+    """Whether a proof is the expected one, compared in constant time."""
+    return hmac.compare_digest(told.encode(), expected.encode())

@@ -1,0 +1,56 @@
+/** The proof over TCP that both sides know the token, which is never sent (localspec/protocol/handshake.py). */
+
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+
+import { SUBPROTOCOL } from "./protocol";
+import { type Rpc, RpcError } from "./rpc";
+
+const DIGITS = /^[0-9a-f]{64}$/;
+
+type Side = "daemon" | "client";
+
+export function newNonce(): string {
+  return randomBytes(32).toString("hex");
+}
+
+/** The subprotocols of a client with this nonce. */
+export function offered(nonce: string): string[] {
+  return [SUBPROTOCOL, `localspec.nonce.${nonce}`];
+}
+
+/** What a side that knows the token answers. */
+export function proof(token: string, side: Side, port: number, clientNonce: string, daemonNonce: string): string {
+  const said = `${SUBPROTOCOL} ${side} ${port} ${clientNonce} ${daemonNonce}`;
+  return createHmac("sha256", token).update(said).digest("hex");
+}
+
+/** Wait for the daemon's proof on a new connection, check it, and answer it; nothing else is sent before. */
+export function authenticated(rpc: Rpc, url: string, token: string, nonce: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    rpc.onEnd(reject);
+    rpc.on("$/challenge", (challenge) => {
+      try {
+        rpc.notify("$/authenticate", { proof: answer(challenge, Number(new URL(url).port), token, nonce) });
+        resolve();
+      } catch (error) {
+        reject(error);
+      }
+    });
+  });
+}
+
+/** The client's proof; throws for a challenge of somebody who does not know the token, or listens elsewhere. */
+function answer(challenge: Record<string, unknown>, port: number, token: string, nonce: string): string {
+  const { nonce: theirs, proof: told, port: theirPort } = challenge;
+  if (typeof theirs === "string" && typeof told === "string" && theirPort === port && DIGITS.test(theirs) && DIGITS.test(told)) {
+    const expected = proof(token, "daemon", port, nonce, theirs);
+    if (timingSafeEqual(Buffer.from(told), Buffer.from(expected))) {
+      return proof(token, "client", port, nonce, theirs);
+    }
+  }
+  throw new RpcError({
+    code: "unreachable",
+    message: "What listens in the daemon's place does not know its token; nothing was sent to it.",
+    remedy: "Run “localspec: Restart Daemon”.",
+  });
+}

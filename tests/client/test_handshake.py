@@ -1,0 +1,226 @@
+"""The proof over TCP: what listens in a daemon's place gets neither the token nor a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from localspec.client import connect, discovery
+from localspec.client.wire import open_socket
+from localspec.daemon.guard import nonce_of
+from localspec.errors import DaemonUnavailable, LocalspecError, Unauthorized
+from localspec.protocol import jsonrpc
+from localspec.protocol.handshake import AUTHENTICATE, CHALLENGE, NONCE_PREFIX, Challenge, new_nonce, proof
+from tests.daemon.harness import ECHO_DAEMON, INITIALIZE
+from tests.waiting import run, soon, until
+
+TOKEN = "ab" * 32
+Answer = Callable[[str, int], str | bytes | None]
+"""the listener's first frame, from the client's nonce and its own port"""
+
+
+def test_a_proof_is_that_of_the_documentation() -> None:
+    """Other languages' clients compute the same: plugins/vscode/test/handshake.test.ts has these values."""
+    told = proof(TOKEN, "daemon", 8737, "1" * 64, "2" * 64)
+    assert told == "fa5d7fed9730ff60039d4ca1a22e591ba69e3697230e06052e6b15f86e779b0b"
+    assert (
+        proof(TOKEN, "client", 8737, "1" * 64, "2" * 64)
+        == "5b0661a6b248db8a2983a455b98658b876b535f0bd6f8ecd1abc1260d2074cd8"
+    )
+
+
+@asynccontextmanager
+async def listener(answer: Answer) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """What takes connections as a daemon does, and answers the nonce so; its port, and the frames it got."""
+    got: list[bytes] = []
+
+    async def handle(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        nonce = nonce_of(connection.request.headers)
+        assert nonce is not None and "Authorization" not in connection.request.headers
+        frame = answer(nonce, connection.local_address[1])
+        if frame is not None:
+            await connection.send(frame)
+        try:
+            while True:
+                got.append(await connection.recv(decode=False))
+        except ConnectionClosed:
+            pass
+
+    offered = [Subprotocol("localspec.v1")]
+    async with serve(handle, "127.0.0.1", 0, subprotocols=offered, max_size=None) as server:
+        yield server.sockets[0].getsockname()[1], got
+
+
+def challenge(token: str, port: int, nonce: str) -> str:
+    theirs = new_nonce()
+    told = proof(token, "daemon", port, nonce, theirs)
+    return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda nonce, port: challenge("cd" * 32, port, nonce),
+        lambda nonce, port: challenge(TOKEN, port, new_nonce()),
+        lambda nonce, port: challenge(TOKEN, port + 1, nonce),
+        lambda nonce, port: challenge(TOKEN, port, nonce).replace('"proof":"', '"proof":"0'),
+        lambda nonce, port: jsonrpc.notification(CHALLENGE, {"nonce": nonce, "port": port}),
+        lambda nonce, port: jsonrpc.notification(CHALLENGE, None),
+        lambda nonce, port: jsonrpc.result(1, {}),
+        lambda nonce, port: "{",
+        lambda nonce, port: b"\xff",
+        lambda nonce, port: "x" * 100_000,
+        lambda nonce, port: None,
+    ],
+    ids=[
+        "token",
+        "nonce",
+        "port",
+        "digits",
+        "fields",
+        "empty",
+        "response",
+        "json",
+        "bytes",
+        "long",
+        "silent",
+    ],
+)
+def test_nothing_is_said_to_a_listener_without_the_right_proof(answer: Answer) -> None:
+    async def test() -> None:
+        async with listener(answer) as (port, got):
+            with pytest.raises((Unauthorized, DaemonUnavailable), match="sent nothing"):
+                await soon(open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN))
+        assert got == []
+
+    run(test())
+
+
+def test_a_listener_with_the_proof_gets_that_of_the_client() -> None:
+    async def test() -> None:
+        theirs = "3" * 64
+        asked: list[tuple[str, int]] = []
+
+        def answer(nonce: str, port: int) -> str:
+            asked.append((nonce, port))
+            told = proof(TOKEN, "daemon", port, nonce, theirs)
+            return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
+
+        async with listener(answer) as (port, got):
+            await (await open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN)).close()
+        ((nonce, told_port),) = asked
+        mine = proof(TOKEN, "client", told_port, nonce, theirs)
+        assert got == [jsonrpc.notification(AUTHENTICATE, {"proof": mine}).encode()]
+
+    run(test())
+
+
+Forge = Callable[[str], Awaitable[None]]
+
+
+@pytest.mark.parametrize("said", ["wrong", "initialize", "nothing", "binary", "late token"])
+def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> None:
+    async def test() -> None:
+        async with await connect(command=ECHO_DAEMON) as client:
+            status = await client.status()
+            assert status.url is not None
+            host, port = status.url.removeprefix("ws://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            lines = (
+                *("GET / HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade"),
+                *("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"),
+                f"Sec-WebSocket-Protocol: localspec.v1, {NONCE_PREFIX}{'4' * 64}",
+            )
+            writer.write("\r\n".join((*lines, "", "")).encode())
+            received = await soon(reader.readuntil(b"\r\n\r\n"))
+            assert b" 101 " in received
+            initialize = jsonrpc.request(1, "initialize", INITIALIZE)
+            frames = {
+                "wrong": jsonrpc.notification(AUTHENTICATE, {"proof": "0" * 64}),
+                "initialize": initialize,
+                "binary": "binary",
+                "late token": jsonrpc.notification(AUTHENTICATE, {"token": TOKEN}),
+            }
+            if said in frames:
+                payload = frames[said].encode()
+                kind = 0x82 if said == "binary" else 0x81
+                writer.write(bytes([kind, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload)
+            rest = await soon(reader.read())
+            assert b"$/challenge" in rest and b'"result"' not in rest and b'"error"' not in rest
+            assert (1008).to_bytes(2, "big") in rest
+            writer.close()
+            assert (await client.status()).connections == 1
+
+    run(test())
+
+
+def test_a_new_token_holds_at_once(home: Path) -> None:
+    async def test() -> None:
+        async with await connect(command=ECHO_DAEMON) as client:
+            url, path = (await client.status()).url, home / "data" / "token"
+            old = path.read_text()
+            path.write_text(TOKEN)
+            with pytest.raises(Unauthorized):
+                await connect(url=url, token=old)
+            async with await connect(url=url) as again:
+                assert (await again.status()).connections == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("page", [b"", b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"])
+def test_where_a_killed_daemon_listened_another_program_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: bytes
+) -> None:
+    """In a home whose socket's path is too long there is TCP alone."""
+    place = tmp_path / ("long" * 25)
+    monkeypatch.setenv("LOCALSPEC_HOME", str(place))
+
+    async def test() -> None:
+        async with await connect(command=ECHO_DAEMON) as client:
+            pid = (await client.status()).pid
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not psutil.pid_exists(pid), "it is gone")
+        found = discovery.find()
+        assert found is not None and found.socket is None and found.url is not None
+        port = int(found.url.rpartition(":")[2])
+        got: list[bytes] = []
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            got.append(await reader.read(65536))
+            writer.write(page)
+            writer.close()
+
+        server = await taken(take, port)
+        async with server:
+            with pytest.raises(LocalspecError, match="no daemon is running"):
+                await connect(start=False)
+            async with await connect(command=ECHO_DAEMON) as client:
+                status = await client.status()
+                assert status.pid != pid and status.url != found.url
+                await client.shutdown()
+        assert got and all((place / "data" / "token").read_bytes() not in each for each in got)
+
+    run(test())
+
+
+async def taken(
+    take: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], port: int
+) -> asyncio.Server:
+    """A listener at a port that was just given free."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
+    return await asyncio.start_server(take, sock=listening)

@@ -1,0 +1,265 @@
+"""Connections that never shake hands: they cost neither clients nor the log, whoever opens them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.client import connect
+from localspec.daemon.admission import PLACES, RESERVE, TELL_S, Admission, Guest, Listening
+from localspec.daemon.loopback import listen
+from localspec.daemon.peer import user_of
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
+from tests.waiting import DEADLINE_S, run, until
+
+NOBODY = 65534
+FEW_FILES = 256
+IDLE = 300
+ATTACK_S = 13.0
+ATTACKS = (
+    "import socket, sys, time\n"
+    "place, count, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])\n"
+    "until, held = time.monotonic() + seconds, []\n"
+    "while time.monotonic() < until:\n"
+    "    while len(held) < count and time.monotonic() < until:\n"
+    "        try: held.append(socket.create_connection(('127.0.0.1', int(place)), 1))\n"
+    "        except OSError: break\n"
+    "    kept = []\n"
+    "    for each in held:\n"
+    "        each.setblocking(False)\n"
+    "        try: over = each.recv(1) == b''\n"
+    "        except BlockingIOError: over = False\n"
+    "        except OSError: over = True\n"
+    "        each.close() if over else kept.append(each)\n"
+    "    held = kept\n"
+    "    time.sleep(0.01)\n"
+)
+"""holds so many idle connections, and opens others for those that are closed"""
+
+
+def python_of_all() -> str:
+    """An interpreter that other users may run, too."""
+    return next((each for each in ("/usr/bin/python3",) if os.path.exists(each)), sys.executable)
+
+
+@contextmanager
+def attackers(port: int, *, user: int | None) -> Iterator[None]:
+    """Idle connections from a process, of another user if one is said."""
+    words = (python_of_all(), "-c", ATTACKS, str(port), str(IDLE), str(ATTACK_S))
+    attacker = subprocess.Popen(words, user=user, cwd="/", env={})
+    try:
+        yield
+        assert attacker.poll() in (None, 0), "the attack has failed"
+    finally:
+        attacker.kill()
+        attacker.wait()
+
+
+def asked_over(daemon: DaemonProcess, *, tcp: bool) -> float:
+    """The seconds that a new client's question takes."""
+
+    async def ask() -> float:
+        began = time.monotonic()
+        if tcp:
+            async with await connect(url=daemon.found.url, token=daemon.token) as client:
+                await client.status()
+        else:
+            async with raw(daemon) as plain:
+                assert "result" in await plain.call("asked", "session/list")
+        return time.monotonic() - began
+
+    return run(ask())
+
+
+def opened(daemon: DaemonProcess) -> list[object]:
+    """The daemon's Unix sockets at its path: the one that listens, and its connections."""
+    found = psutil.Process(daemon.process.pid).net_connections("unix")
+    return [each for each in found if str(each.laddr) == daemon.socket]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [None, NOBODY], ids=["this user", "another user"])
+def test_idle_connections_starve_nobody(home: Path, user: int | None) -> None:
+    if user is not None and os.geteuid() != 0:
+        pytest.skip("another user's connections can be opened by root alone")
+    few = ("sh", "-c", f'ulimit -n {FEW_FILES} && exec "$@"', "sh")
+    daemon = DaemonProcess(home, command=(*few, *ECHO_DAEMON))
+    try:
+        process, took = psutil.Process(daemon.process.pid), {"unix": [0.0], "tcp": [0.0]}
+        with attackers(daemon.port, user=user):
+            until, most = time.monotonic() + ATTACK_S, 0
+            while time.monotonic() < until:
+                took["unix"].append(asked_over(daemon, tcp=False))
+                if user is not None:  # one's own programs know the token, and could do worse
+                    took["tcp"].append(asked_over(daemon, tcp=True))
+                most = max(most, process.num_fds())
+        answered = min(len(seconds) for seconds in took.values() if user or seconds is took["unix"]) - 1
+        slowest = {kind: f"{max(seconds):.2f} s" for kind, seconds in took.items()}
+        lines = [line for line in daemon.log().splitlines() if "shaken hands" in line]
+        print(f"{answered} answers each way, the slowest {slowest}; {most} files; {len(lines)} lines")
+        assert answered >= 10
+        assert most < FEW_FILES - RESERVE
+        assert 1 <= len(lines) <= 1 + ATTACK_S / TELL_S, daemon.log()[-2000:]
+        assert "Traceback" not in daemon.log() and len(daemon.log()) < 10_000
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process are changed")
+def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Path) -> None:
+    """All are taken by what is none of its connections: files of models, or a library's."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    daemon = DaemonProcess(home)
+    process = psutil.Process(daemon.process.pid)
+
+    async def test() -> None:
+        await asyncio.to_thread(
+            asked_over, daemon, tcp=False
+        )  # what is open for its start alone is closed by then
+        await until(lambda: len(opened(daemon)) == 1, "the connection is closed")
+        used = {int(each.name) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
+        async with AsyncExitStack() as held:
+            gaps = max(used) + 1 - len(used)
+            for _ in range(gaps):
+                await held.enter_async_context(raw(daemon))
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (max(used) + 1, limits[1]))
+            before = sum(process.cpu_times()[:2])
+            for _ in range(3):
+                await asyncio.to_thread(asked_over, daemon, tcp=False)
+                assert await asyncio.to_thread(said_over_tcp, daemon) == b""
+            assert sum(process.cpu_times()[:2]) - before < 2.0, "it spins"
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+        await asyncio.to_thread(asked_over, daemon, tcp=True)
+
+    try:
+        run(test())
+        assert "Traceback" not in daemon.log()
+        assert daemon.log().count("shaken hands") == 1
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+
+
+def said_over_tcp(daemon: DaemonProcess) -> bytes:
+    """The first answer to a connection; empty where it is closed."""
+    with (
+        socket.create_connection(("127.0.0.1", daemon.port), DEADLINE_S) as client,
+        suppress(ConnectionError),
+    ):
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return client.recv(100)
+    return b""
+
+
+def test_a_client_that_stays_silent_is_closed_soon(start: StartDaemon) -> None:
+    daemon = start()
+    with socket.create_connection(("127.0.0.1", daemon.port), DEADLINE_S) as silent:
+        began = time.monotonic()
+        while silent.recv(4096):
+            pass
+        assert time.monotonic() - began < 10.0
+
+
+# --- by itself -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(admission: Admission) -> Iterator[tuple[Listening, list[socket.socket]]]:
+    """A socket whose connections are counted, and a list for those that are to be closed at the end."""
+    opened: list[socket.socket] = []
+    with Listening.of(listen(0), admission) as guarded:
+        try:
+            yield guarded, opened
+        finally:
+            for each in opened:
+                each.close()
+            admission.close()
+
+
+def arrive(guarded: Listening, opened: list[socket.socket]) -> Guest:
+    opened.append(socket.create_connection(guarded.getsockname(), DEADLINE_S))
+    accepted, _ = guarded.accept()
+    assert isinstance(accepted, Guest)
+    opened.append(accepted)
+    return accepted
+
+
+def is_over(each: socket.socket) -> bool:
+    """Whether it was shut down from this side."""
+    each.setblocking(False)
+    try:
+        return each.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_the_newest_takes_the_place_of_the_oldest() -> None:
+    with listening(Admission()) as (guarded, opened):
+        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
+        assert not any(map(is_over, first))
+        arrive(guarded, opened)
+        assert [is_over(each) for each in first] == [True, *[False] * (len(first) - 1)]
+
+
+def test_who_is_admitted_keeps_the_connection_and_makes_room() -> None:
+    admission = Admission()
+    with listening(admission) as (guarded, opened):
+        first = arrive(guarded, opened)
+        admission.admit(first.fileno())
+        others = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
+        assert not is_over(first) and not any(map(is_over, others))
+
+
+def test_what_is_closing_is_bounded_too() -> None:
+    with listening(Admission()) as (guarded, opened):
+        guests = [arrive(guarded, opened) for _ in range(2 * PLACES["owner"])]
+        with pytest.raises(BlockingIOError):
+            arrive(guarded, opened)
+        guests[0].close()
+        arrive(guarded, opened)
+
+
+def test_descriptors_are_kept_and_given_back() -> None:
+    def files() -> int:
+        return psutil.Process().num_fds()
+
+    before = files()
+    admission = Admission()
+    assert files() == before + RESERVE
+    with listening(admission) as (guarded, opened):
+        guest = arrive(guarded, opened)
+        assert admission.spare() and files() == before + RESERVE - 1 + 3
+        guest.close()
+        assert files() == before + RESERVE + 2
+    assert files() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked")
+def test_the_user_of_a_connection_is_known() -> None:
+    with listen(0) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            assert user_of(accepted) == user_of(client) == os.geteuid()
+    one, two = socket.socketpair()
+    with one, two:
+        assert user_of(one) is None
+
+
+def test_errors_of_accept_that_are_no_shortage_are_raised() -> None:
+    guarded = Listening.of(listen(0), Admission())
+    guarded.close()
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        guarded.accept()
+    guarded.admission.close()

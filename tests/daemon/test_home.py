@@ -1,0 +1,131 @@
+"""Daemons whose home is deleted or replaced, and machines without some of the loopback addresses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localspec.daemon.announcement import CHECK_S
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess, gone, raw
+from tests.waiting import DEADLINE_S, run, until_sync
+
+NOTICED_S = CHECK_S + 10.0
+
+
+async def answered(daemon: DaemonProcess, prompt: str) -> str:
+    async with raw(daemon) as client:
+        return str(
+            (await client.call(1, "generate", prompt=prompt, options={"max_tokens": 4}))["result"]["text"]
+        )
+
+
+@pytest.mark.parametrize("command", [ECHO_DAEMON, REAL_DAEMON], ids=["echo", "real"])
+def test_a_daemon_whose_home_is_deleted_ends_and_leaves_nothing(home: Path, command: tuple[str, ...]) -> None:
+    daemon = DaemonProcess(home, command=(*command, "--log"))
+    assert run(answered(daemon, "hello"))
+    workers = daemon.workers()
+    assert workers
+    shutil.rmtree(home)
+    began = time.monotonic()
+    code = daemon.process.wait(DEADLINE_S)
+    assert code == 0
+    assert time.monotonic() - began < NOTICED_S
+    assert all(map(gone, workers))
+    left = [str(path) for path in home.rglob("*") if path.is_file()]
+    assert left == [], "it writes into a home that was deleted"
+
+
+def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) -> None:
+    """The next daemon has begun in it by the time the first one ends."""
+    first = DaemonProcess(home)
+    shutil.rmtree(home)
+    home.mkdir(mode=0o700)
+    second = DaemonProcess(home)
+    try:
+        assert second.found.socket == first.found.socket and second.found.pid != first.found.pid
+        assert first.process.wait(DEADLINE_S) == 0
+        assert second.discovery_path.exists() and Path(second.socket).exists()
+        assert run(answered(second, "hello")) == "hello "
+    finally:
+        assert second.stop() == 0
+
+
+def test_an_announcement_that_is_deleted_is_made_again(start: StartDaemon) -> None:
+    daemon = start()
+    before = daemon.discovery_path.read_text()
+    daemon.discovery_path.unlink()
+    until_sync(daemon.discovery_path.exists, "it is announced again")
+    assert daemon.discovery_path.read_text() == before
+    assert run(answered(daemon, "hello")) == "hello "
+
+
+def test_a_daemon_whose_socket_is_deleted_makes_room_for_another(home: Path, start: StartDaemon) -> None:
+    daemon = start()
+    Path(daemon.socket).unlink()
+    assert daemon.process.wait(DEADLINE_S) == 0
+    again = start()
+    assert run(answered(again, "hello")) == "hello "
+
+
+def test_looking_after_the_home_costs_next_to_nothing(start: StartDaemon) -> None:
+    process = psutil.Process(start().process.pid)
+    before, began = sum(process.cpu_times()[:2]), time.monotonic()
+    with pytest.raises(psutil.TimeoutExpired):
+        process.wait(2 * CHECK_S)
+    assert sum(process.cpu_times()[:2]) - before < 0.05 * (time.monotonic() - began)
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+ONLY = {
+    "IPv6": "ip link set lo up && ip addr del 127.0.0.1/8 dev lo",
+    "nothing": "ip link set lo up && ip addr flush dev lo",
+}
+ASK = """
+import asyncio, sys
+from localspec.client import connect
+from localspec.client.discovery import find
+async def ask():
+    async with await connect() as client:
+        found = find()
+        print(found.url and found.url.rpartition(":")[0], bool(found.socket))
+        print((await client.generate("hello").result()).finish_reason)
+        if found.url:
+            async with await connect(url=found.url) as other:
+                print((await other.status()).pid == found.pid)
+        await client.shutdown()
+asyncio.run(ask())
+"""
+
+
+@pytest.mark.parametrize(
+    ("only", "told"),
+    [("IPv6", ["ws://[::1] True", "stop", "True"]), ("nothing", ["None True", "stop"])],
+)
+def test_a_machine_without_127_0_0_1_has_a_daemon_all_the_same(
+    home: Path, only: str, told: list[str]
+) -> None:
+    inside = ("unshare", "-n", "sh", "-c")
+    tried = subprocess.run((*inside, ONLY[only]), capture_output=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no namespace of networks can be made here: {tried.stderr.decode().strip()}")
+    (home / "config").mkdir()
+    (home / "config" / "config.toml").write_text("[options]\nmax_tokens = 4\n")
+    asked = subprocess.run(
+        (*inside, f'{ONLY[only]} && exec "$@"', "sh", sys.executable, "-c", ASK),
+        env={**os.environ, "LOCALSPEC_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=4 * DEADLINE_S,
+    )
+    assert asked.stdout.replace("length", "stop").split("\n")[:-1] == told, asked.stderr
+    log = (home / "state" / "daemon.log").read_text()
+    assert ("the Unix socket only" in log) == (only == "nothing")
