@@ -18,8 +18,10 @@ from safetensors import safe_open
 from .corpus import library_files, split_files
 from .evaluation.answers import Answerer
 from .evaluation.middles import held_back_gaps, score_middles
+from .evaluation.next_edits import next_edit_tasks, score_next_edits
 from .evaluation.questions import score_questions, score_unknown
 from .evaluation.renames import LENGTHS, invented_tasks, rename_tasks, score_renames
+from .evaluation.tools import PLAIN_TASKS, invented_tool_tasks, score_calls, score_results
 from .export import export
 from .lessons import Lessons
 from .presets import PRESETS, Preset
@@ -38,6 +40,11 @@ def tests_of(preset: Preset, count: int, seed: int) -> dict[str, Test]:
         "invented renames": lambda model: score_renames(model, invented_tasks(count, words, seed)),
         "middles": lambda model: score_middles(model, held_back_gaps(held_back, count, seed)),
     }
+    calls = invented_tool_tasks(count, words, seed)
+    tests["next edits"] = lambda model: score_next_edits(model, next_edit_tasks(count, words, seed))
+    tests["tool calls"] = lambda model: score_calls(model, calls)
+    tests["plain tool calls"] = lambda model: score_calls(model, list(PLAIN_TASKS))
+    tests["tool results"] = lambda model: score_results(model, calls, words, seed)
     for lines in LENGTHS:
         tasks = rename_tasks(lines, max(1, count // 2), seed)
         name = f"renames of {lines[0]} to {lines[1]} lines"
@@ -45,12 +52,14 @@ def tests_of(preset: Preset, count: int, seed: int) -> dict[str, Test]:
     return tests
 
 
-def evaluate(path: Path, preset: Preset, *, count: int, seed: int, only: str | None = None) -> dict[str, Any]:
+def evaluate(
+    path: Path, preset: Preset, *, count: int, seed: int, only: list[str] | None = None
+) -> dict[str, Any]:
     """All figures of a GGUF, with the answers."""
     model = Answerer(path, preset.context)
     results = {}
     for name, test in tests_of(preset, count, seed).items():
-        if only is None or only in name:
+        if not only or any(part in name for part in only):
             started = time.monotonic()
             results[name] = test(model)
             results[name]["seconds"] = round(time.monotonic() - started, 1)
@@ -81,7 +90,7 @@ def main() -> None:
     parser.add_argument("--preset", choices=PRESETS, default="cpu", help="the recipe (default: cpu)")
     parser.add_argument("--count", type=int, default=40, help="tasks of each test (default 40)")
     parser.add_argument("--seed", type=int, default=1, help="the draw of the tasks (default 1)")
-    parser.add_argument("--only", help="tests whose name contains this")
+    parser.add_argument("--only", nargs="*", help="tests whose name contains one of these")
     parser.add_argument("--note", default="", help="text beside the figures in the log")
     parser.add_argument("--log", type=Path, help="file to append the figures to, a JSON line each time")
     parser.add_argument("--answers", type=Path, help="file to write all answers to")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from .chat import END_OF_TEXT, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, Example, Piece
 from .corpus import SourceFile
+from .presets import Stream
 
-PREFIX_CHARACTERS = (60, 900)
-SUFFIX_CHARACTERS = (0, 500)
+SHORTEST_PREFIX = 60  # characters
+MOST_AROUND = (900, 500)  # characters before and after a middle
 BLOCK_SHARE = 0.3
 MOST_BLOCK_LINES = 6
 LINE_START_SHARE = 0.35  # cuts right behind the indentation
@@ -39,8 +40,11 @@ def block_end(lines: list[str], first: int) -> int:
     return end
 
 
-def cut(lines: list[str], first: int, rng: random.Random) -> FimPieces:
-    """Cut the text of `lines` within line `first`, up to the end of that line or of its block."""
+def cut(lines: list[str], first: int, rng: random.Random, around: tuple[int, int] = MOST_AROUND) -> FimPieces:
+    """Cut the text of `lines` within line `first`, up to the end of that line or of its block.
+
+    The prefix and the suffix are of random lengths of at most around[0] and around[1] characters.
+    """
     line = lines[first]
     start = indentation(line)
     if rng.random() >= LINE_START_SHARE:
@@ -49,8 +53,8 @@ def cut(lines: list[str], first: int, rng: random.Random) -> FimPieces:
     before, after = "".join(lines[:first]), "".join(lines[end:])
     middle = line[start:] + "".join(lines[first + 1 : end])
     # The line feed stays in the suffix: an editor's cursor is in front of it.
-    prefix = (before + line[:start])[-rng.randint(*PREFIX_CHARACTERS) :]
-    suffix = ("\n" + after)[: rng.randint(*SUFFIX_CHARACTERS)]
+    prefix = (before + line[:start])[-rng.randint(SHORTEST_PREFIX, around[0]) :]
+    suffix = ("\n" + after)[: rng.randint(0, around[1])]
     return FimPieces(prefix, middle.removesuffix("\n"), suffix)
 
 
@@ -64,7 +68,7 @@ def fim_example(pieces: FimPieces) -> Example:
     return [Piece(context_of(pieces), False), Piece(pieces.middle + END_OF_TEXT, True)]
 
 
-def fim_examples(files: list[SourceFile], *, every: int, passes: int, seed: str) -> Iterator[Example]:
+def fim_examples(files: list[SourceFile], stream: Stream, seed: str) -> Iterator[Example]:
     """One example in about every `every` lines of the files, in random order, `passes` times."""
     texts = [file.text.splitlines(keepends=True) for file in files]
     places = [
@@ -73,11 +77,11 @@ def fim_examples(files: list[SourceFile], *, every: int, passes: int, seed: str)
         for number, line in enumerate(lines)
         if line.strip() and line.endswith("\n")
     ]
-    for number in range(passes):
+    for number in range(stream.passes):
         rng = random.Random(f"middles {seed} {number}")
-        for index, first in rng.sample(places, len(places) // every):
+        for index, first in rng.sample(places, len(places) // stream.every):
             lines = texts[index]
             start = max(0, first - 60)
-            pieces = cut(lines[start : first + 40], first - start, rng)
+            pieces = cut(lines[start : first + 40], first - start, rng, stream.around)
             if pieces.middle:
                 yield fim_example(pieces)

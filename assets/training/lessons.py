@@ -56,7 +56,7 @@ class Lessons:
                     self.files, (low, high), self.words, passes=stream.passes, seed=seed
                 )
             case "middles":
-                yield from fim_examples(self.files, every=stream.every, passes=stream.passes, seed=seed)
+                yield from fim_examples(self.files, stream, seed)
             case "next edits":
                 yield from next_edit_examples(
                     self.files, (low, high), self.words, passes=stream.passes, seed=seed

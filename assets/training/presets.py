@@ -30,6 +30,7 @@ class Stream:
     passes: int = 1  # times the lesson's material is gone through, with other draws
     examples: int = 0  # of "copying" and "tools"
     every: int = 1  # of "middles": one example in so many lines
+    around: tuple[int, int] = (900, 500)  # characters before and after a middle, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ STREAMS = (
     Stream("copies", "copying", window=256, lines=(1, 12), examples=60_000),
     Stream("renames-short", "renames", window=256, lines=(2, 12), passes=3),
     Stream("middles-short", "middles", window=256, every=6),
+    Stream("middles", "middles", window=256, every=2, around=(360, 160)),
+    Stream("questions-again", "questions", window=256),
+    Stream("renames", "renames", window=512, lines=(6, 25), passes=3),
+    Stream("next-edits", "next edits", window=512, lines=(3, 14), passes=2),
+    Stream("tools", "tools", window=512, examples=20_000),
 )
 
 # Two cores without a GPU; phases were added as the figures told what was lacking.
@@ -126,6 +132,25 @@ CPU = Preset(
                 "first",
                 {"questions": 6, "copies-short": 5, "renames-short": 4, "middles-short": 1},
                 steps=1500,
+                peak_rate=2e-3,
+            ),
+            Phase(
+                "second",
+                {"questions-again": 6, "copies": 3, "renames-short": 4, "middles": 3},
+                steps=700,
+                peak_rate=2e-3,
+            ),
+            Phase(
+                "third",
+                {
+                    "questions-again": 5,
+                    "copies": 2,
+                    "middles": 2,
+                    "renames": 2,
+                    "next-edits": 1,
+                    "tools": 1,
+                },
+                steps=6000,
                 peak_rate=2e-3,
             ),
         ),

@@ -4,6 +4,7 @@ import difflib
 import importlib.util
 import random
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ def installed_versions() -> dict[str, str]:
     return {name: version(name) for name in PACKAGES if importlib.util.find_spec(name)}
 
 
-def unseen_functions() -> list[str]:
+@cache
+def unseen_functions() -> tuple[str, ...]:
     """The functions of the installed ones of PACKAGES, each text once."""
     found = {
         definition.source: None
@@ -45,7 +47,7 @@ def unseen_functions() -> list[str]:
         for definition in definitions(file)
         if definition.is_function
     }
-    return list(found)
+    return tuple(found)
 
 
 def rename_tasks(lines: tuple[int, int], count: int, seed: int) -> list[RenameEdit]:
