@@ -131,7 +131,7 @@ CPU = Preset(
             Phase(
                 "first",
                 {"questions": 6, "copies-short": 5, "renames-short": 4, "middles-short": 1},
-                steps=1500,
+                steps=403,
                 peak_rate=2e-3,
             ),
             Phase(
