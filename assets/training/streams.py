@@ -22,7 +22,7 @@ class StreamRows:
         self._order = np.empty(0, dtype=np.int64)
 
     def row(self, number: int) -> Row:
-        """The `number`-th row since the beginning of the phase."""
+        """The `number`-th row since the beginning of the training."""
         epoch, index = divmod(number, len(self._rows))
         if epoch != self._epoch:
             rng = np.random.default_rng([self._seed, epoch, *self._name.encode()])
@@ -32,19 +32,26 @@ class StreamRows:
 
 
 class Batches:
-    """The batches of one phase."""
+    """The batches of a phase; each stream goes on where the phases before it left it."""
 
-    def __init__(self, folder: Path, streams: tuple[Stream, ...], phase: Phase, seed: int) -> None:
+    def __init__(
+        self, folder: Path, streams: tuple[Stream, ...], phases: tuple[Phase, ...], index: int, seed: int
+    ) -> None:
         by_name = {stream.name: stream for stream in streams}
-        self._windows = {name: by_name[name].window for name in phase.rows}
-        self._streams = {name: StreamRows(folder / f"{name}.bin", by_name[name], seed) for name in phase.rows}
-        self._phase = phase
+        self._rows = phases[index].rows
+        self._before = {
+            name: sum(phase.rows.get(name, 0) * phase.steps for phase in phases[:index])
+            for name in self._rows
+        }
+        self._windows = {name: by_name[name].window for name in self._rows}
+        self._streams = {name: StreamRows(folder / f"{name}.bin", by_name[name], seed) for name in self._rows}
 
     def batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         """The step's inputs and targets, int64 [rows, window] of each window, shortest first."""
         rows: dict[int, list[Row]] = {}
-        for name, count in self._phase.rows.items():
-            chosen = [self._streams[name].row(step * count + index) for index in range(count)]
+        for name, count in self._rows.items():
+            first = self._before[name] + step * count
+            chosen = [self._streams[name].row(first + index) for index in range(count)]
             rows.setdefault(self._windows[name], []).extend(chosen)
         return [split_rows(np.stack(rows[window])) for window in sorted(rows)]
 

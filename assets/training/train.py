@@ -139,15 +139,23 @@ class Trainer:
     def train(self) -> None:
         """Go through what is left of the phases and write the weights."""
         position = self._checkpoints.restore(self._learner.model, self._learner.optimizers)
+        earlier = sum(phase.steps for phase in self._run.phases[: position.phase])
+        if position.total != earlier + position.step:
+            raise RecipeError(
+                f"The checkpoint of {self._label} took {position.total - position.step} steps before its "
+                f"phase, the recipe says {earlier}: give the finished phases their steps again."
+            )
         for index in range(position.phase, len(self._run.phases)):
             if index > position.phase:
                 position = position._replace(phase=index, step=0)
-            position = self._go_through(self._run.phases[index], position)
+            position = self._go_through(position)
         save_weights(self._learner.model, self._run.output, position)
 
-    def _go_through(self, phase: Phase, position: Position) -> Position:
+    def _go_through(self, position: Position) -> Position:
         """Do what is left of a phase; returns the position at its end."""
-        batches = Batches(self._run.tokens, self._run.streams, phase, self._run.seed)
+        run = self._run
+        phase = run.phases[position.phase]
+        batches = Batches(run.tokens, run.streams, run.phases, position.phase, run.seed)
         print(f"{self._label}: {phase.name}, {position.step} of {phase.steps} steps done", file=sys.stderr)
         progress = Progress(self._label)
         while position.step < phase.steps:

@@ -62,6 +62,27 @@ def test_only_taught_tokens_are_targets() -> None:
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+def test_a_stream_goes_on_in_the_next_phase_where_the_last_one_left_it(tmp_path: Path) -> None:
+    from assets.training.presets import Phase, Stream
+    from assets.training.streams import Batches
+
+    np.arange(40, dtype="<u2").repeat(5).tofile(tmp_path / "numbers.bin")
+    streams = (Stream("numbers", "copying", window=4),)
+    phases = (Phase("one", {"numbers": 2}, 5, 1e-3), Phase("two", {"numbers": 3}, 10, 1e-3))
+    seen = [
+        int(number)
+        for index, phase in enumerate(phases)
+        for batches in [Batches(tmp_path, streams, phases, index, seed=0)]
+        for step in range(phase.steps)
+        for inputs, _ in batches.batches(step)
+        for number in inputs[:, 0]
+    ]
+    assert sorted(seen) == list(range(40))
+    again = Batches(tmp_path, streams, phases, 1, seed=0).batches(4)[0][0][:, 0]
+    assert again.tolist() == seen[22:25]
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 def test_attention_on_a_cpu_is_attention() -> None:
     import torch
     from torch.nn import functional
