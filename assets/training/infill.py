@@ -1,6 +1,7 @@
 """Fill-in-the-middle lessons cut where editors ask: the rest of a line, or of a block."""
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ MOST_AROUND = (900, 500)  # characters before and after a middle
 BLOCK_SHARE = 0.3
 MOST_BLOCK_LINES = 6
 LINE_START_SHARE = 0.35  # cuts right behind the indentation
+INSIDE_WORDS = 0.15  # of the other cuts, by default: a word that is being typed
+WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,29 @@ def block_end(lines: list[str], first: int) -> int:
     return end
 
 
-def cut(lines: list[str], first: int, rng: random.Random, around: tuple[int, int] = MOST_AROUND) -> FimPieces:
+def cut_place(line: str, inside_words: float, rng: random.Random) -> int:
+    """An index into a line, behind its indentation; at a word's beginning unless by `inside_words`."""
+    start = indentation(line)
+    if rng.random() < LINE_START_SHARE:
+        return start
+    if rng.random() < inside_words:
+        return rng.randint(start, len(line) - 1)
+    return rng.choice([match.start() for match in WORD_OR_SIGN.finditer(line)])
+
+
+def cut(
+    lines: list[str],
+    first: int,
+    rng: random.Random,
+    around: tuple[int, int] = MOST_AROUND,
+    inside_words: float = INSIDE_WORDS,
+) -> FimPieces:
     """Cut the text of `lines` within line `first`, up to the end of that line or of its block.
 
     The prefix and the suffix are of random lengths of at most around[0] and around[1] characters.
     """
     line = lines[first]
-    start = indentation(line)
-    if rng.random() >= LINE_START_SHARE:
-        start = rng.randint(start, len(line) - 1)
+    start = cut_place(line, inside_words, rng)
     end = block_end(lines, first) if rng.random() < BLOCK_SHARE else first + 1
     before, after = "".join(lines[:first]), "".join(lines[end:])
     middle = line[start:] + "".join(lines[first + 1 : end])
@@ -82,6 +99,6 @@ def fim_examples(files: list[SourceFile], stream: Stream, seed: str) -> Iterator
         for index, first in rng.sample(places, len(places) // stream.every):
             lines = texts[index]
             start = max(0, first - 60)
-            pieces = cut(lines[start : first + 40], first - start, rng, stream.around)
+            pieces = cut(lines[start : first + 40], first - start, rng, stream.around, stream.inside_words)
             if pieces.middle:
                 yield fim_example(pieces)

