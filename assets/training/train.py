@@ -5,8 +5,9 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -24,6 +25,15 @@ from .progress import Progress
 from .streams import UNTAUGHT, Batches
 
 GRADIENT_NORM = 1.0
+
+
+def stated(value: Stream | Phase) -> dict[str, Any]:
+    """The fields that differ from their defaults: a field that is added later changes no description."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if getattr(value, field.name) != field.default
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,10 @@ class Run:
         files = [self.start] if self.teacher is None else [self.start, self.teacher[1]]
         hashes = [file and hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
         common = [asdict(self.shape), self.vocabulary, self.seed, *hashes]
-        streams = {stream.name: asdict(stream) for stream in self.streams}
+        streams = {stream.name: stated(stream) for stream in self.streams}
         texts = []
         for phase in self.phases:
-            numbers = asdict(phase)
+            numbers = stated(phase)
             del numbers["steps"]
             texts.append(json.dumps([common, numbers, [streams[name] for name in phase.rows]]))
         return texts

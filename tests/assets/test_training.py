@@ -126,6 +126,16 @@ def test_a_killed_recipe_goes_on_and_ends_in_the_same_models(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+def test_a_description_holds_what_is_not_by_default() -> None:
+    from assets.training.presets import Stream
+    from assets.training.train import stated
+
+    plain = Stream("names", "copying", window=4)
+    assert stated(plain) == {"name": "names", "lesson": "copying", "window": 4}
+    assert stated(Stream("names", "copying", window=4, passes=2)) == stated(plain) | {"passes": 2}
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 def test_a_changed_phase_is_refused_and_an_added_one_is_not(tmp_path: Path) -> None:
     import torch
 
