@@ -102,7 +102,7 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
         SAFETY * wide,
         SAFETY * drift,
         exact_width=ANY_WIDTH if wide == drift == 0.0 and len(exact) == len(WIDTHS) else _widest(exact),
-        exact_piece=_longest_piece(alike, drift) if longest >= LONG else 1,
+        exact_piece=_longest_piece(alike, drift, exact) if longest >= LONG else 1,
         exact_batches=exact_batches,
         even_short=alike.even and longest >= LONG,
         even_long=alike.long and longest >= LONG,
@@ -130,10 +130,12 @@ class _Changes(NamedTuple):
     alike: _Alike
 
 
-def _longest_piece(alike: _Alike, drift: float) -> int:
+def _longest_piece(alike: _Alike, drift: float, exact: set[int]) -> int:
+    """The longest piece up to which all pieces give the same cells. Where wide forwards change rows, so may
+    pieces: cells that were alike are so by chance."""
     if alike.all and drift == 0.0:
         return ANY_WIDTH
-    return SHORT_PIECE if alike.short else 1
+    return SHORT_PIECE if alike.short and len(exact) == len(WIDTHS) else 1
 
 
 def _widest(exact: set[int]) -> int:

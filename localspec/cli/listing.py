@@ -110,7 +110,8 @@ def _title(store: str) -> str:
 
 def _home(text: str) -> str:
     """A text with paths in it, those at home written shorter."""
-    return text.replace(os.path.expanduser("~/"), "~/")
+    home = os.path.expanduser("~/")
+    return text if home == "/" else text.replace(home, "~/")
 
 
 def cells(model: ModelDescription) -> tuple[str, ...]:

@@ -69,16 +69,19 @@ class Announcement:
     def _lost(self) -> Path | None:
         """What is not there any more, or was replaced."""
         for path, descriptor in self._held.items():
-            if descriptor is not None and _identity(path) != _numbers(os.fstat(descriptor)):
+            if descriptor is not None and _is_other(path, _numbers(os.fstat(descriptor))):
                 return path
-        if self._socket is not None and _identity(self._socket) != self._socket_id:
+        if self._socket is not None and _is_other(self._socket, self._socket_id):
             return self._socket
-        return None if self._is_mine() or not self._path.exists() else self._path
+        return self._path if self._is_mine() is False else None
 
-    def _is_mine(self) -> bool:
+    def _is_mine(self) -> bool | None:
+        """Whether the file tells of this daemon; None where it is not there or cannot be read now."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=Discovery) == self._found
-        except (OSError, msgspec.MsgspecError):
+        except OSError:
+            return None
+        except msgspec.MsgspecError:
             return False
 
 
@@ -86,6 +89,17 @@ def _opened(directory: Path) -> int | None:
     """None where it cannot be held open, or too few files can; the socket tells enough then."""
     few = files.limit(FEW_FILES) < FEW_FILES
     return None if few or os.name != "posix" else os.open(directory, os.O_RDONLY)
+
+
+def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:
+    """Whether a file was deleted or replaced; one that cannot be looked at, as with no descriptor or by an
+    error of the disk, was not."""
+    try:
+        return _numbers(os.stat(path)) != identity
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec.daemon.watch import Watch
-from localspec.errors import EngineCrashed, LocalspecError, ModelChanged, ShuttingDown, from_dict, of_system
+from localspec.errors import (
+    EngineCrashed,
+    InvalidOptions,
+    LocalspecError,
+    ModelChanged,
+    ShuttingDown,
+    from_dict,
+    of_system,
+)
 from localspec.models.fit import Needs
 from localspec.process import surroundings
 from localspec.protocol import frames
@@ -222,32 +230,43 @@ class WorkerProcess:
     ) -> Job:
         """Run a request, telling its rounds too if they are to be watched.
 
-        Raises :class:`EngineCrashed` if the worker has ended.
+        Raises :class:`EngineCrashed` if the worker has ended, :class:`InvalidOptions` for a request that no
+        frame can hold.
         """
-        job = self._job(on_event)
-        self.send(Submit(self._last_id, request, watch))
-        return job
+        return self._begin(lambda id: Submit(id, request, watch), on_event)
 
     async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
         """Find a text's tokens. Raises :class:`EngineCrashed`."""
-        job = self._job(lambda _: None)
-        self.send(Tokenize(self._last_id, text, start, special, pieces))
+        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
         tokenized: Tokenized = await job.end
         return tokenized
 
-    def _job(self, on_event: Callable[[StreamEvent], None]) -> Job:
+    def _begin(self, message: Callable[[int], ToWorker], on_event: Callable[[StreamEvent], None]) -> Job:
+        """Send a message under a new id. No job is registered for one that cannot be sent."""
         if self._ended or self._verdict:
             raise EngineCrashed(f"the worker of {self.key.model} has ended")
+        id = self._last_id + 1
+        try:
+            frame = frames.encode_frame(message(id))
+        except (OverflowError, RecursionError) as error:
+            raise InvalidOptions(
+                f"the request cannot be passed on to the model: {error}",
+                "Give whole numbers of at most 64 bits, and no structures that are hundreds of levels deep.",
+            ) from None
         if not self._jobs:
             self._watch.moved(time.monotonic())
-        self._last_id += 1
-        job = self._jobs[self._last_id] = Job(self, self._last_id, on_event)
+        self._last_id = id
+        job = self._jobs[id] = Job(self, id, on_event)
+        self._write(frame)
         return job
 
     def send(self, message: ToWorker) -> None:
         """Queue a frame; what is sent to an ended worker is lost, as its jobs already know."""
+        self._write(frames.encode_frame(message))
+
+    def _write(self, frame: bytes) -> None:
         if self._writer is not None and not self._ended:
-            self._writer.write(frames.encode_frame(message))
+            self._writer.write(frame)
 
     async def stop(self) -> None:
         """Have it write down what it learnt and exit; kill it if that takes too long, or while it loads."""

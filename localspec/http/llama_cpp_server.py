@@ -78,7 +78,7 @@ async def metrics(client: Client, body: Nothing) -> Answer:
 
     def tell(name: str, kind: str, meaning: str, value: float) -> None:
         full = f"llamacpp:{name}"
-        lines.extend((f"# HELP {full} {meaning}", f"# TYPE {full} {kind}", f"{full} {value:g}"))
+        lines.extend((f"# HELP {full} {meaning}", f"# TYPE {full} {kind}", f"{full} {value:.15g}"))
 
     for name, kind, meaning, beginnings in METRICS:
         found = (v for key, v in totals.items() if key.removeprefix("localspec_").startswith(beginnings))

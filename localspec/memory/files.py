@@ -127,6 +127,10 @@ class TableFiles:
         table = self.open(name)
         if table is not None:
             return table
+        if not self.folder.parent.parent.is_dir():
+            # A home that was deleted is not brought back by what is learnt in the end.
+            told = f"{self.folder.parent.parent} is not there any more, and nothing is learnt"
+            raise StorageError(told, "Run `localspec daemon restart` if its home was moved.")
         private_dir(self.folder.parent)
         private_dir(self.folder)
         with self.lock():

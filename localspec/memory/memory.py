@@ -223,6 +223,9 @@ class Memory:
                 return False
         except FAULTS as error:
             self._complain(error)
+        except Exception:
+            # A text that is not learnt costs a draft; an engine that ends costs every request its answer.
+            log.exception("a text could not be learnt")
         return True
 
     def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:

@@ -35,7 +35,7 @@ class Taught:
     def fresh(self, key: Key, tokens: Sequence[int]) -> Generator[None, None, list[tuple[int, int]]]:
         """The (start, end) of the stretches that hold all n-grams that this source has not taught yet."""
         known, n = self._known.get(key), self._order
-        if known is None:
+        if known is None or not len(known):
             return [(0, len(tokens))]
         found = []
         for start in range(n, len(tokens), SPAN):
@@ -48,7 +48,7 @@ class Taught:
 
     def add(self, key: Key, grams: Iterable[tuple[Words, Words]]) -> None:
         """These hashes were followed by these tokens, and taught."""
-        marks = [_marks(hashes, tokens) for hashes, tokens in grams]
+        marks = [_marks(hashes, tokens) for hashes, tokens in grams if len(hashes)]
         if not marks:
             return
         before = self._known.pop(key, np.empty(0, np.uint64))

@@ -317,7 +317,7 @@ class _Reader:
     def tensor(self) -> Tensor:
         name = self.string(MAX_KEY)
         dimensions = self.scalar("I")
-        if dimensions > MAX_DIMENSIONS:
+        if not 0 < dimensions <= MAX_DIMENSIONS:
             raise self.bad(f"tensor {shown(name)} has {dimensions} dimensions")
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
         if not 0 < _elements(shape) <= MAX_ELEMENTS:

@@ -15,7 +15,7 @@ from localspec.models.processor import machine_name
 
 log = logging.getLogger(__name__)
 
-FORMAT = 6
+FORMAT = 7
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 

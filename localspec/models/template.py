@@ -97,7 +97,17 @@ class _Child:
         return self._process.poll() is None
 
     def ask(self, message: object) -> Rendered:
-        """What it answers; the limit that has ended it, where one has."""
+        """What it answers; the limit that has ended it, where one has.
+
+        An interrupt ends it, too: its answer to this message must not be read as the one to the next.
+        """
+        try:
+            return self._answer(message)
+        except BaseException:
+            self._end()
+            raise
+
+    def _answer(self, message: object) -> Rendered:
         stdin, stdout = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         told = None
         with contextlib.suppress(OSError):  # it has ended, and how is found out below

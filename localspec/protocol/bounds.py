@@ -16,6 +16,7 @@ FilePath = Annotated[str, Meta(max_length=LONGEST_PATH)]
 """a file as an editor names it; it need not exist"""
 Place = Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH, pattern=r"^[^\x00]*$")]
 """a path on this disk"""
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Language = Annotated[str, Meta(max_length=100)]
 """an editor's name of a language"""
 Identity = Annotated[str, Meta(max_length=128)]

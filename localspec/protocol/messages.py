@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Place
+from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Place, TokenId
 from localspec.protocol.events import EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
 from localspec.protocol.options import BackendName, Options, readable, unknown_key
@@ -91,7 +91,7 @@ class Generate(Params):
     """
 
     prompt: str | None = None
-    tokens: Annotated[tuple[int, ...], Meta(max_length=1 << 20)] | None = None
+    tokens: Annotated[tuple[TokenId, ...], Meta(max_length=1 << 20)] | None = None
     messages: tuple[Message, ...] | None = None
     raw: bool = False
     prefilled: bool = False

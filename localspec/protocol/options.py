@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.bounds import LONGEST_PATH, Name, shortened
+from localspec.protocol.bounds import LONGEST_PATH, Name, TokenId, shortened
 
 ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
 BackendName = Literal["auto", "llama_cpp", "mlx"]
@@ -23,7 +23,7 @@ LONGEST_SHOWN = 60
 _LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
-Bias = tuple[Annotated[int, Meta(ge=0, le=2**31 - 1)], Annotated[float, Meta(ge=-10_000, le=10_000)]]
+Bias = tuple[TokenId, Annotated[float, Meta(ge=-10_000, le=10_000)]]
 """a token and what is added to its logit"""
 
 

@@ -158,7 +158,7 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
     [
         (("run", "-m", "/etc/hostname", "x"), 1, "GGUF"),
         (("run", "-m", "/etc/hostname", "x", "--no-daemon"), 1, "GGUF"),
-        (("run", "-m", "nonexistent", "x"), 1, "no model named 'nonexistent'"),
+        (("run", "-m", "no-such-model", "x"), 1, "no model named 'no-such-model'"),
         (("run", "-m", "bundeld", "x"), 1, "did you mean 'bundled'"),
         (("run", "-m", "/nowhere/x.gguf", "x"), 1, "no file"),
         (("run", "-k", "50", "x"), 2, "-k takes a whole number from 1 to 20, not 50."),
@@ -180,7 +180,7 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("memory", "prime", "/nowhere"), 2, "/nowhere"),
         (("memory", "import", "/nowhere"), 2, "/nowhere"),
         (("memory", "export", "/nowhere/x"), 2, "/nowhere"),
-        (("memory", "prime", "-m", "nonexistent", "."), 1, "no model named"),
+        (("memory", "prime", "-m", "no-such-model", "."), 1, "no model named"),
         (("run", "--session", "none-such", "x"), 1, "session"),
     ],
 )

@@ -69,6 +69,20 @@ def test_tokens_go_as_they_are_and_one_kind_of_prompt_is_given(daemon: DaemonPro
     run(test())
 
 
+@pytest.mark.parametrize(
+    "params", [{"prompt": "x", "variables": {"a": [10**30]}}, {"tokens": [10**30]}, {"tokens": [2**31]}]
+)
+def test_numbers_that_no_frame_can_hold_are_refused(daemon: DaemonProcess, params: dict[str, object]) -> None:
+    async def test() -> None:
+        async with raw(daemon) as client:
+            answer = await client.call(1, "generate", **params)
+            assert answer["error"]["code"] in (-32000, -32602), answer
+            status = (await client.call(2, "daemon/status"))["result"]
+            assert status["running"] == 0
+
+    run(test())
+
+
 def test_options_are_merged_over_the_configuration(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

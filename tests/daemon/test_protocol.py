@@ -100,10 +100,10 @@ def test_faults_are_named_and_survived(daemon: DaemonProcess, text: str, fault: 
         ({"prompt": "x", "options": {"max_tokens": 10**30}}, "max_tokens"),
         ({"prompt": "x", "options": {"threshold": 0.5}}, "threshold"),
         ({"prompt": "x", "options": {"proposer": "magic"}}, "proposer"),
-        ({"prompt": "x", "messages": []}, "either prompt or messages"),
+        ({"prompt": "x", "messages": []}, "either prompt, tokens or messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "robot", "content": ""}]}, "role"),
-        ({}, "either prompt or messages"),
+        ({}, "either prompt, tokens or messages"),
     ],
 )
 def test_wrong_parameters_are_named(daemon: DaemonProcess, params: dict[str, Any], names: str) -> None:

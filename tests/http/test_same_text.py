@@ -88,7 +88,7 @@ def test_a_chat_whoever_drafts(door: Door, engine: localspec.Engine, proposer: s
     body = GREEDY | {"messages": said, "localspec": {"proposer": proposer}}
     assert door.post("/v1/chat/completions", body)["choices"][0]["message"]["content"] == expected
     pieces = streamed(door, "/v1/chat/completions", body)
-    assert "".join(piece["choices"][0]["delta"].get("content", "") for piece in pieces) == expected
+    assert "".join(piece["choices"][0]["delta"].get("content") or "" for piece in pieces) == expected
     options = {"temperature": 0, "num_predict": LONGEST}
     body = {"model": "bundled", "messages": said, "options": options, "localspec": {"proposer": proposer}}
     assert door.post("/api/chat", body | {"stream": False})["message"]["content"] == expected

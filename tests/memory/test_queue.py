@@ -61,6 +61,16 @@ def test_a_turn_whose_beginning_was_dropped_or_changed_is_learnt_where_it_is_new
     memory.close()
 
 
+@pytest.mark.parametrize("first", [1, ORDERS[0] - 1, ORDERS[0], ORDERS[0] + 1])
+def test_a_chat_that_began_shortly_goes_on(first: int, tmp_path: Path) -> None:
+    """Of as many tokens as the longest order has, there is no n-gram that is followed by a token."""
+    memory = memory_in(tmp_path)
+    remember(memory, CHAT[:first], source="chat:1")
+    remember(memory, CHAT[:100], source="chat:1")
+    assert recalled(memory, CHAT, 99)
+    memory.close()
+
+
 @given(st.data())
 def test_nothing_new_is_left_out(data: st.DataObject) -> None:
     """For texts of few tokens, where n-grams repeat themselves."""
@@ -82,7 +92,7 @@ def test_nothing_new_is_left_out(data: st.DataObject) -> None:
         assert all(end - start >= min(len(text), 2 * MARGIN) for start, end in parts if known)
         for start, end in parts:
             hashes = hashes_in(words(text[start:end]), (order,)).get(order)
-            if hashes is not None and len(hashes) > 1:
+            if hashes is not None:
                 taught.add(("t", "s"), [(hashes[:-1], words(text[start + order : end]))])
                 known |= {grams[at] for at in range(start + order, end)}
 

@@ -197,9 +197,10 @@ def test_a_shape_whose_product_overflows_or_is_zero_is_refused(
     assert "has the shape" in refused(tmp_path, content)
 
 
-def test_too_many_dimensions_are_refused(tmp_path: Path) -> None:
-    content = ggufs.gguf(tensors=[ggufs.tensor("weight", (1,) * 5)])
-    assert "has 5 dimensions" in refused(tmp_path, content)
+@pytest.mark.parametrize("dimensions", [0, 5])
+def test_no_dimensions_and_too_many_are_refused(tmp_path: Path, dimensions: int) -> None:
+    content = ggufs.gguf(tensors=[ggufs.tensor("weight", (1,) * dimensions)])
+    assert f"has {dimensions} dimensions" in refused(tmp_path, content)
 
 
 # --- bounds ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -307,6 +308,23 @@ def test_a_rendering_that_exceeds_a_limit_costs_the_next_one_nothing() -> None:
     with pytest.raises(ModelInvalid, match="memory"):
         chat.render([Message("user", "big")])
     assert chat.render([Message("user", "small")]) == "fine"
+
+
+def test_an_interrupted_rendering_answers_no_later_message() -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    source = "{% if messages[0].content == 'slow' %}{% for i in range(99999) %}{{ i }}{% endfor %}{% endif %}"
+    chat = ChatTemplate(source + "{{ messages[0].content }}")
+    child(chat)
+    chat.render([Message("user", "first")])
+    try:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                while True:
+                    chat.render([Message("user", "slow")])
+            assert chat.render([Message("user", "next")]) == "next"
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_process_ends_with_its_template() -> None:
