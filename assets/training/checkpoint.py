@@ -54,7 +54,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether the last state is old enough for another one."""
+        """True once the last state is old enough for another one."""
         return time.monotonic() - self._written >= self._seconds
 
     def save(self, model: nn.Module, optimizers: list[torch.optim.Optimizer], position: Position) -> None:

@@ -249,7 +249,7 @@ def library_entries() -> list[Entry]:
 
 
 def exists(path: str) -> bool:
-    """Whether a dotted name is a module, a builtin or an attribute of either."""
+    """True if a dotted name is a module, a builtin or an attribute of either."""
     head, *rest = path.split(".")
     value: Any = sys.modules.get(head) or getattr(sys.modules["builtins"], head, None)
     for name in rest:

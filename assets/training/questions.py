@@ -46,7 +46,7 @@ SYSTEM_PROMPTS = (
 
 
 def is_held_back(path: str, wording: str) -> bool:
-    """Whether this name is never asked for in this wording while the model is trained."""
+    """True if this name is never asked for in this wording while the model is trained."""
     return zlib.crc32(f"{path} {wording}".encode()) % HOLD_BACK_EVERY == 0
 
 

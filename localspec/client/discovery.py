@@ -85,7 +85,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
 
 
 def _runs(found: Discovery) -> bool:
-    """Whether a daemon listens: the place of one that was killed may have been taken, but not its lock."""
+    """True if a daemon listens: the place of one that was killed may have been taken, but not its lock."""
     from filelock import FileLock, Timeout
 
     try:

@@ -27,7 +27,7 @@ class Answerer:
         )
 
     def complete(self, prompt: str, most: int) -> Answer:
-        """What follows the prompt, at most `most` tokens of it."""
+        """The text generated after the prompt, at most `most` tokens of it."""
         completion = self._model.create_completion(prompt, max_tokens=most, temperature=0.0, stop=ENDS)
         choice = completion["choices"][0]
         return Answer(choice["text"], choice["finish_reason"] != "length")

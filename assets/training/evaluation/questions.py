@@ -20,7 +20,7 @@ def held_back_questions(entries: list[Entry], count: int, seed: int) -> list[tup
 
 
 def sentence_found(given: str, entry: Entry, wording: str) -> bool:
-    """Whether the docstring's first sentence is in the answer, where the wording wants it."""
+    """True if the answer holds the docstring's first sentence, where the wording wants it."""
     if wording in EXPLAIN:
         right = " ".join(entry.sentences)
         return word_f1(given.partition("\n\n")[2], right) >= RIGHT

@@ -103,7 +103,7 @@ def threads(config: EngineConfig, model: Any) -> int:
 
 
 def gpu_layers(config: EngineConfig) -> int:
-    """How many layers at most go to a GPU: none where the library was built without one."""
+    """The most layers that go to a GPU: none where the library was built without one."""
     if not lib.llama_supports_gpu_offload():
         return 0
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
@@ -164,7 +164,7 @@ def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[i
 
 
 def is_recurrent(model: Any) -> bool:
-    """Whether some layers, or all, have a state instead of cells."""
+    """True if some layers, or all, have a state instead of cells."""
     return bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))
 
 

@@ -47,7 +47,7 @@ class Sequences:
         del self.lengths[sequence]
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
-        """Whether all spans may be filled up to ``width`` tokens."""
+        """True if all spans may be filled up to ``width`` tokens."""
         return True
 
     def settle(self, spans: Sequence[Span]) -> None:
