@@ -28,6 +28,8 @@ from tests.waiting import DEADLINE_S, run, until
 NOBODY = 65534
 FEW_FILES = 256
 IDLE = 300
+MANY = 1024
+"""connections that are let in where that is no matter of the test"""
 ATTACK_S = 13.0
 ATTACKS = (
     "import socket, sys, time\n"
@@ -122,7 +124,7 @@ def test_idle_connections_starve_nobody(home: Path, user: int | None) -> None:
 def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Path) -> None:
     """All are taken by what is none of its connections: files of models, or a library's."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    daemon = DaemonProcess(home)
+    daemon = DaemonProcess(home, max_connections=MANY)
     process = psutil.Process(daemon.process.pid)
 
     async def test() -> None:
@@ -130,12 +132,11 @@ def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Pat
             asked_over, daemon, tcp=False
         )  # what is open for its start alone is closed by then
         await until(lambda: len(opened(daemon)) == 1, "the connection is closed")
-        used = {int(each.name) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
+        top, gaps = reserved_up_to(process.pid)
         async with AsyncExitStack() as held:
-            gaps = max(used) + 1 - len(used)
             for _ in range(gaps):
                 await held.enter_async_context(raw(daemon))
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (max(used) + 1, limits[1]))
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (top + 1, limits[1]))
             before = sum(process.cpu_times()[:2])
             for _ in range(3):
                 await asyncio.to_thread(asked_over, daemon, tcp=False)
@@ -150,6 +151,14 @@ def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Pat
         assert daemon.log().count("shaken hands") == 1
     finally:
         assert daemon.stop() == 0, daemon.log()
+
+
+def reserved_up_to(pid: int) -> tuple[int, int]:
+    """The highest descriptor of the daemon's reserve, and how many below it are free: a new one takes the
+    lowest that is free, so that these are taken first."""
+    places = {int(each.name): os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    top = max(number for number, place in places.items() if place == os.devnull)
+    return top, sum(number not in places for number in range(top))
 
 
 def said_over_tcp(daemon: DaemonProcess) -> bytes:
