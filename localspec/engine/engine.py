@@ -32,6 +32,7 @@ from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelChanged
 from localspec.memory.lesson import Lesson
+from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -205,6 +206,10 @@ class Engine:
         read is given up, as often as is reasonable, and read later."""
         self._hurry.now()
 
+    def prepare_chats(self, process: RenderingProcess) -> None:
+        """Compile the chat template in a process that was started before the models were read."""
+        self._encoder.prepare(process)
+
     def forget(self, source: str) -> None:
         """Give up all that was computed of a source, on disk too, and what was to be learnt of it."""
         self._idle.forget(source)
@@ -221,6 +226,7 @@ class Engine:
         self._idle.interrupt()
         self._idle.finish()
         self.learning.close()
+        self._encoder.close()
         self.target.free()
         if self.draft is not None:
             self.draft.free()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from localspec.models.fit import free_memory, needs_of
 from localspec.models.pairing import FITS, check_pair
 from localspec.models.processor import machine_name
 from localspec.models.record import learnt_dir
+from localspec.models.rendering_process import RenderingProcess
 from localspec.models.tried import note_failure
 from localspec.models.vocabulary import read_tokens
 from localspec.protocol.options import parse_options, readable
@@ -118,10 +120,14 @@ def load_engine(
     def part(stage: str) -> Callable[[float], None]:
         return lambda fraction: progress(stage, fraction) if progress else None
 
-    target = open_backend(choice.target, config, part("target"), measured=False)
-    draft: Backend | None = None
-    try:
+    with contextlib.ExitStack() as opened:
+        rendering = _rendering()
+        if rendering is not None:
+            opened.callback(rendering.end)
+        target = open_backend(choice.target, config, part("target"), measured=False)
+        opened.callback(target.free)
         target.model = choice.name
+        draft: Backend | None = None
         try:
             draft = _open_draft(choice, target, config, part("draft"))
         except Exception as error:
@@ -129,6 +135,8 @@ def load_engine(
             if choice.asked:
                 raise
             reason = f"{choice.backend_reason}; {without(_told(error, choice))}"
+        if draft is not None:
+            opened.callback(draft.free)
         learning = Learning(
             target,
             draft,
@@ -144,12 +152,19 @@ def load_engine(
         if not target.capabilities.batches:
             reason += "; its sequences are computed one after the other"
         engine.reason = reason + _beyond_training(choice, config)
+        if rendering is not None:
+            with contextlib.suppress(EngineError):  # the first chat tells it
+                engine.prepare_chats(rendering)
+        opened.pop_all()
         return engine
-    except BaseException:
-        target.free()
-        if draft is not None:
-            draft.free()
-        raise
+
+
+def _rendering() -> RenderingProcess | None:
+    """A process for the chat template, which is ready when the models are; None where none can be started,
+    which the first chat tells."""
+    with contextlib.suppress(LocalspecError):
+        return RenderingProcess()
+    return None
 
 
 def _open_draft(

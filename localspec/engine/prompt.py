@@ -15,6 +15,7 @@ from localspec.completion.stopping import StopRule
 from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
+from localspec.models.rendering_process import RenderingProcess
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
@@ -53,6 +54,21 @@ class PromptEncoder:
         self._n_ctx = n_ctx
         self._model, self._prefill_s = model, prefill_s
         self._template: ChatTemplate | None = None
+
+    def prepare(self, process: RenderingProcess | None = None) -> ChatTemplate:
+        """The chat template, which begins to be compiled, in ``process`` if that was started earlier.
+
+        Raises :class:`EngineError` where no process can be started.
+        """
+        vocabulary = self._vocabulary
+        bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
+        self._template = ChatTemplate(vocabulary.chat_template, bos=bos, eos=eos, process=process)
+        return self._template
+
+    def close(self) -> None:
+        """End the chat template's process."""
+        if self._template is not None:
+            self._template.close()
 
     def encode(
         self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None, *, cut: bool = True
@@ -116,14 +132,11 @@ class PromptEncoder:
         return share if max_tokens is None else min(max_tokens, share)
 
     def _render(self, prompt: ChatPrompt) -> list[int]:
-        if self._template is None:
-            vocabulary = self._vocabulary
-            bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
-            self._template = ChatTemplate(vocabulary.chat_template, bos=bos, eos=eos)
+        template = self._template or self.prepare()
         *messages, last = prompt.messages
         # The beginning of an answer stands where the template has the answer begin.
         asked, begun = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
-        text = self._template.render(asked, prompt.variables) + begun
+        text = template.render(asked, prompt.variables) + begun
         tokens = self._vocabulary.encode(text, special=True)
         start = self._start()
         return tokens if tokens[:1] == start else [*start, *tokens]

@@ -9,6 +9,7 @@ memory or processor time. Frames, each msgpack after its length, come on stdin a
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import struct
 import sys
@@ -18,8 +19,9 @@ from datetime import datetime
 from typing import Any, BinaryIO, NoReturn
 
 import msgspec
-from jinja2 import Template, TemplateError
-from jinja2.ext import loopcontrols
+from jinja2 import Template, TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 LENGTH = struct.Struct("<I")
@@ -44,6 +46,8 @@ class Rendered(msgspec.Struct):
 
     text: str = ""
     error: str | None = None
+    is_final: bool = True
+    """whether another process would meet the same error"""
 
 
 def receive(stream: BinaryIO) -> bytes | None:
@@ -56,15 +60,27 @@ def receive(stream: BinaryIO) -> bytes | None:
     return content if len(content) == length else None
 
 
-def send(stream: BinaryIO, message: object) -> None:
-    """Write a frame. Raises :class:`ValueError` for what msgpack cannot hold."""
+def framed(message: object) -> bytes:
+    """A frame. Raises :class:`ValueError` for what msgpack cannot hold: long numbers, lone surrogates."""
     try:
         content = msgspec.msgpack.encode(message)
     except (OverflowError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
-    stream.write(LENGTH.pack(len(content)))
-    stream.write(content)
-    stream.flush()
+    return LENGTH.pack(len(content)) + content
+
+
+class Generation(Extension):
+    """The block ``{% generation %}``, by which transformers knows what is to be trained on: its content."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_called"), [], [], body).set_lineno(line)
+
+    def _called(self, caller: Callable[[], str]) -> str:
+        return caller()
 
 
 class Renderer:
@@ -82,9 +98,10 @@ class Renderer:
 
     def _compile(self) -> str:
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+            trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
         )
         del environment.globals["lipsum"]
+        environment.filters["tojson"] = _as_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         self._template = environment.from_string(self._begin.source)
@@ -130,6 +147,19 @@ def memory_told(size: int) -> str:
     return f"it takes more than {size >> 20} MB of memory"
 
 
+def _as_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as transformers and llama.cpp write it: Jinja's own filter sorts keys and escapes HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
 def _raise_exception(message: str) -> NoReturn:
     raise TemplateError(message)
 
@@ -168,6 +198,15 @@ def _bound(memory: int) -> None:
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def _answer(stdout: BinaryIO, rendered: Rendered) -> None:
+    try:
+        frame = framed(rendered)
+    except ValueError as error:  # a lone surrogate, in an error's text perhaps
+        frame = framed(Rendered(error=f"it makes text that is no Unicode: {error}"))
+    stdout.write(frame)
+    stdout.flush()
+
+
 def main() -> None:
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     first = receive(stdin)
@@ -176,10 +215,9 @@ def main() -> None:
     begin = msgspec.msgpack.decode(first, type=Begin)
     _bound(begin.memory)
     renderer = Renderer(begin)
-    answer = renderer.compile()
-    send(stdout, answer)
-    while answer.error is None and (content := receive(stdin)) is not None:
-        send(stdout, renderer.render(msgspec.msgpack.decode(content)))
+    _answer(stdout, renderer.compile())
+    while (content := receive(stdin)) is not None:
+        _answer(stdout, renderer.render(msgspec.msgpack.decode(content)))
 
 
 if __name__ == "__main__":

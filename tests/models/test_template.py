@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -12,8 +16,9 @@ import psutil
 import pytest
 
 from localspec.errors import EngineError, ModelInvalid
-from localspec.models import template
+from localspec.models import rendering_process, template
 from localspec.models.gguf import read_header
+from localspec.models.rendering_process import RenderingProcess
 from localspec.models.template import MAX_CHARS, ChatTemplate
 from localspec.protocol.requests import Message
 from tests.models import ggufs
@@ -28,8 +33,8 @@ CONVERSATION = (
 BUNDLED = read_header(ggufs.TARGET).metadata["tokenizer.chat_template"]
 
 
-def render(source: str | None, **special: str) -> str:
-    return ChatTemplate(source, **special).render(CONVERSATION)
+def render(source: str | None, *, bos: str = "", eos: str = "") -> str:
+    return ChatTemplate(source, bos=bos, eos=eos).render(CONVERSATION)
 
 
 def failure(source: str) -> str:
@@ -117,6 +122,20 @@ def test_what_templates_use_works_as_in_jinja(source: str, expected: str) -> Non
     assert render(source) == expected
 
 
+def test_json_is_as_transformers_and_llama_cpp_write_it() -> None:
+    source = "{{ x | tojson }}|{{ x | tojson(indent=1) }}|{{ x | tojson(sort_keys=true) }}"
+    rendered = ChatTemplate(source).render(CONVERSATION, {"x": {"b": "<é & 'ü'>", "a": [1, None]}})
+    assert rendered == (
+        """{"b": "<é & 'ü'>", "a": [1, null]}|{\n "b": "<é & 'ü'>",\n "a": [\n  1,\n  null\n ]\n}"""
+        """|{"a": [1, null], "b": "<é & 'ü'>"}"""
+    )
+
+
+def test_what_is_to_be_trained_on_is_rendered_like_the_rest() -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.role }} {% endgeneration %}{% endfor %}"
+    assert render(source) == "system user assistant user "
+
+
 # --- failing -----------------------------------------------------------------------------------
 
 
@@ -137,9 +156,12 @@ def test_a_template_may_refuse_a_conversation() -> None:
         "{% for i in messages %}" * 30 + "{% endfor %}" * 30,
     ],
 )
-def test_broken_syntax_is_refused_when_the_template_is_made(source: str) -> None:
-    with pytest.raises(ModelInvalid, match="the model's chat template is broken"):
-        ChatTemplate(source)
+def test_broken_syntax_is_refused_and_compiled_once(source: str) -> None:
+    chat = ChatTemplate(source)
+    for _ in range(3):
+        with pytest.raises(ModelInvalid, match="the model's chat template is broken"):
+            chat.render(CONVERSATION)
+        assert not chat._process.is_alive(), "one that failed is not needed any more, and no other one is"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +170,15 @@ def test_broken_syntax_is_refused_when_the_template_is_made(source: str) -> None
 )
 def test_any_error_of_a_template_is_the_models(source: str) -> None:
     assert failure(source).startswith("the model's chat template failed: ")
+
+
+@pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "{{ raise_exception('\\ud800') }}"])
+def test_a_lone_surrogate_does_not_end_the_process(source: str) -> None:
+    chat = ChatTemplate("{% if messages[0].content == 'bad' %}" + source + "{% endif %}fine")
+    before = child(chat).pid
+    with pytest.raises(ModelInvalid, match="no Unicode"):
+        chat.render([Message("user", "bad")])
+    assert chat.render(CONVERSATION) == "fine" and child(chat).pid == before
 
 
 # --- the sandbox -------------------------------------------------------------------------------
@@ -291,7 +322,7 @@ def test_every_filter_of_jinja_is_there() -> None:
 
 def child(chat: ChatTemplate) -> psutil.Process:
     """The one process of this template."""
-    return next(c for c in psutil.Process().children() if c.pid == chat._child._process.pid)  # type: ignore[union-attr]
+    return next(c for c in psutil.Process().children() if c.pid == chat._process.pid)
 
 
 def test_a_template_whose_process_has_ended_renders_again() -> None:
@@ -333,6 +364,74 @@ def test_the_process_ends_with_its_template() -> None:
     del chat
     gc.collect()
     assert not process.is_running()
+
+
+def test_a_closed_template_has_no_process() -> None:
+    chat = ChatTemplate(BUNDLED)
+    process = child(chat)
+    chat.close()
+    assert not process.is_running()
+
+
+def test_a_process_that_was_started_earlier_is_used() -> None:
+    early = RenderingProcess()
+    chat = ChatTemplate(BUNDLED, process=early)
+    assert chat.render(CONVERSATION) and child(chat).pid == early.pid
+
+
+def test_one_that_ended_meanwhile_is_replaced() -> None:
+    early = RenderingProcess()
+    early.end()
+    chat = ChatTemplate(BUNDLED, process=early)
+    assert chat.render(CONVERSATION) and child(chat).pid != early.pid
+
+
+def test_one_that_ends_while_it_compiles_costs_one_rendering() -> None:
+    chat = ChatTemplate(BUNDLED)
+    process = child(chat)
+    process.suspend()
+    process.kill()
+    with contextlib.suppress(ModelInvalid):
+        chat.render(CONVERSATION)
+    assert chat.render(CONVERSATION)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["before it compiled", "later"])
+@pytest.mark.parametrize("length", [10, 300_000], ids=["short", "longer than a pipe"])
+def test_a_process_that_stands_still_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, length: int, *, is_compiled: bool
+) -> None:
+    monkeypatch.setattr(rendering_process, "WAIT_S", 0.5)
+    chat = ChatTemplate(BUNDLED)
+    if is_compiled:
+        chat.render(CONVERSATION)
+    child(chat).suspend()
+    begun = time.monotonic()
+    with pytest.raises(ModelInvalid, match="did not answer within 0.5 s"):
+        chat.render([Message("user", "x" * length)])
+    assert time.monotonic() - begun < 10
+    monkeypatch.undo()
+    assert "Hi" in chat.render(CONVERSATION)
+
+
+def test_a_program_with_thousands_of_open_files_renders() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    with contextlib.ExitStack() as held:
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while held.enter_context(open(os.devnull)).fileno() < 1100:
+            pass
+        chat = ChatTemplate(BUNDLED)
+        assert "Hi" in chat.render(CONVERSATION)
+
+
+def test_renderings_leave_no_threads() -> None:
+    before = threading.active_count()
+    chat = ChatTemplate(BUNDLED)
+    for _ in range(20):
+        chat.render(CONVERSATION)
+    chat.close()
+    until_sync(lambda: threading.active_count() <= before, "they ended")
 
 
 def test_thousands_of_messages_are_rendered() -> None:

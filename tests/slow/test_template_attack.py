@@ -122,8 +122,8 @@ def constant(expression: str) -> None:
 
 def peak(chat: ChatTemplate) -> int:
     """The most bytes that its process, the last one, ever had; 0 where a limit has just ended it."""
-    process = chat._child._process  # type: ignore[union-attr]
-    if process.poll() is not None:
+    process = chat._process
+    if not process.is_alive():
         return 0
     with open(f"/proc/{process.pid}/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
@@ -188,7 +188,7 @@ def test_the_process_cannot_be_left_behind() -> None:
         "from localspec.models.template import ChatTemplate as T\n"
         "from localspec.protocol.requests import Message\n"
         "t = T('{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}');"
-        "print(t._child._process.pid, flush=True); t.render([Message('user', 'Hi')])"
+        "print(t._process.pid, flush=True); t.render([Message('user', 'Hi')])"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
