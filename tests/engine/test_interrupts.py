@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from localspec.backends.base import Backend
+from localspec.backends.base import Backend, Rows, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.rounding import PRESUMED, set_rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from tests.mlx_models import write_model
 from tests.parity.play import emptied
 
 PROMPT = "def f(x):\n    return x\n\n\ndef g(x):\n    return f(x) + f(x)\n"
-PLACES = ("backend.py", "toy.py", "sequences.py", "round.py", "exactness.py", "sequence.py")
+ENGINE = ("round.py", "exactness.py", "sequence.py")
+PLACES = (*ENGINE, "backend.py", "toy.py", "sequences.py")
+MLX = (*ENGINE, "mlx/backend.py", "slot.py", "foresight.py")
+GRAPH = (*MLX, "layers.py", "attention.py")
+"""with mlx-lm's own layers: half of a graph that is built changes some caches and not others"""
 
 
 class At:
-    """Raises KeyboardInterrupt at the n-th line that is run in a round or its forward."""
+    """Raises KeyboardInterrupt at the n-th line that is run in ``places``: in a round or its forward."""
 
-    def __init__(self, n: int) -> None:
-        self.left = n
+    def __init__(self, n: int, places: tuple[str, ...] = PLACES) -> None:
+        self.left, self.places = n, places
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> At | None:
-        if not frame.f_code.co_filename.endswith(PLACES):
+        if not frame.f_code.co_filename.endswith(self.places):
             return None
         if event == "line":
             self.left -= 1
@@ -38,22 +46,53 @@ class At:
         return self
 
 
-@pytest.fixture(params=["toy", "llama_cpp"])
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+class Case(NamedTuple):
+    """``fresh`` gives the backend with nothing in it; every ``step``-th line is interrupted."""
+
+    fresh: Callable[[], Backend]
+    places: tuple[str, ...] = PLACES
+    step: int = 7
+
+
+MODELS = (
+    "toy",
+    "llama_cpp",
+    *("mlx lfm2", "mlx llama4"),
+    *(pytest.param(f"mlx {name}", marks=pytest.mark.slow) for name in ("mamba", "gemma3", "deepseek-v32")),
+)
+"""of MLX's the first has states beside cells, the second caches that change in place"""
+
+
+@pytest.fixture(params=MODELS)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     if request.param == "toy":
-        yield ToyBackend(markov(), n_ctx=1024)
+        yield Case(lambda: ToyBackend(markov(), n_ctx=1024))
         return
-    config = EngineConfig(n_ctx=512, parallel=2, threads=1)
-    real = LlamaCppBackend(bundled_model(BUNDLED_TARGET, "gguf"), config)
-    yield real
+    if request.param == "llama_cpp":
+        config = EngineConfig(n_ctx=512, parallel=2, threads=1)
+        real: Backend = LlamaCppBackend(bundled_model(BUNDLED_TARGET, "gguf"), config)
+        yield Case(lambda: emptied(real))
+    else:
+        name = request.param.removeprefix("mlx ")
+        real = mlx_backend(name, tmp_path)
+        in_place = name in ("llama4", "deepseek-v32")
+        yield Case(lambda: emptied(real), *((GRAPH, 101) if in_place else (MLX, 23)))
     real.free()
 
 
-def interrupted(engine: Engine, n: int) -> tuple[bool, str]:
+def mlx_backend(name: str, folder: Path) -> Backend:
+    backend = pytest.importorskip("localspec.backends.mlx.backend")
+    config = EngineConfig(n_ctx=300, parallel=3)
+    made: Backend = backend.MlxBackend(write_model(name, folder), config, measured=False)
+    set_rounding(made, PRESUMED)
+    return made
+
+
+def interrupted(engine: Engine, n: int, places: tuple[str, ...]) -> tuple[bool, str]:
     """(whether the n-th line was reached, the text so far) of a request that is interrupted there."""
     stream, text, before = engine.generate(PROMPT, temperature=0.0, max_tokens=9), "", sys.gettrace()
     try:
-        sys.settrace(At(n))
+        sys.settrace(At(n, places))
         for chunk in stream:
             text += chunk.text
     except KeyboardInterrupt:
@@ -63,24 +102,56 @@ def interrupted(engine: Engine, n: int) -> tuple[bool, str]:
     return False, text
 
 
-def test_who_goes_on_behind_an_interrupt_reads_what_a_cold_cache_says(backend: Backend) -> None:
+def test_who_goes_on_behind_an_interrupt_reads_what_a_cold_cache_says(case: Case) -> None:
     cold: dict[str, str] = {}
-    n, reached, taken = 1, True, 0
+    n, reached, taken, compared = 1, True, 0, 0
     while reached:
-        engine = Engine(emptied(backend) if isinstance(backend, LlamaCppBackend) else _fresh())
-        reached, text = interrupted(engine, n)
+        engine = Engine(case.fresh())
+        reached, text = interrupted(engine, n, case.places)
         for going_on in (PROMPT + text, PROMPT):
             result = engine.generate(going_on, temperature=0.0, max_tokens=6).finish()
             taken += result.cached_tokens
             if going_on not in cold:
-                fresh = Engine(_fresh() if isinstance(backend, ToyBackend) else emptied(backend))
-                cold[going_on] = fresh.generate(going_on, temperature=0.0, max_tokens=6).finish().text
-                engine = fresh
+                engine = Engine(case.fresh())
+                cold[going_on] = engine.generate(going_on, temperature=0.0, max_tokens=6).finish().text
             else:
                 assert result.text == cold[going_on], n
-        n += 7
-    assert n > 100 and taken > 0
+                compared += 1
+        n += case.step
+    assert compared > 20 and taken > 0
 
 
-def _fresh() -> ToyBackend:
-    return ToyBackend(markov(), n_ctx=1024)
+HEADS = ("the first of three, ", "second, and longer than others, ", "third ")
+
+
+@pytest.mark.parametrize("name", ["qwen3", pytest.param("gemma3", marks=pytest.mark.slow)])
+def test_an_interrupted_forward_of_several_mixes_nothing_up(name: str, tmp_path: Path) -> None:
+    """Also where rows are moved side by side for it."""
+    backend, n, reached = mlx_backend(name, tmp_path), 1, True
+    texts = [backend.vocabulary.encode(head * 2, special=False) for head in HEADS]
+    expected: list[Rows] = []
+    while reached:
+        emptied(backend)
+        slots = [backend.open() for _ in texts]
+        for slot, text in zip(slots, texts, strict=True):
+            backend.forward([Span(slot, text, 0)])
+        # The first and the last do not lie side by side.
+        spans = [Span(slots[0], [70, 71], 1), Span(slots[2], [72], 1)]
+        try:
+            sys.settrace(At(n, GRAPH))
+            backend.forward(spans)
+            reached = False
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert reached or n > 50
+        found = []
+        for slot, text in zip(slots, texts, strict=True):
+            assert backend.truncate(slot, len(text)) == len(text), n
+            found.append(backend.forward([Span(slot, [80], 1)]).rows(0, 1))
+        expected = expected or found
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4, err_msg=str(n))
+        n += 3
+    backend.free()

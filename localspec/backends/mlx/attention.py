@@ -135,11 +135,11 @@ class Attention:
 
     def copy(self, source: int, target: int) -> None:
         """Make row ``target`` a copy of row ``source``."""
-        for parts in (self._keys, self._values):
-            for i, part in enumerate(parts):
-                rows = max(target + 1, part.shape[0])
-                parts[i] = part = _grown(part, (rows, *part.shape[1:]), part)
-                part[target : target + 1] = part[source : source + 1]
+        parts = self.arrays()
+        rows = max([target + 1, *(part.shape[0] for part in parts)])
+        self.set([_grown(part, (rows, *part.shape[1:]), part) for part in parts])
+        for part in self.arrays():
+            part[target : target + 1] = part[source : source + 1]
 
     def row(self, place: int, length: int) -> Parts:
         """The cells of one row of ``length`` tokens."""
@@ -148,9 +148,7 @@ class Attention:
 
     def set_row(self, place: int, cells: Parts) -> None:
         """Make row ``place`` what :meth:`row` gave of another; raises ValueError for what does not fit."""
-        half = len(cells) // 2
-        self._keys = [self._placed(place, *each) for each in _pairs(self._keys, cells[:half])]
-        self._values = [self._placed(place, *each) for each in _pairs(self._values, cells[half:])]
+        self.set([self._placed(place, *each) for each in _pairs(self.arrays(), cells)])
 
     def _placed(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
         rows, cells = (0, 0) if old is None else old.shape[::2]
@@ -159,13 +157,15 @@ class Attention:
         part[place : place + 1, :, : row.shape[2]] = row
         return part
 
-    def rearrange(self, order: Sequence[int]) -> None:
-        """Row i becomes what row ``order[i]`` was."""
-        for parts in (self._keys, self._values):
-            for i, part in enumerate(parts):
-                # A row that was never written to may be missing: any other will do.
-                last = part.shape[0] - 1
-                parts[i] = part[mx.array([min(row, last) for row in order])]
+    def rearranged(self, order: Sequence[int]) -> Parts:
+        """The cells for :meth:`set`, in which row i is what row ``order[i]`` was."""
+        # A row that was never written to may be missing: any other will do.
+        return [part[mx.array([min(row, part.shape[0] - 1) for row in order])] for part in self.arrays()]
+
+    def set(self, cells: Parts) -> None:
+        """Let ``cells`` be those of all rows, as :meth:`arrays` gives them."""
+        half = len(cells) // 2
+        self._keys, self._values = cells[:half], cells[half:]
 
     def clear(self) -> None:
         """Give all cells back."""

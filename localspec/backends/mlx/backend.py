@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mlx.core as mx
@@ -10,11 +10,11 @@ import mlx.core as mx
 from localspec.backends.base import Capabilities, Span
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Attention, Step
-from localspec.backends.mlx.foresight import Foresight
+from localspec.backends.mlx.foresight import Computed, Foresight
 from localspec.backends.mlx.layers import Cells, Layer, State, layers_of, parts_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
 from localspec.backends.mlx.saved import pack, unpack
-from localspec.backends.mlx.slot import Rewinding, Slot
+from localspec.backends.mlx.slot import Held, Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
@@ -122,7 +122,7 @@ class MlxBackend:
             if sequence not in self._slots:
                 places = {slot.place for slot in self._slots.values()}
                 place = next(i for i in range(len(places) + 1) if i not in places)
-                self._slots[sequence] = Slot(place, [layer.new() for layer in self._layers])
+                self._slots[sequence] = Slot(place)
                 return sequence
         raise EngineBusy("all sequences of the model are in use")
 
@@ -132,49 +132,39 @@ class MlxBackend:
             # One piece of a prompt computes while the next is prepared; more would only queue up, out of
             # reach of whoever wants to stop.
             mx.eval(self._arrays())
-        before = {slot: slot.states for slot in self._slots.values()}
-        step = _plain_step(batch)
-        slot = self._slots[batch[0].sequence]
-        foreseen = self._foresight.take(slot, step)
-        if foreseen is not None:
-            slot.states, logits = foreseen
-        else:
-            logits = self._computed(batch, before)
-        longest = max(len(span.tokens) for span in batch)
-        for sequence, tokens, _ in batch:
-            each = self._slots[sequence]
-            filled = longest if self._batches else len(tokens)
-            self._rewinding.advance(each, len(tokens), filled, before[each])
-        if self._foresight.is_due(slot, step, logits) and slot.length < self.capabilities.n_ctx:
-            self._begin(slot, logits)
+        step, longest = _plain_step(batch), max(len(span.tokens) for span in batch)
+        slots = [self._slots[span.sequence] for span in batch]
+        foreseen = self._foresight.take(slots[0], step)
+        for slot, span in zip(slots, batch, strict=True):
+            filled = longest if self._batches else len(span.tokens)
+            slot.written = max(slot.written, slot.length + filled)
+        before = [self._rewinding.taken(slot) for slot in slots]
+        states, logits = foreseen or self._computed(batch, slots, before)
+        for slot, span, held, after in zip(slots, batch, before, states, strict=True):
+            self._rewinding.advance(slot, held, len(span.tokens), after)
+        if self._foresight.is_due(slots[0], step, logits) and slots[0].length < self.capabilities.n_ctx:
+            self._begin(slots[0], logits)
         self._is_filling = not any(span.rows for span in batch)
         if longest >= TIDY:
             mx.clear_cache()
         return logits
 
-    def _computed(self, batch: Sequence[Span], before: Mapping[Slot, list[State]]) -> MlxLogits:
+    def _computed(self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[Held]) -> Computed:
         try:
-            return MlxLogits(self._rows(batch), self._arrays())
+            states, rows = self._rows(batch, slots, before)
+            return states, MlxLogits(rows, self._arrays(*states))
         except FAULTS as error:
-            for slot, states in before.items():
-                slot.states = states
-            for span in batch if self._rewinding.in_place else ():
-                # How much of it was appended nobody knows: all of it is fed again.
-                self._rewinding.cut(self._slots[span.sequence], 0)
             raise EngineError(f"mlx cannot compute this: {native.sentence(error)}") from None
 
     def _begin(self, slot: Slot, logits: MlxLogits) -> None:
         """Begin the next plain step, before anybody knows its token."""
-        before = slot.states
+        slot.written = max(slot.written, slot.length + 1)
         try:
-            rows = self._run(slot, slot.length, logits.best)
-            begun = MlxLogits(rows[0], self._arrays())
-            self._foresight.keep(slot.states, begun)
+            states, rows = self._run(slot.place, slot.held, logits.best)
+            self._foresight.keep([states], MlxLogits(rows[0], self._arrays(states)))
         except FAULTS:
             # It fails again, and is told, when it is asked for.
             self._foresight.forget()
-        slot.states = before
-        slot.written = max(slot.written, slot.length + 1)
 
     def _check(self, batch: Sequence[Span]) -> None:
         total = sum(len(span.tokens) for span in batch)
@@ -189,34 +179,37 @@ class MlxBackend:
             if self._slots[sequence].length + len(tokens) > self.capabilities.n_ctx:
                 raise EngineError(f"sequence {sequence} has no room for {len(tokens)} more tokens")
 
-    def _rows(self, batch: Sequence[Span]) -> mx.array:
-        """The logits asked for, of shape (rows, vocabulary size)."""
+    def _rows(
+        self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[Held]
+    ) -> tuple[list[Sequence[State]], mx.array]:
+        """The states that the forward leads to, and the logits asked for: (rows, vocabulary size)."""
         if len(batch) > 1 and self._batches:
-            return self._together(batch)
-        rows = [self._alone(self._slots[sequence], tokens, rows) for sequence, tokens, rows in batch]
-        return rows[0] if len(rows) == 1 else mx.concatenate(rows)
+            return [self._rewinding.states(held) for held in before], self._together(batch, slots)
+        each = [self._alone(*one) for one in zip(slots, before, batch, strict=True)]
+        states, rows = [found[0] for found in each], [found[1] for found in each]
+        return states, rows[0] if len(rows) == 1 else mx.concatenate(rows)
 
-    def _alone(self, slot: Slot, tokens: Sequence[int], rows: int) -> mx.array:
+    def _alone(self, slot: Slot, held: Held, span: Span) -> tuple[Sequence[State], mx.array]:
+        _, tokens, rows = span
         headless = len(tokens) - rows
         if not rows or headless < HEADLESS:
             headless = 0
         else:
-            self._run(slot, slot.length, mx.array([tokens[:headless]]))
-        logits = self._run(slot, slot.length + headless, mx.array([tokens[headless:]]))
-        return logits[0, logits.shape[1] - rows :]
+            states, _ = self._run(slot.place, held, mx.array([tokens[:headless]]))
+            held = Held(held.length + headless, states)
+        states, logits = self._run(slot.place, held, mx.array([tokens[headless:]]))
+        return states, logits[0, logits.shape[1] - rows :]
 
-    def _run(self, slot: Slot, length: int, tokens: mx.array) -> mx.array:
-        """Tokens of shape (1, n) through the model; logits of shape (1, n, vocabulary size), not computed
-        yet."""
-        step = Step(slot.place, [length], tokens.shape[1])
-        views = [layer.view(step, state) for layer, state in zip(self._layers, slot.states, strict=True)]
+    def _run(self, place: int, held: Held, tokens: mx.array) -> tuple[Sequence[State], mx.array]:
+        """Tokens of shape (1, n) through the model: the states they lead to, and logits of shape
+        (1, n, vocabulary size), not computed yet."""
+        step, states = Step(place, [held.length], tokens.shape[1]), self._rewinding.states(held)
+        views = [layer.view(step, state) for layer, state in zip(self._layers, states, strict=True)]
         logits: mx.array = self._model(tokens, cache=views)
-        slot.states = [layer.after(view) for layer, view in zip(self._layers, views, strict=True)]
-        return logits
+        return [layer.after(view) for layer, view in zip(self._layers, views, strict=True)], logits
 
-    def _together(self, batch: Sequence[Span]) -> mx.array:
+    def _together(self, batch: Sequence[Span], slots: Sequence[Slot]) -> mx.array:
         """All sequences through the model at once, the shorter spans filled up to the longest."""
-        slots = [self._slots[span.sequence] for span in batch]
         self._side_by_side(slots)
         first, width = min(slot.place for slot in slots), max(len(span.tokens) for span in batch)
         filled: list[list[int]] = [[] for _ in batch]
@@ -237,18 +230,29 @@ class MlxBackend:
         places = sorted(slot.place for slot in slots)
         if places[-1] - places[0] == len(places) - 1:
             return
-        others = [slot for slot in self._slots.values() if slot not in slots]
-        order = [*slots, *others]
-        for each in self.attention:
-            each.rearrange([slot.place for slot in order])
-        for place, slot in enumerate(order):
-            slot.place = place
+        order = [*slots, *(slot for slot in self._slots.values() if slot not in slots)]
+        rows = [slot.place for slot in order]
+        moved = [each.rearranged(rows) for each in self.attention]
 
-    def _arrays(self) -> list[mx.array]:
-        """All that sequences hold."""
+        def move() -> None:
+            for each, cells in zip(self.attention, moved, strict=True):
+                each.set(cells)
+            for place, slot in enumerate(order):
+                slot.place = place
+
+        try:
+            move()
+        except BaseException:
+            # Half of it would mix sequences up; a KeyboardInterrupt can wait.
+            move()
+            raise
+
+    def _arrays(self, *more: Sequence[State]) -> list[mx.array]:
+        """All that sequences hold, and ``more`` states."""
         found = [array for each in self.attention for array in each.arrays()]
-        for slot in self._slots.values():
-            for layer, state in zip(self._layers, slot.states, strict=True):
+        for states in (*(slot.held.states for slot in self._slots.values()), *more):
+            # An empty sequence has none.
+            for layer, state in zip(self._layers, states):  # noqa: B905
                 found += layer.arrays(state)
         return found
 
@@ -276,9 +280,13 @@ class MlxBackend:
         if not 0 <= length <= slot.length:
             raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
         copy = self.open()
-        for each in self.attention:
-            each.copy(slot.place, self._slots[copy].place)
-        self._rewinding.copy(slot, self._slots[copy], length)
+        try:
+            for each in self.attention:
+                each.copy(slot.place, self._slots[copy].place)
+            self._rewinding.copy(slot, self._slots[copy], length)
+        except BaseException:
+            self.close(copy)
+            raise
         return copy
 
     def hurry(self, on: bool) -> None:
@@ -296,10 +304,13 @@ class MlxBackend:
         try:
             for each, cells in zip(self.attention, layers, strict=True):
                 each.set_row(slot.place, cells)
-        except FAULTS as error:
+        except BaseException as error:
             self.close(copy)
-            raise EngineError(f"these bytes are no saved sequence: {native.sentence(error)}") from None
-        slot.length, slot.written = length, written
+            if isinstance(error, FAULTS):
+                raise EngineError(f"these bytes are no saved sequence: {native.sentence(error)}") from None
+            raise
+        slot.written = written
+        slot.held = Held(length, self._rewinding.states(Held()))
         return copy
 
     def close(self, sequence: int) -> None:

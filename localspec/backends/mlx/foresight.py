@@ -10,6 +10,8 @@ up for: after each such loss twice as many steps have to go that way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from localspec.backends.mlx.layers import State
 from localspec.backends.mlx.logits import MlxLogits
 from localspec.backends.mlx.slot import Slot
@@ -18,17 +20,21 @@ STREAK = 12
 """plain steps with the most probable token, one after another, until the next one is begun ahead"""
 
 
+Computed = tuple[list[Sequence[State]], MlxLogits]
+"""What one forward leaves: the states of each of its sequences, and its rows."""
+
+
 class Foresight:
     """What was begun for the step to come; ``possible``: whether states can be left untaken."""
 
     def __init__(self, possible: bool) -> None:
         self._possible = possible
         self._last: tuple[Slot, int, MlxLogits] | None = None
-        self._begun: tuple[list[State], MlxLogits] | None = None
-        """what the step behind the last one leaves, and its rows"""
+        self._begun: Computed | None = None
+        """the step behind the last one"""
         self._streak, self._wanted = 0, STREAK
 
-    def take(self, slot: Slot, token: int | None) -> tuple[list[State], MlxLogits] | None:
+    def take(self, slot: Slot, token: int | None) -> Computed | None:
         """What was begun, if this is the step: ``token`` behind what ``slot`` holds; None: any other."""
         begun, self._begun = self._begun, None
         last, self._last = self._last, None
@@ -48,7 +54,7 @@ class Foresight:
         self._last = slot, slot.length, logits
         return self._streak >= self._wanted
 
-    def keep(self, states: list[State], logits: MlxLogits) -> None:
+    def keep(self, states: list[Sequence[State]], logits: MlxLogits) -> None:
         """The step behind the last one was begun."""
         self._begun = states, logits
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from localspec.backends.mlx.layers import Cells, Foreign, Layer, Recurrent, State, parts_of
+
+
+class Held(NamedTuple):
+    """The tokens of a sequence: their number and the states they led to. A forward or a cut puts another one
+    in its place, so that an exception at any point of either leaves a sequence that is whole."""
+
+    length: int = 0
+    states: Sequence[State] = ()
+    """one per layer; none of an empty sequence"""
+    kept: Mapping[int, Sequence[State]] = {}
+    """earlier states by the length they belong to: before the last forward, and at the mark"""
+    mark: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -13,14 +26,13 @@ class Slot:
     """``place`` is its row in every attention layer."""
 
     place: int
-    states: list[State]
-    """one per layer"""
-    length: int = 0
+    held: Held = Held()
     written: int = 0
-    """cells that were ever written, those of rejected tokens included"""
-    kept: dict[int, list[State]] = field(default_factory=dict)
-    """earlier states by the length they belong to: before the last forward, and at the mark"""
-    mark: int = 0
+    """cells that may ever have been written, those of rejected tokens included"""
+
+    @property
+    def length(self) -> int:
+        return self.held.length
 
 
 class Rewinding:
@@ -43,19 +55,31 @@ class Rewinding:
         self.obstacle = f"mlx-lm's {', '.join(stuck)} cannot be rolled back" if stuck else ""
         """why nothing can be cut off; empty: it can"""
 
-    def advance(self, slot: Slot, n: int, written: int, before: list[State]) -> None:
-        """A forward appended ``n`` tokens and wrote ``written`` cells; its layers held ``before``."""
+    def states(self, held: Held) -> Sequence[State]:
+        """The states of ``held``; new ones where it holds nothing."""
+        return held.states or [layer.new() for layer in self._layers]
+
+    def taken(self, slot: Slot) -> Held:
+        """The tokens of ``slot``, before something is done with their states. Where that changes them in
+        place the slot holds nothing until it is done: how far it came, if it fails, nobody knows."""
+        held = slot.held
+        if self.in_place:
+            slot.held = Held()
+        return held
+
+    def advance(self, slot: Slot, before: Held, n: int, states: Sequence[State]) -> None:
+        """A forward appended ``n`` tokens to ``before``, and led to ``states``."""
+        kept: dict[int, Sequence[State]] = {}
         if self.replays:
-            slot.kept = {at: states for at, states in slot.kept.items() if at == slot.mark}
-            slot.kept[slot.length] = before
-        slot.written = max(slot.written, slot.length + written)
-        slot.length += n
+            kept = {at: each for at, each in before.kept.items() if at == before.mark}
+            kept[before.length] = before.states
+        slot.held = Held(before.length + n, states, kept, before.mark)
 
     def mark(self, slot: Slot) -> None:
         """Let :meth:`cut` come back to the present length."""
-        slot.mark = slot.length
-        if self.replays:
-            slot.kept = {**slot.kept, slot.length: slot.states}
+        held = slot.held
+        kept = {**held.kept, held.length: held.states} if self.replays else held.kept
+        slot.held = held._replace(kept=kept, mark=held.length)
 
     def reach(self, slot: Slot, length: int) -> int:
         """The longest start of at most ``length`` tokens that is still there: with a window or a recurrent
@@ -64,12 +88,12 @@ class Rewinding:
             return length
         if self.obstacle:
             return 0
-        places = [at for at in slot.kept if at <= length] if self.replays else [length]
+        places = [at for at in slot.held.kept if at <= length] if self.replays else [length]
         return max((at for at in places if self._holds(slot, at)), default=0)
 
     def _holds(self, slot: Slot, length: int) -> bool:
         """Whether all that a token at ``length`` looks at is still there."""
-        states = zip(self._layers, slot.states, strict=True)
+        states = zip(self._layers, slot.held.states, strict=True)
         return all(layer.holds(state, length) for layer, state in states) and all(
             slot.written <= ring or max(0, length - window + 1) >= slot.written - ring
             for window, ring in self._rings
@@ -81,18 +105,22 @@ class Rewinding:
         if length == slot.length:
             return length
         if not length:
-            slot.states, slot.written = [layer.new() for layer in self._layers], 0
-        elif self.replays:
-            slot.states = slot.kept[length]
-        else:
-            for layer, state in zip(self._layers, slot.states, strict=True):
-                layer.trim(state, slot.length - length)
-        slot.kept = {at: states for at, states in slot.kept.items() if at <= length}
-        slot.length, slot.mark = length, min(slot.mark, length)
+            slot.held, slot.written = Held(), 0
+            return length
+        held = self.taken(slot)
+        states = held.kept[length] if self.replays else held.states
+        if not self.replays:
+            for layer, state in zip(self._layers, states, strict=True):
+                layer.trim(state, held.length - length)
+        kept = {at: each for at, each in held.kept.items() if at <= length}
+        slot.held = Held(length, states, kept, min(held.mark, length))
         return length
 
     def copy(self, slot: Slot, copy: Slot, length: int) -> None:
         """Make ``copy``, whose cells were copied already, what ``slot`` is, cut to ``length`` tokens."""
-        copy.states = [layer.copy(state) for layer, state in zip(self._layers, slot.states, strict=True)]
-        copy.length, copy.written, copy.kept, copy.mark = slot.length, slot.written, slot.kept, slot.mark
+        states = [
+            layer.copy(state) for layer, state in zip(self._layers, self.states(slot.held), strict=True)
+        ]
+        copy.written = slot.written
+        copy.held = slot.held._replace(states=states)
         self.cut(copy, length)
