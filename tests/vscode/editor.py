@@ -74,6 +74,8 @@ class View(NamedTuple):
 
 
 VIEW = View()
+START_MS = 4000 * DEADLINE_S
+"""for a window and its extension host to start, on a machine that does other things beside"""
 
 
 class Editor:
@@ -90,8 +92,8 @@ class Editor:
         path = self.write(name, text)
         payload = json.dumps([["openFile", f"vscode-remote://{self._url.split('//')[1]}{path}"]])
         self.page.goto(f"{self._url}/?folder={quote(str(self.workspace))}&payload={quote(payload)}")
-        self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]')
-        self.page.wait_for_selector(ITEM)
+        self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]', timeout=START_MS)
+        self.page.wait_for_selector(ITEM, timeout=START_MS)
         self.focus(name)
 
     def write(self, name: str, text: str) -> Path:
