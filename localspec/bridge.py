@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from localspec.client import connect, discovery
 from localspec.client.wire import open_socket
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions
+from localspec.protocol.handshake import LONGEST_UNPROVED
 
 T = TypeVar("T")
 
@@ -32,7 +33,9 @@ def bridge() -> int:
 async def _bridge() -> int:
     socket, max_frame = await _socket()
     async with socket:
-        tasks = [asyncio.create_task(each) for each in (_send_all(socket, max_frame), _print_all(socket))]
+        answered = asyncio.Event()
+        both = _send_all(socket, max_frame, answered), _print_all(socket, answered)
+        tasks = [asyncio.create_task(each) for each in both]
         try:
             # Not both: who has said all there is to say has left, and so has a daemon that is lost.
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -61,9 +64,14 @@ async def _socket() -> tuple[ClientConnection, int]:
         return socket, client.welcome.limits.max_frame
 
 
-async def _send_all(socket: ClientConnection, max_frame: int) -> None:
-    """Until stdin ends."""
+async def _send_all(socket: ClientConnection, max_frame: int, answered: asyncio.Event) -> None:
+    """Until stdin ends; long lines after the first wait until the daemon has ``answered`` that, and so takes
+    them (:mod:`localspec.protocol.handshake`)."""
+    is_first = True
     async for line in _lines(max_frame):
+        if not is_first and len(line) > LONGEST_UNPROVED:
+            await answered.wait()
+        is_first = False
         # A byte that is no text, of a file that is none, is not to end everything.
         await socket.send(line.decode(errors="replace"))
 
@@ -80,11 +88,12 @@ async def _lines(longest: int) -> AsyncIterator[bytes]:
                 yield line
 
 
-async def _print_all(socket: ClientConnection) -> None:
+async def _print_all(socket: ClientConnection, answered: asyncio.Event) -> None:
     """Until the daemon is lost. While nobody reads stdout nothing is read here either, and the daemon drops
     who does not listen."""
     while True:
         frame = await socket.recv(decode=False)
+        answered.set()
         await _on_a_thread(partial(_write, frame + b"\n"))
 
 

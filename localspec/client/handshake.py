@@ -22,8 +22,6 @@ from localspec.protocol.handshake import (
 )
 from localspec.protocol.jsonrpc import Call, ProtocolFault
 
-LONGEST_CHALLENGE = 4096
-"""bytes taken from a listener that has proved nothing yet"""
 REMEDY = "Run `localspec daemon status`: it tells whether this user's daemon runs, and where."
 
 

@@ -14,13 +14,13 @@ from websockets.asyncio.client import connect as tcp_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from localspec.client.handshake import LONGEST_CHALLENGE, authenticate, port_of
+from localspec.client.handshake import authenticate, port_of
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, Unauthorized, from_dict
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.events import LiveEvent
-from localspec.protocol.handshake import NONCE_PREFIX, new_nonce
+from localspec.protocol.handshake import LONGEST_UNPROVED, NONCE_PREFIX, new_nonce
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
 OPEN_S = 5.0
@@ -41,7 +41,7 @@ async def open_socket(
     url, nonce = url or "", new_nonce()
     # No proxy, whatever the environment says: the daemon is on this machine.
     opening = tcp_connect(
-        url, proxy=None, **_settings(Subprotocol(NONCE_PREFIX + nonce)), max_size=LONGEST_CHALLENGE
+        url, proxy=None, **_settings(Subprotocol(NONCE_PREFIX + nonce)), max_size=LONGEST_UNPROVED
     )
     socket = await _connected(url, opening)
     try:

@@ -22,6 +22,7 @@ from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.guard import Gate
 from localspec.daemon.transport import CLOSE_S, Socket
+from localspec.protocol.handshake import LONGEST_UNPROVED
 from localspec.protocol.messages import SUBPROTOCOL
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class Listeners:
                 subprotocols=[Subprotocol(SUBPROTOCOL)],
                 process_request=lambda connection, request: self._admit(connection, request, gate),
                 compression=None,
-                max_size=limits.max_frame,
+                max_size=LONGEST_UNPROVED,
                 ping_interval=limits.ping_interval_s,
                 ping_timeout=limits.ping_interval_s,
                 open_timeout=OPEN_S,
@@ -129,7 +130,13 @@ class Listeners:
             return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
         if len(self._daemon.connections) >= files.connections(self._daemon.config.daemon.max_connections):
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
+        if not gate.tcp or guard.nonce_of(request.headers) is None:
+            self._trust(connection)  # before the answer: no frame may come earlier
         return None
+
+    def _trust(self, connection: ServerConnection) -> None:
+        """Take messages of all sizes from now on."""
+        connection.protocol.max_message_size = self._daemon.config.daemon.max_frame
 
     async def _handle(self, connection: ServerConnection, gate: Gate) -> None:
         if not await self._is_known(connection, gate):
@@ -143,7 +150,10 @@ class Listeners:
         if not gate.tcp or nonce is None:
             return True
         secret, port = gate.token(), connection.local_address[1]
-        return secret is not None and await authenticated(connection, nonce, secret, port)
+        if secret is None or not await authenticated(connection, nonce, secret, port):
+            return False
+        self._trust(connection)
+        return True
 
 
 def _token(path: Path) -> str | None:

@@ -7,6 +7,9 @@
 3. The client answers with the notification ``$/authenticate`` and its proof; then ``initialize`` may come. A
    wrong proof, another message, or none within :data:`PATIENCE_S` closes the connection with code 1008.
 
+Until a side has seen the other's proof it takes messages of at most :data:`LONGEST_UNPROVED` bytes: the client
+sends longer ones once ``initialize`` is answered.
+
 A proof is the HMAC-SHA256, as 64 hex digits, of ``localspec.v1 SIDE PORT CLIENT_NONCE DAEMON_NONCE`` with the
 token as it stands in its file for a key (both ASCII); ``SIDE`` is ``daemon`` or ``client``. The port keeps a
 program that took the place of a daemon from passing the proof of the next daemon on.
@@ -26,6 +29,8 @@ from localspec.protocol.params import Params
 
 PATIENCE_S = 3.0
 """how long either side waits for the other's proof"""
+LONGEST_UNPROVED = 4096
+"""bytes of a message from a side that has proved nothing yet"""
 NONCE_PREFIX = "localspec.nonce."
 HEX = "[0-9a-f]{64}"
 NONCE = re.compile(HEX)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from websockets.asyncio.client import connect as tcp_connect
+from websockets.asyncio.client import unix_connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
 from localspec.client import connect, discovery
@@ -21,11 +26,23 @@ from localspec.client.wire import open_socket
 from localspec.daemon.guard import nonce_of
 from localspec.errors import DaemonUnavailable, LocalspecError, Unauthorized
 from localspec.protocol import jsonrpc
-from localspec.protocol.handshake import AUTHENTICATE, CHALLENGE, NONCE_PREFIX, Challenge, new_nonce, proof
+from localspec.protocol.handshake import (
+    AUTHENTICATE,
+    CHALLENGE,
+    LONGEST_UNPROVED,
+    NONCE_PREFIX,
+    Challenge,
+    new_nonce,
+    proof,
+)
+from tests.daemon.handshake import request
 from tests.daemon.harness import ECHO_DAEMON, INITIALIZE
 from tests.waiting import run, soon, until
 
 TOKEN = "ab" * 32
+MIB = 1024 * 1024
+MAX_FRAME = 4 * MIB
+FRAMES = 20
 Answer = Callable[[str, int], str | bytes | None]
 """the listener's first frame, from the client's nonce and its own port"""
 
@@ -127,7 +144,15 @@ def test_a_listener_with_the_proof_gets_that_of_the_client() -> None:
     run(test())
 
 
-Forge = Callable[[str], Awaitable[None]]
+async def upgraded(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to a daemon that has offered a nonce, and proved nothing."""
+    host, port = url.removeprefix("ws://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request({"Sec-WebSocket-Protocol": f"localspec.v1, {NONCE_PREFIX}{'4' * 64}"}))
+    assert b" 101 " in await soon(reader.readuntil(b"\r\n\r\n"))
+    return reader, writer
+
+
 
 
 @pytest.mark.parametrize("said", ["wrong", "initialize", "nothing", "binary", "late token"])
@@ -136,16 +161,7 @@ def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> N
         async with await connect(command=ECHO_DAEMON) as client:
             status = await client.status()
             assert status.url is not None
-            host, port = status.url.removeprefix("ws://").split(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            lines = (
-                *("GET / HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade"),
-                *("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"),
-                f"Sec-WebSocket-Protocol: localspec.v1, {NONCE_PREFIX}{'4' * 64}",
-            )
-            writer.write("\r\n".join((*lines, "", "")).encode())
-            received = await soon(reader.readuntil(b"\r\n\r\n"))
-            assert b" 101 " in received
+            reader, writer = await upgraded(status.url)
             initialize = jsonrpc.request(1, "initialize", INITIALIZE)
             frames = {
                 "wrong": jsonrpc.notification(AUTHENTICATE, {"proof": "0" * 64}),
@@ -162,6 +178,68 @@ def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> N
             assert (1008).to_bytes(2, "big") in rest
             writer.close()
             assert (await client.status()).connections == 1
+
+    run(test())
+
+
+def large(size: int) -> bytes:
+    """A client's frame of so many bytes."""
+    return bytes([0x81, 0xFF]) + size.to_bytes(8, "big") + bytes(4) + b" " * size
+
+
+def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
+    """No larger one is read, let alone kept: what knows no token takes no memory."""
+
+    async def sent_unproved(url: str) -> None:
+        reader, writer = await upgraded(url)
+        try:
+            for _ in range(FRAMES):
+                writer.write(large(MAX_FRAME - 1))
+                await soon(writer.drain())
+        except ConnectionError:
+            pass  # cut off in the middle of it
+        else:
+            raise AssertionError("all frames were taken")
+        finally:
+            writer.close()
+
+    async def test() -> None:
+        async with await connect(command=ECHO_DAEMON) as client:
+            status = await client.status()
+            assert status.url is not None
+            daemon = psutil.Process(status.pid)
+            before = daemon.memory_info().rss
+            for _ in range(3):
+                await asyncio.gather(*(sent_unproved(status.url) for _ in range(16)))
+            grown = daemon.memory_info().rss - before
+            assert grown < 16 * MIB, f"{grown / MIB:.0f} MiB more"
+            reader, writer = await upgraded(status.url)
+            writer.write(large(LONGEST_UNPROVED + 1)[: -LONGEST_UNPROVED])
+            assert CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big") in await soon(reader.read())
+            writer.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("way", ["proved", "shown", "unix"])
+def test_frames_are_large_for_who_is_let_in(home: Path, way: str) -> None:
+    async def test() -> None:
+        async with await connect(command=ECHO_DAEMON) as client:
+            status, token = await client.status(), (home / "data" / "token").read_text()
+            assert status.url is not None
+            offered: dict[str, Any] = {"subprotocols": [Subprotocol("localspec.v1")]}
+            if way == "proved":
+                socket = await open_socket(url=status.url, token=token)
+            elif way == "shown":
+                shown = {"Authorization": f"Bearer {token}"}
+                socket = await tcp_connect(status.url, proxy=None, additional_headers=shown, **offered)
+            else:
+                socket = await unix_connect(status.socket, **offered)
+            async with socket:
+                await socket.send(jsonrpc.request(1, "initialize", INITIALIZE))
+                assert "result" in json.loads(await soon(socket.recv()))
+                await socket.send(jsonrpc.request(2, "status/unknown", {"x": "y" * (MAX_FRAME - 1000)}))
+                assert json.loads(await soon(socket.recv()))["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
 
     run(test())
 
