@@ -5,6 +5,8 @@ import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { SUBPROTOCOL } from "./protocol";
 import { type Rpc, RpcError } from "./rpc";
 
+const CHALLENGE = "$/challenge";
+const LONGEST_UNPROVED = 4096;
 const DIGITS = /^[0-9a-f]{64}$/;
 
 type Side = "daemon" | "client";
@@ -28,9 +30,11 @@ export function proof(token: string, side: Side, port: number, clientNonce: stri
 export function authenticated(rpc: Rpc, url: string, token: string, nonce: string): Promise<void> {
   return new Promise((resolve, reject) => {
     rpc.onEnd(reject);
-    rpc.on("$/challenge", (challenge) => {
+    rpc.distrust({ method: CHALLENGE, longest: LONGEST_UNPROVED, error: unproved() });
+    rpc.on(CHALLENGE, (challenge) => {
       try {
         rpc.notify("$/authenticate", { proof: answer(challenge, Number(new URL(url).port), token, nonce) });
+        rpc.trust();
         resolve();
       } catch (error) {
         reject(error);
@@ -48,7 +52,11 @@ function answer(challenge: Record<string, unknown>, port: number, token: string,
       return proof(token, "client", port, nonce, theirs);
     }
   }
-  throw new RpcError({
+  throw unproved();
+}
+
+function unproved(): RpcError {
+  return new RpcError({
     code: "unreachable",
     message: "What listens in the daemon's place does not know its token; nothing was sent to it.",
     remedy: "Run “localspec: Restart Daemon”.",

@@ -42,6 +42,13 @@ interface Frame {
   readonly error?: { readonly message?: unknown; readonly data?: Partial<ErrorData> };
 }
 
+/** The one method taken from an unauthenticated peer, in messages of so many characters; others end it with `error`. */
+export interface Distrust {
+  readonly method: string;
+  readonly longest: number;
+  readonly error: RpcError;
+}
+
 type Handler = (params: Record<string, unknown>) => void;
 
 export class Rpc {
@@ -50,6 +57,7 @@ export class Rpc {
   private readonly endings: ((error: RpcError) => void)[] = [];
   private lastId = 0;
   private ended: RpcError | undefined;
+  private distrusted: Distrust | undefined;
 
   constructor(private readonly send: (frame: string) => void) {}
 
@@ -61,6 +69,19 @@ export class Rpc {
   /** The one handler of a kind of notification. */
   on(method: string, handler: Handler): void {
     this.handlers.set(method, handler);
+  }
+
+  /** Take nothing else from the peer until it is trusted. */
+  distrust(only: Distrust): void {
+    this.distrusted = only;
+  }
+
+  /** The peer has proved itself: take no more of what proved it, and all else. */
+  trust(): void {
+    if (this.distrusted !== undefined) {
+      this.handlers.delete(this.distrusted.method);
+      this.distrusted = undefined;
+    }
   }
 
   request<T>(method: string, params?: object): Request<T> {
@@ -84,7 +105,12 @@ export class Rpc {
 
   /** One frame of the daemon's; what cannot be understood is passed over. */
   receive(text: string): void {
-    const frame = parsed(text);
+    const only = this.distrusted;
+    const frame = only !== undefined && text.length > only.longest ? undefined : parsed(text);
+    if (only !== undefined && frame?.method !== only.method) {
+      this.end(only.error);
+      return;
+    }
     if (frame === undefined) {
       return;
     }

@@ -72,3 +72,39 @@ test("a connection that ends before its proof came fails", async () => {
   rpc.end(new RpcError({ code: "disconnected", message: "", remedy: "" }));
   await assert.rejects(ended);
 });
+
+test("what comes before the proof is passed to nobody, and ends the connection", async () => {
+  const progress = { jsonrpc: "2.0", method: "model/progress", params: { loaded: 1 } };
+  for (const frame of [
+    JSON.stringify(progress),
+    JSON.stringify({ jsonrpc: "2.0", id: 1, result: {} }),
+    "no JSON",
+    JSON.stringify({ jsonrpc: "2.0", method: "$/challenge", params: { proof: "0".repeat(4096) } }),
+  ]) {
+    const sent: string[] = [];
+    const seen: object[] = [];
+    const rpc = new Rpc((each) => sent.push(each));
+    rpc.on("model/progress", (params) => seen.push(params));
+    const ended = authenticated(rpc, URL_OF_DAEMON, TOKEN, "1".repeat(64));
+    rpc.receive(frame);
+    await assert.rejects(ended, (thrown) => thrown instanceof RpcError && thrown.code === "unreachable");
+    rpc.receive(JSON.stringify(progress));
+    assert.deepEqual([sent, seen], [[], []]);
+  }
+});
+
+test("after the proof all is taken, but for another challenge", async () => {
+  const sent: string[] = [];
+  const seen: object[] = [];
+  const rpc = new Rpc((frame) => sent.push(frame));
+  rpc.on("model/progress", (params) => seen.push(params));
+  const proved = authenticated(rpc, URL_OF_DAEMON, TOKEN, "1".repeat(64));
+  const nonce = "2".repeat(64);
+  const told = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
+  const challenge = JSON.stringify({ jsonrpc: "2.0", method: "$/challenge", params: { nonce, port: 8737, proof: told } });
+  rpc.receive(challenge);
+  await proved;
+  rpc.receive(challenge);
+  rpc.receive(JSON.stringify({ jsonrpc: "2.0", method: "model/progress", params: { text: "x".repeat(5000) } }));
+  assert.deepEqual([sent.length, seen.length], [1, 1]);
+});
