@@ -9,10 +9,11 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
-from localspec.errors import LocalspecError
+from localspec.errors import FULL, LocalspecError
 
 APP = "localspec"
 PRIVATE = 0o700
@@ -173,6 +174,16 @@ def private_dir(path: Path) -> Path:
 def private_opener(path: str, flags: int) -> int:
     """For :func:`open`: a new file is readable by its owner only."""
     return os.open(path, flags, 0o600)
+
+
+def opened_log() -> BinaryIO:
+    """The daemon's log, to append to; the null device where the disk has no room for a new file."""
+    try:
+        return open(log_path(), "ab", opener=private_opener)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return open(os.devnull, "ab")
 
 
 def write_private(path: Path, content: str) -> None:

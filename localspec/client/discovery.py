@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -144,7 +145,7 @@ def _spawn(command: tuple[str, ...]) -> None:
     ready, theirs = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
         try:
-            with open(home.log_path(), "ab", opener=home.private_opener) as log:
+            with home.opened_log() as log:
                 begin = log.tell()
                 daemon = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
         finally:
@@ -182,7 +183,8 @@ def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subproces
 
 def _tail(begin: int) -> str:
     """What the daemon logged last, as the end of a sentence."""
-    with open(home.log_path(), "rb") as log:
+    lines: list[str] = []
+    with contextlib.suppress(FileNotFoundError), open(home.log_path(), "rb") as log:
         log.seek(begin)
         lines = log.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
     return ": " + "\n".join(lines) if lines else ""

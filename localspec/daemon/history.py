@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import secrets
-import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from localspec.daemon.store import Begun, Session, Store, Turn
-from localspec.errors import DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
+from localspec.errors import FULL, DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
 from localspec.protocol.options import Options
 from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage
 
@@ -51,6 +51,17 @@ class History:
 
         Raises :class:`DaemonUnavailable` if another process has it open.
         """
+        self._private = await self._do(lambda: Store(":memory:"))
+        try:
+            self._claim()
+            self._stored = await self._do(lambda: _open_file(self._path))
+        except DiskFull as error:
+            self.problem = f"{error.message}: chats are kept in memory only. {FULL_REMEDY}"
+            log.warning("%s", self.problem)
+            self._stored = await self._do(lambda: Store(":memory:"))
+
+    def _claim(self) -> None:
+        """Take the file's lock. Raises :class:`DaemonUnavailable` and :class:`DiskFull`."""
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -58,13 +69,8 @@ class History:
             raise DaemonUnavailable(
                 f"another daemon works with the history in {self._path}", remedy
             ) from None
-        self._private = await self._do(lambda: Store(":memory:"))
-        try:
-            self._stored = await self._do(lambda: _open_file(self._path))
-        except DiskFull as error:
-            self.problem = f"{error.message}: chats are kept in memory only. {FULL_REMEDY}"
-            log.warning("%s", self.problem)
-            self._stored = await self._do(lambda: Store(":memory:"))
+        except OSError as error:
+            raise of_system(error, "the history cannot be locked") or error from None
 
     async def close(self) -> None:
         await self._do(self._stored.close)
@@ -148,7 +154,12 @@ class History:
             raise of_system(error, "the history failed") or error from None
 
     def _has_no_room(self) -> bool:
-        return shutil.disk_usage(self._path.parent).free < ROOM
+        """Whether a file of :data:`ROOM` cannot be written: quotas and a lack of inodes show so alone."""
+        try:
+            with tempfile.TemporaryFile(dir=self._path.parent, buffering=0) as file:
+                return file.write(bytes(ROOM)) < ROOM
+        except OSError as error:
+            return error.errno in FULL
 
 
 def _new_id() -> str:

@@ -38,9 +38,9 @@ class OneLine(logging.Formatter):
 
 def redirect() -> None:
     """From here on stdout and stderr, also those of the processes to come, are the home's log."""
-    path = home.log_path()
-    with open(path, "ab", opener=home.private_opener) as log:
-        path.chmod(0o600)
+    with home.opened_log() as log:
+        if (path := home.log_path()).exists():
+            path.chmod(0o600)
         for output in OUTPUTS:
             os.dup2(log.fileno(), output)
 

@@ -46,9 +46,10 @@ MIGRATIONS = (
     # The order of use, by a counter: the clock may go back.
     """
     ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
-    UPDATE sessions SET used = numbered.number FROM
-        (SELECT id, row_number() OVER (ORDER BY updated, rowid) AS number FROM sessions) AS numbered
-        WHERE sessions.id = numbered.id;
+    CREATE TABLE numbered (number INTEGER PRIMARY KEY, id TEXT UNIQUE);
+    INSERT INTO numbered (id) SELECT id FROM sessions ORDER BY updated, rowid;
+    UPDATE sessions SET used = (SELECT number FROM numbered WHERE numbered.id = sessions.id);
+    DROP TABLE numbered;
     CREATE INDEX sessions_by_use ON sessions (used);
     """,
 )

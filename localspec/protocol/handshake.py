@@ -7,8 +7,8 @@
 3. The client answers with the notification ``$/authenticate`` and its proof; then ``initialize`` may come. A
    wrong proof, another message, or none within :data:`PATIENCE_S` closes the connection with code 1008.
 
-Until a side has seen the other's proof it takes messages of at most :data:`LONGEST_UNPROVED` bytes: the client
-sends longer ones once ``initialize`` is answered.
+Until a side has seen the other's proof it takes messages of at most :data:`LONGEST_UNPROVED` bytes: the
+client sends longer ones once ``initialize`` is answered.
 
 A proof is the HMAC-SHA256, as 64 hex digits, of ``localspec.v1 SIDE PORT CLIENT_NONCE DAEMON_NONCE`` with the
 token as it stands in its file for a key (both ASCII); ``SIDE`` is ``daemon`` or ``client``. The port keeps a

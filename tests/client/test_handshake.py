@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,6 @@ async def upgraded(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return reader, writer
 
 
-
-
 @pytest.mark.parametrize("said", ["wrong", "initialize", "nothing", "binary", "late token"])
 def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> None:
     async def test() -> None:
@@ -214,7 +212,7 @@ def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
             grown = daemon.memory_info().rss - before
             assert grown < 16 * MIB, f"{grown / MIB:.0f} MiB more"
             reader, writer = await upgraded(status.url)
-            writer.write(large(LONGEST_UNPROVED + 1)[: -LONGEST_UNPROVED])
+            writer.write(large(LONGEST_UNPROVED + 1)[:-LONGEST_UNPROVED])
             assert CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big") in await soon(reader.read())
             writer.close()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -237,3 +240,47 @@ def test_chats_of_an_older_file_keep_their_order(path: Path) -> None:
     store.add(session("fourth"))
     assert [s.session for s in store.summaries(ALL)] == ["fourth", "third", "second too", "second", "first"]
     store.close()
+
+
+@pytest.mark.parametrize("number", range(len(MIGRATIONS)))
+def test_migrations_are_understood_by_old_versions_of_sqlite(number: int) -> None:
+    """Distributions' Python may use a library of 2018: `UPDATE … FROM` came in 3.33, windows in 3.25."""
+    script = re.sub(r"\s+", " ", MIGRATIONS[number]).upper()
+    while (outer := re.sub(r"\([^()]*\)", "", script)) != script:
+        script = outer
+    assert not re.search(r"UPDATE [^;]* FROM|RETURNING|DROP COLUMN|RENAME COLUMN|STRICT", script)
+    assert " OVER " not in MIGRATIONS[number].upper()
+
+
+def test_many_chats_are_migrated_in_no_time(path: Path) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript("BEGIN;" + "".join(MIGRATIONS[:2]) + "PRAGMA user_version = 2;")
+    chats = ((str(i), float(i % 977)) for i in range(20_000))
+    db.executemany("INSERT INTO sessions VALUES (?, '', 0.0, ?, '{}', NULL)", chats)
+    db.execute("COMMIT")
+    db.close()
+    began = time.process_time()
+    Store(str(path)).close()
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Of files it has none left: tests/slow/test_full_disk.py has a real one, which root alone can mount."""
+
+    def full(*args: object, **kwargs: object) -> int:
+        raise OSError(error, os.strerror(error))
+
+    async def test() -> None:
+        history = History(path)
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "open", full)
+            await history.open()
+        assert history.problem is not None and "in memory only" in history.problem
+        chat = await history.new_session(Options(), None, False)
+        assert await history.session(chat.id) == chat
+        await history.close()
+
+    run(test())

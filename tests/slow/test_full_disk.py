@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Disk:
         self.disk.mkdir()
         try:
             subprocess.run(
-                ("mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", self.disk),
+                ("mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=100,mode=0700", "none", self.disk),
                 check=True,
                 capture_output=True,
             )
@@ -46,6 +46,12 @@ class Disk:
         with (self.disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
+
+    def crowd(self) -> None:
+        """Fill it with files instead of bytes."""
+        with contextlib.suppress(OSError):
+            for number in range(1000):
+                (self.disk / f"file-{number}").touch()
 
     def empty(self) -> None:
         (self.disk / "ballast").unlink()
@@ -84,9 +90,12 @@ def disk(*places: str) -> Iterator[Disk]:
 
 
 @pytest.mark.parametrize("places", [("state",), ("cache",), ("data",), ("data", "state", "cache")], ids=str)
-def test_a_daemon_starts_where_only_records_cannot_be_written(places: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("fill", [Disk.fill, Disk.crowd], ids=["bytes", "files"])
+def test_a_daemon_starts_where_only_records_cannot_be_written(
+    places: tuple[str, ...], fill: Callable[[Disk], None]
+) -> None:
     with disk(*places) as full:
-        full.fill()
+        fill(full)
         told = full.works("run", "--max-tokens", "4", "Hello")
         assert ("chats are kept in memory only" in told) == ("data" in places)
         for words in (("run", "-c", "More"), ("run", "--private", "Hello"), ("run", "--raw", "def f(x):")):
