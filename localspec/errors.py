@@ -113,7 +113,8 @@ class InvalidOptions(LocalspecError):
 
 
 class ContextExceeded(LocalspecError):
-    """``details`` may have ``prompt_tokens`` and ``n_ctx``."""
+    """``details`` may have ``prompt_tokens``, the least number of them where the message says "at least", and
+    ``n_ctx``."""
 
     code = "context_exceeded"
     default_remedy = "Shorten the prompt, or enlarge the context: `localspec config set n_ctx N`."

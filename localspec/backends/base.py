@@ -115,6 +115,10 @@ class Vocabulary(Protocol):
     def fim(self) -> FimTokens | None: ...
 
     @property
+    def longest(self) -> int | None:
+        """Bytes of text that one token stands for at the most; None where there is no such bound."""
+
+    @property
     def chat_template(self) -> str | None:
         """The model's own Jinja template."""
 

@@ -42,6 +42,7 @@ class ToyVocabulary:
     end_tokens = frozenset({END})
     special_tokens = frozenset(SPECIAL)
     fim: FimTokens | None = FimTokens(FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE)
+    longest: int | None = max(map(len, SPECIAL.values()))
     chat_template: str | None = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
 
     def encode(self, text: str, *, special: bool) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
 from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
+from localspec.engine.turns import Counted, fewest_dropped
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.rendering_process import RenderingProcess
 from localspec.models.template import ChatTemplate
@@ -88,13 +89,31 @@ class PromptEncoder:
         if not encoded.tokens:
             raise InvalidOptions("the prompt is empty", "Give some text to continue.")
         if len(encoded.tokens) > self._n_ctx:
-            told = f"the prompt has {len(encoded.tokens)} tokens, the context holds {self._n_ctx}"
-            raise ContextExceeded(told, prompt_tokens=str(len(encoded.tokens)), n_ctx=str(self._n_ctx))
+            raise self._exceeded(Counted(encoded.tokens, len(encoded.tokens)))
         return encoded
+
+    def _exceeded(self, counted: Counted) -> ContextExceeded:
+        least = "at least " if counted.tokens is None else ""
+        told = f"the prompt has {least}{counted.number} tokens, the context holds {self._n_ctx}"
+        return ContextExceeded(told, prompt_tokens=str(counted.number), n_ctx=str(self._n_ctx))
+
+    def _count(self, text: str) -> Counted:
+        """The tokens of ``text``; only their least number where so many bytes can never fit."""
+        longest = self._vocabulary.longest
+        if longest is not None and len(text) > self._n_ctx * longest:
+            return Counted(None, -(-len(text.encode("utf-8", "replace")) // longest))
+        tokens = self._vocabulary.encode(text, special=True)
+        return Counted(tokens, len(tokens))
+
+    def _whole(self, counted: Counted) -> list[int]:
+        """The tokens of what was counted. Raises :class:`ContextExceeded` where it was only measured."""
+        if counted.tokens is None:
+            raise self._exceeded(counted)
+        return counted.tokens
 
     def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
         if isinstance(prompt, TextPrompt):
-            return [*self._start(), *self._vocabulary.encode(prompt.text, special=True)]
+            return [*self._start(), *self._whole(self._count(prompt.text))]
         size = self._vocabulary.size
         unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
         if unknown is not None:
@@ -116,30 +135,31 @@ class PromptEncoder:
             system, turns = (), messages
         whole = self._render(prompt)
         starts = [i for i, m in enumerate(turns) if i and m.role == "user"]
-        if len(whole) <= room or not starts or not cut:
-            return Encoded(whole, self._vocabulary.end_tokens)
-
-        def render(first: int) -> list[int]:
-            return self._render(replace(prompt, messages=(*system, *turns[first:])))
-
-        # Whole conversations are rendered, because templates look around; so few of them are tried.
-        dropped = bisect_left(starts, True, key=lambda n: len(render(n)) <= room)
-        first = starts[min(dropped, len(starts) - 1)]
-        return Encoded(render(first), self._vocabulary.end_tokens, first)
+        if whole.number <= room or not starts or not cut:
+            return Encoded(self._whole(whole), self._vocabulary.end_tokens)
+        left = list(accumulate((len(m.content) for m in reversed(turns)), initial=0))[::-1]
+        n, found = fewest_dropped(
+            [left[first] for first in starts],
+            left[0],
+            room,
+            lambda n: self._render(replace(prompt, messages=(*system, *turns[starts[n] :]))),
+        )
+        return Encoded(self._whole(found), self._vocabulary.end_tokens, starts[n])
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
         return share if max_tokens is None else min(max_tokens, share)
 
-    def _render(self, prompt: ChatPrompt) -> list[int]:
+    def _render(self, prompt: ChatPrompt) -> Counted:
         template = self._template or self.prepare()
         *messages, last = prompt.messages
         # The beginning of an answer stands where the template has the answer begin.
         asked, begun = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
         text = template.render(asked, prompt.variables) + begun
-        tokens = self._vocabulary.encode(text, special=True)
-        start = self._start()
-        return tokens if tokens[:1] == start else [*start, *tokens]
+        counted, start = self._count(text), self._start()
+        if counted.tokens is None or counted.tokens[:1] == start:
+            return counted
+        return Counted([*start, *counted.tokens], len(start) + counted.number)
 
     @cached_property
     def _infill(self) -> Infill | None:

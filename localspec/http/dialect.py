@@ -65,7 +65,7 @@ class Dialect(NamedTuple):
 
 
 CONTEXT = (
-    "the prompt has {prompt_tokens} tokens: that exceeds the available context size, the maximum context "
+    "{has}: that exceeds the available context size, the maximum context "
     "length, of {n_ctx} tokens. Shorten it, or enlarge the context: `localspec config set n_ctx N`; agents "
     f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns.'
 )
@@ -85,7 +85,8 @@ def context_numbers(error: LocalspecError) -> dict[str, int]:
 def sentence(error: LocalspecError) -> str:
     """What happened, and what to do; without the advice for who has typed a command."""
     if context_numbers(error):
-        return CONTEXT.format(**error.details)
+        has, _, _ = error.message.partition(",")
+        return CONTEXT.format(has=has, **error.details)
     remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
     end = "" if error.message.endswith(("?", ".")) else "."
     return f"{error.message}{end} {remedy}"

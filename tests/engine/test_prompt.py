@@ -7,7 +7,7 @@ import pytest
 from localspec.backends.toy import FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt, TokenPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
 
 ENCODER = PromptEncoder(ToyVocabulary(), 100)
 
@@ -34,18 +34,34 @@ def test_a_long_chat_drops_its_oldest_turn_pairs_and_keeps_the_system_prompt() -
     assert encoded.dropped == 10 and len(encoded.tokens) <= 90
 
 
-def test_a_very_long_chat_is_cut_in_few_renderings() -> None:
-    class Counting(ToyVocabulary):
-        calls = 0
+class Counting(ToyVocabulary):
+    """Notes the length of each text that it is asked for."""
 
-        def encode(self, text: str, *, special: bool) -> list[int]:
-            Counting.calls += 1
-            return list(text.encode())
+    def __init__(self) -> None:
+        self.asked: list[int] = []
 
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        self.asked.append(len(text))
+        return list(text.encode())
+
+
+def test_a_very_long_chat_is_cut_in_few_encodings_and_none_of_what_cannot_fit() -> None:
     turns = [turn for n in range(1000) for turn in (("user", f"q{n}"), ("assistant", f"a{n}"))]
-    encoded = PromptEncoder(Counting(), 100).encode(chat(*turns, ("user", "last")), 10)
+    vocabulary = Counting()
+    encoded = PromptEncoder(vocabulary, 100).encode(chat(*turns, ("user", "last")), 10)
     assert len(encoded.tokens) <= 90 and encoded.dropped > 1900
-    assert Counting.calls <= 12
+    assert len(vocabulary.asked) <= 6 and max(vocabulary.asked) <= 1000
+
+
+@pytest.mark.parametrize("prompt", [TextPrompt("x" * 1001), chat(("user", "x" * 1001))])
+def test_a_text_of_more_bytes_than_can_fit_is_refused_unread(prompt: Prompt) -> None:
+    vocabulary = Counting()
+    with pytest.raises(
+        ContextExceeded, match=r"^the prompt has at least 10[1-9] tokens, the context"
+    ) as refused:
+        PromptEncoder(vocabulary, 100).encode(prompt, 10)
+    assert int(refused.value.details["prompt_tokens"]) > int(refused.value.details["n_ctx"]) == 100
+    assert not vocabulary.asked
 
 
 def test_a_last_message_that_never_fits_is_refused() -> None:

@@ -250,6 +250,11 @@ def test_a_long_chat_is_refused_with_its_numbers_unless_it_is_to_be_cut(client: 
         assert longer.value.code == "context_length_exceeded"
         body: Any = longer.value.body
         assert body["n_prompt_tokens"] > body["n_ctx"] == 2048
+    endless: Any = {**said, "messages": [{"role": "user", "content": "<|im_end|>" * 40_000}]}
+    with pytest.raises(openai.BadRequestError, match="the prompt has at least") as longest:
+        client.chat.completions.create(**endless)
+    body = longest.value.body
+    assert longest.value.code == "context_length_exceeded" and body["n_prompt_tokens"] > body["n_ctx"]
     cut = client.chat.completions.create(**said, extra_body={"localspec": {"overflow": "cut"}})
     assert cut.model_extra is not None
     assert cut.model_extra["localspec"]["stats"]["truncated_messages"] > 0

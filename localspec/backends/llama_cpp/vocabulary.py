@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.base import FimTokens
+from localspec.backends.llama_cpp.partition import Partition, Strips
 from localspec.backends.typed import TypedNames
 from localspec.errors import EngineError
 
 NO_TOKEN = -1
+CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
+NAMED = CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+"""tokens that llama.cpp finds by their texts if special ones are asked for; it always finds those of users"""
+STRIPS = lib.LLAMA_TOKEN_ATTR_LSTRIP | lib.LLAMA_TOKEN_ATTR_RSTRIP
 
 
 class LlamaVocabulary:
@@ -27,12 +32,43 @@ class LlamaVocabulary:
         eos = lib.llama_vocab_eos(self._vocab)
         self.eos: int | None = None if eos == NO_TOKEN else eos
         self.end_tokens = frozenset(t for t in range(self.size) if lib.llama_vocab_is_eog(self._vocab, t))
-        self.special_tokens = self.end_tokens | frozenset(
-            t for t in range(self.size) if lib.llama_vocab_is_control(self._vocab, t)
-        )
+        self._attrs = [lib.llama_vocab_get_attr(self._vocab, t) for t in range(self.size)]
+        control = (t for t, attr in enumerate(self._attrs) if attr & CONTROL)
+        self.special_tokens = self.end_tokens | frozenset(control)
         self.fim = self._fim()
         self._typed = self._typed_names()
         self._pieces: dict[int, bytes] = {}
+        self._partitions = {special: self._partition(special=special) for special in (False, True)}
+
+    @cached_property
+    def longest(self) -> int | None:
+        bounded = lib.llama_vocab_type(self._vocab) in (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE)
+        if not bounded or any(attr & STRIPS for attr in self._attrs):
+            return None
+        # A token's text in the file is as long as what it stands for, or longer.
+        written = [(len(lib.llama_vocab_get_text(self._vocab, t)), t) for t in range(self.size)]
+        longest = 1
+        for length, token in sorted(written, reverse=True):
+            if length <= longest:
+                break
+            longest = max(longest, len(self.text_of(token)))
+        return longest
+
+    def _partition(self, *, special: bool) -> Partition:
+        """The tokens that llama.cpp finds by their texts, with special ones or without."""
+        found = (
+            (t, attr)
+            for t, attr in enumerate(self._attrs)
+            if (attr & (NAMED | USERS) if special else attr & USERS and not attr & NAMED)
+        )
+        return Partition(
+            {
+                lib.llama_vocab_get_text(self._vocab, t): Strips(
+                    bool(attr & lib.LLAMA_TOKEN_ATTR_LSTRIP), bool(attr & lib.LLAMA_TOKEN_ATTR_RSTRIP)
+                )
+                for t, attr in found
+            }
+        )
 
     @property
     def chat_template(self) -> str | None:
@@ -56,10 +92,7 @@ class LlamaVocabulary:
 
     def _typed_names(self) -> TypedNames:
         fim = [] if self.fim is None else [token for token in self.fim if token is not None]
-        users = lib.LLAMA_TOKEN_ATTR_USER_DEFINED
-        found = (
-            t for t in self.special_tokens.union(fim) if lib.llama_vocab_get_attr(self._vocab, t) & users
-        )
+        found = (t for t in self.special_tokens.union(fim) if self._attrs[t] & USERS)
         return TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in found})
 
     def encode(self, text: str, *, special: bool) -> list[int]:
@@ -68,7 +101,10 @@ class LlamaVocabulary:
         return self._typed.encode(text, partial(self._encode, special=False))
 
     def _encode(self, text: str, *, special: bool) -> list[int]:
-        data = text.encode("utf-8", "replace")
+        pieces = self._partitions[special].pieces(text.encode("utf-8", "replace"))
+        return [token for piece in pieces for token in self._tokens(piece, special=special)]
+
+    def _tokens(self, data: bytes, *, special: bool) -> list[int]:
         room = len(data) + 8
         while True:
             tokens = (ctypes.c_int32 * room)()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 """of gpt-oss: special, but part of the text"""
 MAX_SETTINGS = 64 * 1024 * 1024
 """bytes of a file of settings; old ones hold all added tokens"""
+SHORTENED = {"NoneType": 1, "NFC": 3}
+"""times that a text can be longer than what is left of it, by normalizers of which that is known"""
 RECOMMENDED = ("temperature", "top_k", "top_p", "min_p")
 """of generation_config.json, under the names that options have, too"""
 
@@ -74,6 +77,16 @@ class MlxVocabulary:
         self._typed = TypedNames(typed)
         self.chat_template = _chat_template(directory.path, settings)
         self.defaults = _recommended(generation)
+
+    @cached_property
+    def longest(self) -> int | None:
+        """Known where the tokenizer drops no text and has no token for what it does not know."""
+        times = SHORTENED.get(type(self._tokenizer.normalizer).__name__)
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        if times is None or unknown is not None or any(token.lstrip or token.rstrip for token in added):
+            return None
+        return times * max(map(len, self._texts.values()), default=1)
 
     def _bos(self, name: str | None) -> int | None:
         """The token that the tokenizer itself puts before a text."""
