@@ -25,6 +25,9 @@ SHORT_PIECE, STEP, TILE = 56, 8, 64
 LONGEST_PROBED = 256
 """tokens of the longest piece that is probed"""
 LONG_PIECES = (64, 256), (192, 128)
+SHORT_PIECES = 24, *[SHORT_PIECE] * 5, 16
+"""a prompt that ends in few tokens: a backend may compute the row of a wide piece in a forward of its own, and
+so the cells beside it"""
 EVEN_PIECES = tuple(range(STEP, SHORT_PIECE + 1, STEP))
 ODD_PIECES = 1, 2, 3, 5, 7, 13, 1, 31, 55, 1, 9, 29, 4, 23, 12, 37
 """a prompt is probed in these: kernels for few rows may agree where those for many do not, and some take
@@ -177,9 +180,10 @@ def _alike(
     """The pieces in which ``tokens`` can be read so that nothing changes in their last row and in those of
     ``after``."""
     rows = []
-    for widths in ((len(tokens),), *LONG_PIECES, (SHORT_PIECE,), EVEN_PIECES, ODD_PIECES):
+    for widths in ((len(tokens),), *LONG_PIECES, SHORT_PIECES, EVEN_PIECES, ODD_PIECES):
         backend.truncate(sequence, 0)
-        last = yield from _read(backend, sequence, tokens, widths)
+        # No prompt ends in a long piece, where there is more than one kind of them.
+        last = yield from _read(backend, sequence, tokens, widths, int(widths not in LONG_PIECES))
         rows.append(np.concatenate([last, (yield from _feed(backend, sequence, after, [1] * len(after)))]))
     once, one_long, other_long, short, even, odd = rows
     is_short_alike = np.array_equal(short, odd)
@@ -194,16 +198,16 @@ def _alike(
 
 
 def _read(
-    backend: Backend, sequence: int, tokens: list[int], widths: Sequence[int]
+    backend: Backend, sequence: int, tokens: list[int], widths: Sequence[int], rows: int
 ) -> Generator[None, None, Rows]:
-    """Feed ``tokens`` in pieces of ``widths``, over and over; the last row."""
+    """Feed ``tokens`` in pieces of ``widths``, over and over; the last ``rows``."""
     at, pieces = 0, cycle(widths)
     while at < len(tokens):
         piece = tokens[at : at + next(pieces)]
         at += len(piece)
-        logits = backend.forward([Span(sequence, piece, int(at == len(tokens)))])
+        logits = backend.forward([Span(sequence, piece, rows * (at == len(tokens)))])
         yield
-    return logits.rows(0, 1)
+    return logits.rows(0, rows)
 
 
 def _exact_widths(

@@ -6,7 +6,10 @@ every longer prompt:
 
 - the head, 224 tokens in short pieces of 56: what short chats consist of, which grow by a few tokens;
 - the body, in pieces of ``prefill_chunk`` tokens and one of a multiple of 64 at its end;
-- the tail of fewer than 64 tokens, as one short piece of a multiple of 8 and a rest of fewer than 8.
+- the tail of up to 64 tokens, as short pieces of a multiple of 8 and a rest of one to 8.
+
+The rest alone gives a row, and is never lent to a longer prompt: a backend may compute the row of a wide piece
+apart from the others, and so other cells than where the same piece gives none.
 
 Most kernels compute all short pieces alike, and all long ones: ggml's CPU kernels treat forwards of fewer
 than 64 tokens row by row and others in tiles, and K-quants take rows by fours and eights
@@ -88,10 +91,10 @@ class Pieces:
     def _runs(self, length: int, decoded: int = 0) -> tuple[_Run, _Run, _Run, _Run]:
         """Head, body, tail, rest. Where short pieces are alike down to one token, the rest is one of them,
         and so are the cells up to ``decoded``."""
-        end, body = length, 0
-        if length >= self._head:
-            body = self._head + (length - self._head) // TILE * TILE
-        short_end = length - (length - body) % self._step
+        end, whole, body = length, length - 1, 0
+        if whole >= self._head:
+            body = self._head + (whole - self._head) // TILE * TILE
+        short_end = whole - (whole - body) % self._step
         if self._any_short:
             short_end = end = max(length, decoded)
         head_end = min(self._head, short_end)

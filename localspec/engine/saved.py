@@ -27,7 +27,7 @@ from localspec.home import chat_cache_name, private_opener
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 PIECE = 8 << 20
 """bytes written in one step"""
 LONGEST_HEADER = 64 << 20

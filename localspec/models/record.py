@@ -15,7 +15,7 @@ from localspec.models.processor import machine_name
 
 log = logging.getLogger(__name__)
 
-FORMAT = 7
+FORMAT = 8
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """what reading a record that somebody else wrote may raise"""
 

@@ -88,7 +88,7 @@ class TestWhatIsSpared:
         engine = toy(n_ctx=2048, noise=0.001)
         text = LONG * 4
         engine.complete(text, "", max_tokens=4)
-        warm = engine.complete(text + "d", "", max_tokens=4)
+        warm = engine.complete(text + "def", "", max_tokens=4)
         assert warm.cached_tokens == (len(text) + 1) // 32 * 32
 
     def test_cells_of_another_grid_are_not_taken_by_strict_requests(self) -> None:

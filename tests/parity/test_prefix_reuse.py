@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -99,6 +100,33 @@ class Tiled(ToyBackend):
         step = 64 if width >= 64 else 1 if self._row_by_row else 8
         kind = (min(width, step) if width % step == 0 else 1000 + width) * (step > 1)
         return super()._append(span, wide=kind)  # type: ignore[arg-type]
+
+
+class Apart(Tiled):
+    """Computes the row of a wide piece in a forward of its own, as MLX does."""
+
+    def forward(self, batch: Seq[Span]) -> ToyLogits:
+        sequence, tokens, rows = batch[0]
+        headless = len(tokens) - rows
+        if rows and headless >= 32 and len(batch) == 1:
+            super().forward([Span(sequence, tokens[:headless], 0)])
+            batch = [Span(sequence, tokens[headless:], rows)]
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("length", [56, 224, 225, 280, 288, 544])
+def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) -> None:
+    text, kinds = "abcabcabdabcfed" * 60, []
+    for starts in ((length, 600), (600,)):
+        backend = Apart(0, row_by_row=False)
+        measured(backend)
+        assert backend.capabilities.even_short and backend.capabilities.even_long
+        engine = Engine(backend)
+        for end in starts:
+            asked(engine, TextPrompt(text[:end]), {"temperature": 0.0, "max_tokens": 1, "proposer": "none"})
+        (slot,) = (cached.slot for cached in engine._scheduler.prefixes if len(cached.tokens) >= 600)
+        kinds.append(json.loads(backend.save(slot))[1][:600])
+    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.parametrize("row_by_row", [False, True])
