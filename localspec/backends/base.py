@@ -75,6 +75,9 @@ class Logits(Protocol):
     def margins(self) -> Sequence[float]:
         """Top-1 minus top-2 logit of every row."""
 
+    def peaks(self) -> Sequence[float]:
+        """The logit of every row's :meth:`argmax`; no finite number where the row holds what is none."""
+
     def rows(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` as float32, shape (stop - start, vocabulary size); a copy."""
 

@@ -26,8 +26,8 @@ LONGEST_PROBED = 256
 """tokens of the longest piece that is probed"""
 LONG_PIECES = (64, 256), (192, 128)
 SHORT_PIECES = 24, *[SHORT_PIECE] * 5, 16
-"""a prompt that ends in few tokens: a backend may compute the row of a wide piece in a forward of its own, and
-so the cells beside it"""
+"""with few tokens at the end: a backend may compute the row of a wide piece in a forward of its own, and so
+the cells beside it"""
 EVEN_PIECES = tuple(range(STEP, SHORT_PIECE + 1, STEP))
 ODD_PIECES = 1, 2, 3, 5, 7, 13, 1, 31, 55, 1, 9, 29, 4, 23, 12, 37
 """a prompt is probed in these: kernels for few rows may agree where those for many do not, and some take

@@ -85,6 +85,9 @@ class ToyLogits:
     def margins(self) -> list[float]:
         return [top_margin(row) for row in self._rows]
 
+    def peaks(self) -> list[float]:
+        return [float(row[row.argmax()]) for row in self._rows]
+
     def rows(self, start: int, stop: int) -> Rows:
         return self._rows[start:stop].copy()
 

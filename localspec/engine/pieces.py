@@ -8,8 +8,8 @@ every longer prompt:
 - the body, in pieces of ``prefill_chunk`` tokens and one of a multiple of 64 at its end;
 - the tail of up to 64 tokens, as short pieces of a multiple of 8 and a rest of one to 8.
 
-The rest alone gives a row, and is never lent to a longer prompt: a backend may compute the row of a wide piece
-apart from the others, and so other cells than where the same piece gives none.
+The rest alone gives a row, and is never lent to a longer prompt: a backend may compute the row of a wide
+piece in a forward of its own, and so other cells than where the same piece gives none.
 
 Most kernels compute all short pieces alike, and all long ones: ggml's CPU kernels treat forwards of fewer
 than 64 tokens row by row and others in tiles, and K-quants take rows by fours and eights

@@ -189,7 +189,7 @@ class Sampler:
         Without both it is ``row`` itself: not to be written to. What is no number has no chance; raises
         :class:`EngineError` where nothing else is in the row.
         """
-        row = _numbers(row)
+        row = numbers(row)
         if not self.params.alters:
             return row
         scores = row.copy()
@@ -281,7 +281,7 @@ CERTAIN = np.float32(1e30)
 """an infinite logit, so that differences are numbers"""
 
 
-def _numbers(scores: Scores) -> Scores:
+def numbers(scores: Scores) -> Scores:
     """``scores`` with a logit of none for whatever is no number; itself where all are.
 
     Raises :class:`EngineError` where nothing is left.

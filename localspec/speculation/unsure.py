@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from localspec.speculation.sampling import numbers
 from localspec.speculation.verify import Judge, Row
 
 LEAST = 0.2
@@ -84,5 +85,10 @@ class Unsure(Judge):
     def _urge_at(self, i: int) -> float:
         if i not in self._urges:
             most = self.urge.at_most(self.rows.argmax(i), self.rows.margin(i))
-            self._urges[i] = most if most < -CLEAR else self.urge.of(self.rows.row(i))
+            self._urges[i] = most if most < -CLEAR else self.urge.of(self._row(i))
         return self._urges[i]
+
+    def _row(self, i: int) -> Row:
+        """Raises :class:`EngineError` where no logit is finite."""
+        row = self.rows.row(i)
+        return row if self.rows.is_sound(i) else numbers(row)

@@ -42,6 +42,10 @@ class ForwardRows:
     def margins(self) -> Sequence[float]:
         return self._logits.margins()
 
+    @cached_property
+    def peaks(self) -> Sequence[float]:
+        return self._logits.peaks()
+
     def row(self, i: int) -> Row:
         if i not in self._rows:
             self._rows[i] = np.asarray(self._logits.rows(i, i + 1)[0])
@@ -59,6 +63,10 @@ class TargetRows:
 
     def margin(self, i: int) -> float:
         return self._forward.margins[self._start + i]
+
+    def is_sound(self, i: int) -> bool:
+        """Whether the best logit of row ``i`` is a finite number, as far as argmax and margin can tell."""
+        return math.isfinite(self._forward.peaks[self._start + i])
 
     def row(self, i: int) -> Row:
         return self._forward.row(self._start + i)
@@ -116,16 +124,6 @@ def verify(
     raise AssertionError("the last row has no drafted token to equal")
 
 
-class Greedy(Judge):
-    """The most probable token, without moving the rows off the device."""
-
-    def token(self, i: int, drafted: int | None) -> int:
-        return self.rows.argmax(i)
-
-    def margin(self, i: int) -> float:
-        return self.rows.margin(i)
-
-
 class Matching(Judge):
     """The target's own choice at each position: greedy with penalties, or its sample.
 
@@ -147,6 +145,16 @@ class Matching(Judge):
         if i not in self._choices:
             self._choices[i] = self.sampler.choose(self.rows.row(i), self.draft[:i], self.position + i)
         return self._choices[i].margin
+
+
+class Greedy(Matching):
+    """The most probable token, without moving rows off the device where their best logit is a number."""
+
+    def token(self, i: int, drafted: int | None) -> int:
+        return self.rows.argmax(i) if self.rows.is_sound(i) else super().token(i, drafted)
+
+    def margin(self, i: int) -> float:
+        return self.rows.margin(i) if self.rows.is_sound(i) else super().margin(i)
 
 
 class Rejection(Judge):
@@ -192,7 +200,7 @@ def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, t
     if tau is not None:
         return Threshold(Matching(rows, sampler, draft.tokens, position), tau)
     if params.takes_argmax:
-        return Greedy(rows)
+        return Greedy(rows, sampler, draft.tokens, position)
     if draft.q is not None and not sampler.seeded and not params.greedy:
         return Rejection(rows, sampler, draft, position)
     return Matching(rows, sampler, draft.tokens, position)

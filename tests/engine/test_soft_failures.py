@@ -132,7 +132,7 @@ def spoilt(context: list[int]) -> list[float]:
     return list(markov()(context))
 
 
-@pytest.mark.parametrize("cuts", [{}, {"top_p": 0.9}, {"top_k": 5, "min_p": 0.01}])
+@pytest.mark.parametrize("cuts", [{}, {"top_p": 0.9}, {"top_k": 5, "min_p": 0.01}, {"temperature": 0.0}])
 def test_rows_without_a_number_end_their_own_request(cuts: dict[str, float]) -> None:
     """Also in a round that others share; their texts stay what they are."""
 
@@ -152,3 +152,30 @@ def test_rows_without_a_number_end_their_own_request(cuts: dict[str, float]) -> 
     run_all(both, [fine, bad])
     assert isinstance(bad.error, EngineError) and "finite logit" in bad.error.message
     assert fine.error is None and fine.tokens == good.tokens
+
+
+@pytest.mark.parametrize("hole", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_what_is_no_number_is_never_said(hole: float, temperature: float, noise: float) -> None:
+    """Wherever it stands in a row: the text is that of a model that gives it no chance."""
+
+    def holed(value: float) -> list[int]:
+        def rule(context: list[int]) -> list[float]:
+            row = list(markov()(context))
+            row[sum(context) % len(row)] = row[max(range(len(row)), key=row.__getitem__)] = value
+            return row
+
+        engine = Engine(ToyBackend(rule, n_ctx=256, noise=noise))  # type: ignore[arg-type]
+        asked = request("abcabcabc", max_tokens=40, temperature=temperature, seed=1, proposer="prompt-lookup")
+        run_all(engine, [sequence := engine.submit(asked)])
+        assert sequence.error is None
+        return sequence.tokens
+
+    assert holed(hole) == holed(-1e9)
+
+
+def test_a_completion_of_a_row_without_a_number_ends_with_an_error() -> None:
+    engine = Engine(ToyBackend(spoilt, n_ctx=256))  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="finite logit"):
+        engine.complete("abz", "", max_tokens=4, temperature=0.0)

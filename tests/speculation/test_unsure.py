@@ -36,8 +36,12 @@ def rows_of(*rows: Row) -> TargetRows:
     return TargetRows(ForwardRows(ToyLogits(np.array(rows, dtype=np.float32))), 0)
 
 
+def greedy(rows: TargetRows) -> Greedy:
+    return Greedy(rows, Sampler(SamplingParams(), Noise(0), seeded=False), (), 0)
+
+
 def judge(*rows: Row, urge: Urge = URGE) -> Unsure:
-    return Unsure(Greedy(rows_of(*rows)), urge)
+    return Unsure(greedy(rows_of(*rows)), urge)
 
 
 def random_rows(n: int, size: int = SIZE) -> list[Row]:
@@ -158,9 +162,9 @@ class TestUnsure:
 
         row = np.zeros((1, SIZE), dtype=np.float32)
         row[0, 3] = math.log(RATHER * SIZE) + 2 * CLEAR
-        hidden = Unsure(Greedy(TargetRows(ForwardRows(Hidden(row)), 0)), URGE)
+        hidden = Unsure(greedy(TargetRows(ForwardRows(Hidden(row)), 0)), URGE)
         assert hidden.token(0, None) == 3 and hidden.margin(0) > CLEAR
         row[0, 3] = 1.0
         with pytest.raises(AssertionError, match="read"):
-            hidden = Unsure(Greedy(TargetRows(ForwardRows(Hidden(row)), 0)), URGE)
+            hidden = Unsure(greedy(TargetRows(ForwardRows(Hidden(row)), 0)), URGE)
             hidden.token(0, None)

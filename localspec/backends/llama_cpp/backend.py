@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,16 @@ class LlamaLogits:
             buffer = (ctypes.c_float * (n * size)).from_address(address)
         self._rows: Rows = np.frombuffer(buffer, dtype=np.float32).reshape(n, size)
 
-    def argmax(self) -> list[int]:
+    @cached_property
+    def _best(self) -> list[int]:
         found: list[int] = self._rows.argmax(axis=-1).tolist()
         return found
+
+    def argmax(self) -> list[int]:
+        return self._best
+
+    def peaks(self) -> list[float]:
+        return [self._rows.item(i, token) for i, token in enumerate(self._best)]
 
     def margins(self) -> list[float]:
         return [top_margin(row) for row in self._rows]

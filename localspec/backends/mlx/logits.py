@@ -24,12 +24,13 @@ class MlxLogits:
         self.were_seen = False
         """whether somebody looked at whole rows, to choose otherwise than greedily"""
         if not rows.shape[0]:
-            self.best, self._margins = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
+            self.best, self._peaks = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
+            self._margins = self._peaks
             mx.async_eval(cells)
             return
         self.best = mx.argmax(rows, axis=-1, keepdims=True)
-        self._margins = _margins(rows, self.best)
-        mx.async_eval(self.best, self._margins, *cells)
+        self._peaks, self._margins = _peaks_and_margins(rows, self.best)
+        mx.async_eval(self.best, self._peaks, self._margins, *cells)
 
     def argmax(self) -> list[int]:
         # Whatever is computed from it now would wait for the step that was begun after it.
@@ -37,6 +38,10 @@ class MlxLogits:
 
     def margins(self) -> list[float]:
         found: list[float] = _read(self._margins)
+        return found
+
+    def peaks(self) -> list[float]:
+        found: list[float] = _read(self._peaks)
         return found
 
     def rows(self, start: int, stop: int) -> Rows:
@@ -55,9 +60,9 @@ def _read(array: mx.array) -> Any:
         raise EngineError(f"mlx could not compute this: {error}") from None
 
 
-def _margins(rows: mx.array, best: mx.array) -> mx.array:
-    """Top-1 minus top-2: two passes over a row instead of sorting it."""
+def _peaks_and_margins(rows: mx.array, best: mx.array) -> tuple[mx.array, mx.array]:
+    """Top-1, and top-1 minus top-2: two passes over a row instead of sorting it."""
     numbers = rows.astype(mx.float32)
     top = mx.take_along_axis(numbers, best, axis=-1)
     others = mx.put_along_axis(numbers, best, mx.array(-mx.inf), axis=-1)
-    return (top - others.max(axis=-1, keepdims=True))[:, 0]
+    return top[:, 0], (top - others.max(axis=-1, keepdims=True))[:, 0]
