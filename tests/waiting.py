@@ -33,9 +33,9 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-def until_sync(condition: Callable[[], bool], what: str) -> None:
+def until_sync(condition: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:
     """As :func:`until`, without an event loop."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited in vain until {what}")

@@ -1,8 +1,8 @@
 """Bounds on connections that have not shaken hands yet: whoever lacks the token takes no place of a client.
 
 Each kind of peer has places of its own: other users on TCP, this user on TCP, and the Unix socket. Where all
-of a kind are taken the newest connection takes the place of the oldest. Descriptors are kept in reserve: with
-no others left, connections over the Unix socket are accepted all the same.
+of a kind are taken the newest connection takes the place of the one that was used least recently. Descriptors
+are kept in reserve: with no others left, connections over the Unix socket are accepted all the same.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.daemon import files
-from localspec.daemon.peer import user_of
+from localspec.daemon.peer import Peers
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,17 @@ class Guest(socket.socket):
 
 
 class Admission:
-    """The connections of one daemon that are shaking hands."""
+    """The connections of one process that have not been admitted, of which there are ``places`` by kind."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, dict[int, Guest]] = {kind: {} for kind in PLACES}
-        """by kind and descriptor, the oldest first"""
-        self._closing = dict.fromkeys(PLACES, 0)
+    def __init__(
+        self, places: Mapping[str, int] = PLACES, lacking: str = "before they had shaken hands"
+    ) -> None:
+        self._places = places
+        self._lacking = lacking
+        self._peers = Peers()
+        self._waiting: dict[str, dict[int, Guest]] = {kind: {} for kind in places}
+        """by kind and descriptor, the least recently used first"""
+        self._closing = dict.fromkeys(places, 0)
         self._refused = 0
         self._told_at = -TELL_S
         self._reserve: list[int] = []
@@ -61,14 +66,30 @@ class Admission:
         """Count ``guest`` until it is admitted or closed; False where it is to be closed at once."""
         waiting = self._waiting[kind]
         descriptor = guest.fileno()
-        if len(waiting) >= PLACES[kind]:
-            self._refuse(f"{PLACES[kind]} of {kind} were waiting already")
-            if self._closing[kind] >= PLACES[kind]:
+        places = self._places[kind]
+        if len(waiting) >= places:
+            self._refuse(f"{places} of {kind} were waiting already")
+            if self._closing[kind] >= places:
                 return False
             self._evict(kind)
         waiting[descriptor] = guest
         guest.on_close = lambda: self._left(kind, descriptor)
         return True
+
+    def kind(self, guest: Guest) -> str:
+        """The places that an accepted connection counts for."""
+        if guest.family == UNIX:
+            return "unix"
+        user = self._peers.user_of(guest)
+        if user is None:  # only where the kernel tells nobody's user the owner's connections are such
+            return "others" if self._peers.answers else "owner"
+        return "owner" if user == os.geteuid() else "others"
+
+    def touch(self, descriptor: int) -> None:
+        """The connection is used: others go before it."""
+        for waiting in self._waiting.values():
+            if (guest := waiting.pop(descriptor, None)) is not None:
+                waiting[descriptor] = guest
 
     def admit(self, descriptor: int) -> None:
         """The connection has shaken hands: it counts as a client from now on."""
@@ -89,6 +110,7 @@ class Admission:
 
     def close(self) -> None:
         """Give the reserve free."""
+        self._peers.close()
         while self._reserve:
             os.close(self._reserve.pop())
 
@@ -118,7 +140,7 @@ class Admission:
         self._refused += 1
         now = time.monotonic()
         if now - self._told_at >= TELL_S:
-            log.warning("%d connections were closed before they had shaken hands: %s", self._refused, why)
+            log.warning("%d connections were closed %s: %s", self._refused, self._lacking, why)
             self._told_at, self._refused = now, 0
 
 
@@ -139,7 +161,7 @@ class Listening(socket.socket):
         event loop serves others before the next one."""
         accepted, address = self._accepted()
         guest = Guest(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
-        if not self.admission.enter(guest, self._kind(guest)):
+        if not (_is_connected(guest) and self.admission.enter(guest, self.admission.kind(guest))):
             guest.close()
             raise BlockingIOError(errno.EAGAIN, "refused")
         return guest, address
@@ -162,8 +184,13 @@ class Listening(socket.socket):
         self.admission.out_of_descriptors()
         raise BlockingIOError(errno.EAGAIN, "no descriptor is left")
 
-    def _kind(self, guest: Guest) -> str:
-        if self.family == UNIX:
-            return "unix"
-        user = user_of(guest)
-        return "owner" if user is None or user == os.geteuid() else "others"
+
+def _is_connected(guest: Guest) -> bool:
+    """Whether the peer is still there: one that has reset the connection has no user any more."""
+    if guest.family == UNIX:
+        return True
+    try:
+        guest.getpeername()
+    except OSError:
+        return False
+    return True

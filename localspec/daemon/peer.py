@@ -22,27 +22,64 @@ UID_AT = HEADER.size + 64
 ANSWER_BYTES = 4096
 
 
-def user_of(accepted: socket.socket) -> int | None:
-    """The user id that owns the other end of ``accepted``; None where nobody knows, as on other systems."""
-    if not hasattr(socket, "AF_NETLINK") or accepted.family not in (socket.AF_INET, socket.AF_INET6):
+class Peers:
+    """Asks the kernel by one socket, which is kept: where no descriptor is left it can still be asked."""
+
+    def __init__(self) -> None:
+        self._kernel: socket.socket | None = None
+        self._asked = 0
+        self.answers = False
+        """whether the kernel has ever answered; a sandbox may keep it from that"""
+        if hasattr(socket, "AF_NETLINK"):
+            with contextlib.suppress(OSError):
+                self._opened()
+
+    def user_of(self, accepted: socket.socket) -> int | None:
+        """The user id that owns the other end of ``accepted``; None where the kernel does not tell, as on
+        other systems, or for a connection that is gone."""
+        if not hasattr(socket, "AF_NETLINK") or accepted.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        with contextlib.suppress(OSError, struct.error):
+            theirs, ours = accepted.getpeername(), accepted.getsockname()
+            asked = (
+                REQUEST.pack(accepted.family, socket.IPPROTO_TCP, 0, ALL_STATES)
+                + PORTS.pack(theirs[1], ours[1])
+                + _packed(accepted.family, theirs[0])
+                + _packed(accepted.family, ours[0])
+                + NO_COOKIE
+            )
+            if (answer := self._answer(asked)) is not None:
+                self.answers = True
+                return int(UID.unpack_from(answer, UID_AT)[0])
         return None
-    with contextlib.suppress(OSError, struct.error):
-        theirs, ours = accepted.getpeername(), accepted.getsockname()
-        asked = (
-            REQUEST.pack(accepted.family, socket.IPPROTO_TCP, 0, ALL_STATES)
-            + PORTS.pack(theirs[1], ours[1])
-            + _packed(accepted.family, theirs[0])
-            + _packed(accepted.family, ours[0])
-            + NO_COOKIE
-        )
-        header = HEADER.pack(HEADER.size + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
-        kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
-        with socket.socket(socket.AF_NETLINK, kind, NETLINK_SOCK_DIAG) as kernel:
+
+    def close(self) -> None:
+        """Close the socket; the next question opens another one."""
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.close()
+
+    def _answer(self, asked: bytes) -> bytes | None:
+        """The answer to this question alone: one that was not read may be waiting before it."""
+        self._asked = (self._asked + 1) % (1 << 32)
+        kernel = self._opened()
+        try:
+            header = HEADER.pack(HEADER.size + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self._asked, 0)
             kernel.send(header + asked)
-            answer = kernel.recv(ANSWER_BYTES)
-        if HEADER.unpack_from(answer)[1] == SOCK_DIAG_BY_FAMILY:
-            return int(UID.unpack_from(answer, UID_AT)[0])
-    return None
+            while True:
+                answer = kernel.recv(ANSWER_BYTES)
+                _, kind, _, number, _ = HEADER.unpack_from(answer)
+                if number == self._asked:
+                    return answer if kind == SOCK_DIAG_BY_FAMILY else None
+        except (OSError, struct.error):
+            self.close()
+            raise
+
+    def _opened(self) -> socket.socket:
+        if self._kernel is None:
+            kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
+            self._kernel = socket.socket(socket.AF_NETLINK, kind, NETLINK_SOCK_DIAG)
+        return self._kernel
 
 
 def _packed(family: int, host: str) -> bytes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
 from localspec.daemon import loopback, token
+from localspec.daemon.admission import Admission, Listening
 from localspec.daemon.door import lacking
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
@@ -69,7 +70,7 @@ async def _serve(config: Config) -> None:
     import uvicorn
 
     from localspec.http.app import create
-    from localspec.http.patience import Impatient
+    from localspec.http.patience import PLACES, impatient
 
     token.read_or_create(home.http_token_path())
     app = create(
@@ -80,13 +81,14 @@ async def _serve(config: Config) -> None:
     )
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    listening = loopback.listen(config.http.port)
+    admission = Admission(PLACES, "that had not shown the token")
+    listening = Listening.of(loopback.listen(config.http.port), admission)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             access_log=False,
             date_header=False,
-            http=Impatient,
+            http=impatient(admission),
             lifespan="off",
             log_config=None,
             server_header=False,
@@ -97,7 +99,10 @@ async def _serve(config: Config) -> None:
     )
     _ends_with_stdin(server)
     _say(f"http://{loopback.address(listening)}")
-    await server.serve(sockets=[listening])
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        admission.close()
 
 
 def _token() -> str | None:

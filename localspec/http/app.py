@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -36,6 +36,8 @@ DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
 STRANGERS = 4
 """requests at once at addresses that are open to everybody on this machine; others wait"""
+SHARE = 2
+"""of so many places at work one more is for those who show no token"""
 
 
 OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
@@ -78,10 +80,11 @@ def create(
 ) -> Starlette:
     """The door, to be opened with what ``token`` reads; the dialects of ``without_token`` are open to all.
 
-    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too. Pages
-    of ``origins`` are let in with the token.
+    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too. Half
+    as many more are those of clients without the token. Pages of ``origins`` are let in with it.
     """
-    rooms = {False: Room(most), True: Room(STRANGERS, waits=True)}
+    shared = Rooms(Room(most), Room(max(1, most // SHARE)))
+    opened = Rooms(Room(STRANGERS, waits=True), Room(STRANGERS, waits=True))
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_at(path), error, status)
@@ -106,7 +109,11 @@ def create(
         return _json(schema_of(DIALECTS))
 
     routes = [
-        Route(endpoint.path, Address(dialect, endpoint, rooms[endpoint.open]), methods=[endpoint.method])
+        Route(
+            endpoint.path,
+            Address(dialect, endpoint, opened if endpoint.open else shared),
+            methods=[endpoint.method],
+        )
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
@@ -135,14 +142,21 @@ class Room:
             yield
 
 
+class Rooms(NamedTuple):
+    """Who shows the token has places apart from who does not."""
+
+    owner: Room
+    others: Room
+
+
 class Address:
     """One endpoint as an application: what is held for a request is let go once its answer was sent, or
     nobody reads it."""
 
-    def __init__(self, dialect: Dialect, endpoint: Endpoint, room: Room) -> None:
+    def __init__(self, dialect: Dialect, endpoint: Endpoint, rooms: Rooms) -> None:
         self._dialect = dialect
         self._endpoint = endpoint
-        self._room = room
+        self._rooms = rooms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as held:
@@ -159,7 +173,9 @@ class Address:
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:
         try:
             body = await body_of(self._endpoint, request)
-            await held.enter_async_context(self._room.taken())
+            is_owner = request.scope["state"][OWNER]
+            room = self._rooms.owner if is_owner else self._rooms.others
+            await held.enter_async_context(room.taken())
             said, client = await answered(partial(self._work, request, body), request)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it

@@ -2,7 +2,8 @@
 
 A web page may send to loopback, and its fetch is not held back by CORS where it does not want to read the
 answer; so whatever a browser sends on a page's behalf is refused, unless its origin is one of
-``http.origins``. Those are told that they may read answers, and always need the token.
+``http.origins``. Those are told that they may read answers, and need the token also in the dialects of
+``http.without_token``; what is open to every program (`/health`, the schema) is open to them, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localspec.daemon.guard import LOOPBACK, bearers, is_token
 from localspec.errors import DaemonError, LocalspecError
 
+ADMIT = "admit"
+"""of a request's state: to be called once the token was shown"""
 OWNER = "owner"
 """of a request's state: whether it shows the token"""
 OWN_SITES = ("none", "same-origin")
@@ -69,6 +72,8 @@ class Gate:
                 await _preflight(headers)(scope, receive, send)
                 return
         is_owner = self._shows_token(headers)
+        if is_owner and (admit := scope.get("state", {}).get(ADMIT)) is not None:
+            admit()
         if refused is None and not is_owner:
             refused = self._strangers(scope["method"], path, page is not None)
         if refused is not None:

@@ -1,4 +1,5 @@
-"""Connections on which nothing comes: each waits so long for a request, and there are but so many."""
+"""Bounds on connections to the door: on silent ones, on those that show no token, and on answers that nobody
+reads."""
 
 from __future__ import annotations
 
@@ -7,35 +8,55 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from localspec.daemon.admission import Admission
+from localspec.http.gate import ADMIT
+
 HEAD_S = 10.0
 """for all of a request's head; uvicorn itself waits for ever"""
-MOST = 256
+PROGRESS_S = 20.0
+"""an answer of which nothing was taken for so long is given up"""
+PLACES = {"others": 32, "owner": 128}
+"""connections on which no token was shown, of other users and of this one; a newer one takes the place of the
+one that was used least recently"""
 
 
 class Impatient(H11Protocol):
-    """Closes connections that ask nothing, or slowly, and at once those above :data:`MOST`; one that was
-    answered may be idle for as long as uvicorn lets it."""
+    """Closes connections that ask nothing, or slowly, or do not read; one that was answered may be idle for
+    as long as uvicorn lets it."""
 
+    admission: Admission
     _waiting: asyncio.TimerHandle | None = None
+    _watching: asyncio.TimerHandle | None = None
+    _unsent = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.app_state = {**self.app_state, ADMIT: self._admit}
 
     def connection_made(self, transport: Any) -> None:
-        if len(self.connections) >= MOST:
-            transport.abort()
-            return
         super().connection_made(transport)
+        self._descriptor = transport.get_extra_info("socket").fileno()
         self._wait()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_asked():
+            self.admission.touch(self._descriptor)
             self._stop_waiting()
         elif self._waiting is None:
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        if self in self.connections:  # else it was one too many, and never made
-            super().connection_lost(exc)
+        if self._watching is not None:
+            self._watching.cancel()
+        super().connection_lost(exc)
+
+    def _admit(self) -> None:
+        """The token was shown: none of the places is taken any more."""
+        if not self.transport.is_closing():
+            self.admission.admit(self._descriptor)
 
     def _is_asked(self) -> bool:
         """Whether a request's head is there, and not yet all of its answer."""
@@ -48,3 +69,21 @@ class Impatient(H11Protocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+    def _watch(self) -> None:
+        """Abort the connection if as much waits to be sent as did the last time; a closing one, too."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent == self._unsent:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._watching = self.loop.call_later(PROGRESS_S, self._watch)
+
+
+def impatient(counted: Admission) -> type[Impatient]:
+    """The protocol of a server whose connections are counted by ``counted``."""
+
+    class Counted(Impatient):
+        admission = counted
+
+    return Counted

@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ import pytest
 from localspec.client import connect
 from localspec.daemon.admission import PLACES, RESERVE, TELL_S, Admission, Guest, Listening
 from localspec.daemon.loopback import listen
-from localspec.daemon.peer import user_of
+from localspec.daemon.peer import Peers
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
 from tests.waiting import DEADLINE_S, run, until
@@ -231,6 +232,38 @@ def test_who_is_admitted_keeps_the_connection_and_makes_room() -> None:
         assert not is_over(first) and not any(map(is_over, others))
 
 
+def test_who_was_used_lately_stays() -> None:
+    admission = Admission()
+    with listening(admission) as (guarded, opened):
+        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
+        admission.touch(first[0].fileno())
+        arrive(guarded, opened)
+        assert [is_over(each) for each in first[:2]] == [False, True]
+
+
+def test_a_connection_that_was_reset_takes_no_place() -> None:
+    admission = Admission()
+    with listening(admission) as (guarded, opened):
+        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
+        for _ in range(3):
+            with socket.create_connection(guarded.getsockname(), DEADLINE_S) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with pytest.raises(BlockingIOError):
+                guarded.accept()
+        assert not any(map(is_over, first))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked")
+def test_whom_the_kernel_does_not_know_is_not_the_owner() -> None:
+    admission = Admission()
+    with listening(admission) as (guarded, opened):
+        guest = arrive(guarded, opened)
+        assert admission.kind(guest) == "owner"
+        opened[0].close()
+        guest.shutdown(socket.SHUT_RDWR)
+        assert admission.kind(guest) == "others"
+
+
 def test_what_is_closing_is_bounded_too() -> None:
     with listening(Admission()) as (guarded, opened):
         guests = [arrive(guarded, opened) for _ in range(2 * PLACES["owner"])]
@@ -246,24 +279,32 @@ def test_descriptors_are_kept_and_given_back() -> None:
 
     before = files()
     admission = Admission()
-    assert files() == before + RESERVE
+    own = RESERVE + hasattr(socket, "AF_NETLINK")
+    assert files() == before + own
     with listening(admission) as (guarded, opened):
         guest = arrive(guarded, opened)
-        assert admission.spare() and files() == before + RESERVE - 1 + 3
+        assert admission.spare() and files() == before + own - 1 + 3
         guest.close()
-        assert files() == before + RESERVE + 2
+        assert files() == before + own + 2
     assert files() == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked")
 def test_the_user_of_a_connection_is_known() -> None:
+    peers, limits = Peers(), resource.getrlimit(resource.RLIMIT_NOFILE)
     with listen(0) as server, socket.create_connection(server.getsockname()) as client:
         accepted, _ = server.accept()
         with accepted:
-            assert user_of(accepted) == user_of(client) == os.geteuid()
+            assert peers.user_of(accepted) == peers.user_of(client) == os.geteuid()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (accepted.fileno() + 1, limits[1]))
+            try:
+                assert peers.user_of(accepted) == os.geteuid(), "no descriptor is left"
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     one, two = socket.socketpair()
     with one, two:
-        assert user_of(one) is None
+        assert peers.user_of(one) is None
+    peers.close()
 
 
 def test_errors_of_accept_that_are_no_shortage_are_raised() -> None:

@@ -62,13 +62,11 @@ class Door(NamedTuple):
         until_sync(lambda: self.running() > 0, "something is at work")
 
     @contextlib.contextmanager
-    def sent(self, path: str, body: Any) -> Iterator[socket.socket]:
-        """A connection on which this was asked, and nothing was read yet."""
+    def sent(self, path: str, body: Any, *, shown: bool = True) -> Iterator[socket.socket]:
+        """A connection on which this was asked, the token ``shown`` or not, and nothing was read yet."""
         content = json.dumps(body).encode()
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.token}\r\n"
-            f"Content-Length: {len(content)}\r\n\r\n"
-        )
+        token = f"Authorization: Bearer {self.token}\r\n" if shown else ""
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}Content-Length: {len(content)}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", self.port), DEADLINE_S) as connection:
             connection.sendall(head.encode() + content)
             yield connection

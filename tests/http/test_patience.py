@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 
 import psutil
 import pytest
 
-from localspec.http.patience import HEAD_S, MOST
-from tests.http.door import Door, opened
-from tests.waiting import DEADLINE_S
+from localspec.http.patience import HEAD_S, PLACES, PROGRESS_S
+from tests.daemon.test_admission import NOBODY, attackers
+from tests.http.door import SECTION, Door, opened
+from tests.waiting import DEADLINE_S, until_sync
 
 pytestmark = pytest.mark.slow
 
@@ -51,13 +53,74 @@ def test_a_body_that_does_not_come_is_not_waited_for(door: Door) -> None:
         assert connection.recv(1024).startswith(b"HTTP/1.1 408")
 
 
-def test_above_the_most_they_are_closed_at_once_and_then_there_is_room_again(door: Door) -> None:
+def ask(connection: HTTPConnection, door: Door | None = None) -> int:
+    """The status of `GET /health`, with the token if the door is given."""
+    shown = {} if door is None else {"Authorization": f"Bearer {door.token}"}
+    connection.request("GET", "/health", headers=shown)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_of_those_that_show_no_token_there_are_but_so_many(door: Door) -> None:
+    """The one that was used least recently goes; who has shown the token stays."""
     (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
     with ExitStack() as stack:
-        held = [stack.enter_context(silent(door)) for _ in range(MOST)]
-        with silent(door) as one_more:
-            assert one_more.recv(1) == b""
-        assert all(connection.recv(1) == b"" for connection in held), "they have asked nothing"
+        owner, guest = (
+            stack.enter_context(closing(HTTPConnection("127.0.0.1", door.port, timeout=DEADLINE_S)))
+            for _ in range(2)
+        )
+        assert (ask(owner, door), ask(guest)) == (200, 200)
+        held = [stack.enter_context(silent(door)) for _ in range(PLACES["owner"] - 1)]
+        assert ask(guest) == 200
+        held += [stack.enter_context(silent(door)) for _ in range(PLACES["owner"] - 1)]
+        assert all(each.recv(1) == b"" for each in held[: PLACES["owner"] - 1]), "they are the oldest"
+        assert (ask(owner, door), ask(guest)) == (200, 200)
+        assert psutil.Process(process.pid).num_fds() < 2 * PLACES["owner"]
+        assert all(each.recv(1) == b"" for each in held), "they have asked nothing"
     assert door.ask("GET", "/health").status_code == 200
-    assert psutil.Process(process.pid).num_fds() < MOST / 2
     assert "Traceback" not in door.daemon.log()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's connections can be opened by root alone")
+def test_another_user_keeps_nobody_out(door: Door) -> None:
+    with attackers(door.port, user=NOBODY):
+        until_sync(lambda: "of others were waiting" in door.daemon.log(), "they take all of their places")
+        for _ in range(10):
+            with closing(HTTPConnection("127.0.0.1", door.port, timeout=DEADLINE_S)) as connection:
+                assert ask(connection) == 200
+            assert door.ask("GET", "/health").status_code == 200
+
+
+def connected_to(door: Door) -> int:
+    """The connections that the door holds open."""
+    (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
+    return len([each for each in process.net_connections("tcp") if each.status == "ESTABLISHED"])
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_who_does_not_read_is_closed(door: Door, count: int) -> None:
+    """Whether an answer is being sent, or all are and the connection is to be closed."""
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", door.port))
+        connection.settimeout(1.0)
+        with suppress(TimeoutError):
+            for _ in range(count):
+                connection.sendall(asked)
+        until_sync(lambda: connected_to(door) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
+
+
+def test_who_shows_no_token_takes_no_place_at_work_of_who_does() -> None:
+    section = SECTION + 'without_token = ["openai"]\n'
+    with opened(section=section, max_connections=8) as door, ExitStack() as stack:
+        body = {"model": "localspec", "prompt": "stall", "stream": True}
+        for _ in range(2):
+            stack.enter_context(door.sent("/v1/completions", body, shown=False))
+        door.until_connected(2)
+        until_sync(
+            lambda: door.ask("POST", "/v1/completions", body, authorization="").status_code == 429,
+            "their places are taken",
+        )
+        assert door.post("/v1/completions", {"model": "localspec", "prompt": "Hello"})
