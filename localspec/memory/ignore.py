@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import string
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 import re2
@@ -25,10 +26,10 @@ MATCH_S = 0.1
 """seconds of computing after which a file's patterns are found to cost too much"""
 SET_BYTES = 4 * 1024
 """bytes of the patterns that are matched at once"""
-MAX_MEMORY = 8 << 20
+MAX_MEMORY = 4 << 20
 """bytes that the automaton of one set may take"""
-KEPT = 32
-"""files whose rules stay compiled"""
+ENTRY = 256
+"""bytes as which a file of rules itself counts"""
 SPECIAL = frozenset(b"*?[\\")
 SLASH, STAR, BACKSLASH, CLOSING, DASH = b"/*\\]-"
 ANY = b"(?s:.*)"
@@ -117,13 +118,39 @@ class Rules:
         return found
 
 
-@lru_cache(KEPT)
-def rules_of(content: bytes) -> Rules | None:
-    """The rules of a file; None if they are more than are matched."""
-    try:
-        return Rules(content)
-    except TooLarge:
-        return None
+class _Kept:
+    """The rules of the files that were used last, together as much as one file may hold: an automaton grows
+    to some kilobytes for each byte of a hostile pattern."""
+
+    def __init__(self) -> None:
+        self._rules: OrderedDict[bytes, Rules | None] = OrderedDict()
+        self._size = self._globs = 0
+        self._lock = Lock()
+
+    def get(self, content: bytes) -> Rules | None:
+        """The rules of a file; None if they are more than are matched."""
+        with self._lock:
+            if content in self._rules:
+                self._rules.move_to_end(content)
+                return self._rules[content]
+        try:
+            rules = Rules(content)
+        except TooLarge:
+            rules = None
+        with self._lock:
+            if content not in self._rules:
+                self._rules[content] = rules
+                self._count(content, rules, 1)
+            while self._size > MAX_BYTES or self._globs > MAX_GLOBS:
+                self._count(*self._rules.popitem(last=False), -1)
+        return rules
+
+    def _count(self, content: bytes, rules: Rules | None, sign: int) -> None:
+        self._size += sign * (ENTRY + len(content))
+        self._globs += sign * (0 if rules is None else rules.globs)
+
+
+rules_of = _Kept().get
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
@@ -145,7 +172,8 @@ def _trimmed(line: bytes) -> bytes:
 def _rule(line: bytes) -> Rule:
     pattern = line.removeprefix(b"!")
     name = pattern.removesuffix(b"/")
-    return Rule(name.removeprefix(b"/"), pattern is line, name is not pattern, b"/" in name)
+    excludes, only_directories = not line.startswith(b"!"), pattern.endswith(b"/")
+    return Rule(name.removeprefix(b"/"), excludes, only_directories, b"/" in name)
 
 
 def _portions(numbered: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:

@@ -53,13 +53,17 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
     """As :func:`text_files` of a directory, the nearest first; none any more once it ``is_late``, which is
     asked at every entry: a directory may have a million."""
     real = path.resolve()
-    waiting = deque([(real, _rules_above(real))])
+    outer = above = _rules_above(real)
+    waiting, parent = deque([real]), None
     while waiting:
-        folder, above = waiting.popleft()
-        ignores = above + _ignores(folder)
-        for entry in _entries(folder, ignores, is_late):
+        folder = waiting.popleft()
+        if folder != real and folder.parent != parent:
+            parent = folder.parent
+            # Read again: the rules of all directories that wait would be those of the whole tree.
+            above = outer + [ignore for place in _between(real, parent) for ignore in _ignores(place)]
+        for entry in _entries(folder, above + _ignores(folder), is_late):
             if entry.is_dir():
-                waiting.append((Path(entry.path), ignores))
+                waiting.append(Path(entry.path))
             else:
                 yield Path(entry.path)
 
@@ -125,6 +129,11 @@ def _entries(
         is_candidate = is_directory or (entry.is_file() and not is_secret(entry.name))
         if is_candidate and not _is_ignored(Path(entry.path), ignores, is_directory=is_directory):
             yield entry
+
+
+def _between(top: Path, folder: Path) -> list[Path]:
+    """The directories from ``top`` down to ``folder``, both included."""
+    return [folder, *folder.parents][len(folder.parts) - len(top.parts) :: -1]
 
 
 def _rules_above(folder: Path) -> list[Ignore]:

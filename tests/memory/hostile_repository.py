@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,25 @@ def _nested(rules: Path) -> None:
 def _unreadable(rules: Path) -> None:
     rules.write_text("*.log\n")
     rules.chmod(0)
+
+
+def exploding(seed: int) -> str:
+    """Rules whose automata grow with every name of the letters ``a`` to ``h``."""
+    letters = random.Random(seed)
+    lines = ("*" + "*".join(letters.choices("abcdefgh", k=5)) + "*z" for _ in range(2600))
+    return "\n".join(lines)
+
+
+def siblings(root: Path, count: int) -> None:
+    """Make so many directories beside each other, each with such rules and with names for them."""
+    for number in range(count):
+        folder = root / f"d{number}"
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "x.py").write_text("x = 1\n")
+        (folder / ".gitignore").write_text(exploding(number))
+        letters = random.Random(number)
+        for _ in range(8):
+            (folder / "".join(letters.choices("abcdefgh", k=200))).write_text("x\n")
 
 
 HOSTILE: dict[str, Callable[[Path], object]] = {

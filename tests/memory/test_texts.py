@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,9 +12,9 @@ import pytest
 
 from localspec.errors import InvalidOptions
 from localspec.memory.regular import read_regular
-from localspec.memory.texts import MAX_BYTES, may_learn, read_text, text_files
+from localspec.memory.texts import MAX_BYTES, may_learn, near_files, read_text, text_files
 from localspec.memory.workspace import repository_of, workspace_of
-from tests.memory.hostile_repository import HOSTILE, NAME, make
+from tests.memory.hostile_repository import HOSTILE, NAME, make, siblings
 
 
 @pytest.fixture
@@ -55,6 +57,13 @@ def test_what_git_ignores_is_left_out(tree: Path) -> None:
         "src/deep/er/w.py",
         "src/y.log",
     ]
+
+
+def test_the_nearest_first_are_the_same_files(tree: Path) -> None:
+    for start in (tree, tree / "src", tree / "src" / "deep", tree / "build"):
+        found = [*near_files(start)]
+        assert sorted(found) == [*text_files(start)]
+        assert [len(path.parts) for path in found] == sorted(len(path.parts) for path in found)
 
 
 def test_the_gitignore_files_above_a_directory_count(tree: Path) -> None:
@@ -170,6 +179,21 @@ def test_no_rules_stop_who_reads_them(kind: str, tmp_path: Path) -> None:
     known = {"two-gigabytes", "million-lines"} | ({"unreadable"} if os.geteuid() else set())
     assert (NAME in seen) is may_learn(file) is (kind not in known)
     assert "pipe.py" not in seen and time.process_time() - began < 3.0
+
+
+@pytest.mark.parametrize("walk", ["near_files", "text_files"])
+def test_hostile_rules_in_many_directories_take_bounded_memory(tmp_path: Path, walk: str) -> None:
+    (tmp_path / ".git").mkdir()
+    siblings(tmp_path, 8)
+    program = (
+        "import sys, psutil; from pathlib import Path; from localspec.memory import texts\n"
+        "before = psutil.Process().memory_info().rss\n"
+        f"found = sum(1 for path in texts.{walk}(Path(sys.argv[1])))\n"
+        "print(found, psutil.Process().memory_info().rss - before)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, check=True)
+    found, grown = map(int, ran.stdout.split())
+    assert found and grown < 80 << 20
 
 
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
