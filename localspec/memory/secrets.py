@@ -1,7 +1,7 @@
 """What looks like a secret in a text, so that it is never stored.
 
-Every pattern is linear: a repetition either cannot fail once it has begun, or is short. Bare hexadecimal
-numbers are left alone: nearly all of them are hashes of commits and files.
+Every pattern is linear: RE2 matches it, or a repetition cannot fail once it has begun, or is short. Bare
+hexadecimal numbers are left alone: nearly all of them are hashes of commits and files.
 """
 
 from __future__ import annotations
@@ -9,30 +9,46 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
-from localspec.memory.providers import provider_spans
+import re2
+
+from localspec.memory.providers import Span, provider_spans
 
 WINDOW = 2048
 """bytes looked through at once, up to the end of the line"""
 MAX_WINDOW = 16 * 1024
 """where no line ends, a secret on the seam goes in two halves"""
+RUN = 512
+"""bytes of a run without a space that are looked at together"""
 
-PEM = re.compile(
-    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[^-]{0,20}-----.*?(?:-----END[^\n]{0,60}|\Z)", re.DOTALL
-)
-KNOWN = re.compile(
-    rb"(?<![A-Za-z0-9])(?:"
-    rb"A(?:KIA|SIA|ROA|IDA|GPA|NPA)[A-Z0-9]{12,128}"  # AWS
-    rb"|AIza[\w-]{30,128}"  # Google
-    rb"|gh[pousr]_\w{20,255}|github_pat_\w{20,255}|glpat-[\w-]{16,128}"  # GitHub, GitLab
-    rb"|xox[a-z]-[\w-]{10,255}|xapp-[\w-]{10,255}"  # Slack
-    rb"|sk-[\w-]{20,255}|[sr]k_(?:live|test)_\w{10,255}"  # OpenAI, Anthropic, Stripe
-    rb"|hf_[A-Za-z0-9]{20,128}|npm_[A-Za-z0-9]{20,128}|pypi-[\w-]{20,255}"
-    rb"|eyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,4096})?"  # JSON web tokens
+
+def _linear(pattern: bytes) -> Any:
+    """A pattern that RE2 matches: in linear time, whatever the text."""
+    options = re2.Options()
+    options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
+    return re2.compile(pattern, options)
+
+
+PEM = _linear(rb"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[^-]{0,20}-----.*?(?:-----END[^\n]{0,60}|\z)")
+KNOWN = _linear(
+    rb"(?:\b|_)("
+    rb"A(?:KIA|SIA|ROA|IDA|GPA|NPA)[A-Z0-9]{12,}"  # AWS
+    rb"|AIza[\w-]{30,}"  # Google
+    rb"|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"  # GitHub, GitLab
+    rb"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}"  # Slack
+    rb"|sk-[\w-]{20,}|[sr]k_(?:live|test)_\w{10,}"  # OpenAI, Anthropic, Stripe
+    rb"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
+    rb"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"  # JSON web tokens
     rb")"
 )
-URL = re.compile(rb"://[^\s/:]{0,256}:(?!\d{1,5}/)([^\s@\"<>]{1,512})@|://([^\s/:@'\"]{8,512})@")
-"""user and password, or a token in their place; what stands behind a port is neither"""
+URL = _linear(
+    # RE2 has no lookahead: a password may begin with digits, but not with a port (up to five) and a slash.
+    rb"://[^\s/:]*:([^\s@\"<>0-9]%(any)b*|[0-9]{1,5}(?:[^\s@\"<>0-9/]%(any)b*)?|[0-9]{6}%(any)b*)@"
+    rb"|://([^\s/:@'\"]{8,})@" % {b"any": rb"[^\s@\"<>]"}
+)
+"""user and password, or a token in their place"""
 BASIC = re.compile(rb"[Bb]asic\s{1,4}([A-Za-z0-9+/_-]{8,4096}={0,2})")
 BEARER = re.compile(rb"[Bb]earer\s{1,4}([\w.~+/=-]{16,4096})")
 ASSIGNED = re.compile(
@@ -49,43 +65,42 @@ NAME = re.compile(rb"[A-Za-z_][A-Za-z_.]*|[\W\d_]*")
 PLACEHOLDER = re.compile(rb"[<${%*.]|your|example|changeme|xxx", re.IGNORECASE)
 
 
-def secret_spans(text: bytes) -> Iterator[list[tuple[int, int]]]:
-    """The (start, end) of what looks like secrets, window by window: each step takes microseconds."""
+def secret_spans(text: bytes) -> Iterator[list[Span]]:
+    """The (start, end) of what looks like secrets, window by window: each step takes microseconds, and some
+    milliseconds where the whole text is made to take long."""
     yield [match.span() for match in PEM.finditer(text)]
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + WINDOW, start + MAX_WINDOW) + 1 or start + MAX_WINDOW
         window = text[start:end]
-        yield [(start + a, start + b) for a, b in _spans(window)]
-        for found in provider_spans(window):
+        for found in chain(_spans(window), provider_spans(window)):
             yield [(start + a, start + b) for a, b in found]
         start = end
 
 
-def _spans(text: bytes) -> Iterator[tuple[int, int]]:
-    for match in KNOWN.finditer(text):
-        yield match.span()
-    yield from _credentials(text)
+def _spans(text: bytes) -> Iterator[list[Span]]:
+    yield [match.span(1) for match in KNOWN.finditer(text)]
+    yield [
+        match.span(1 if match[1] else 2)
+        for match in URL.finditer(text)
+        if match[1] or DIGITS.search(match[2])
+    ]
+    yield [match.span(1) for match in BASIC.finditer(text) if b":" in _decoded(match[1])]
+    yield [match.span(1) for match in BEARER.finditer(text) if DIGITS.search(match[1])]
+    yield [*_passwords(text)]
+    for match in LONG.finditer(text):
+        for first in range(*match.span(), RUN):
+            is_random = _is_random(text[first : min(first + RUN, match.end())])
+            yield [match.span()] if is_random else []
+            if is_random:
+                break
+
+
+def _passwords(text: bytes) -> Iterator[Span]:
     for match in ASSIGNED.finditer(text):
         group = 2 if match[2] else 3
         if _is_password(match[group], quoted=group == 2):
             yield match.span(group)
-    for match in LONG.finditer(text):
-        if _is_random(match[0]):
-            yield match.span()
-
-
-def _credentials(text: bytes) -> Iterator[tuple[int, int]]:
-    """What lets somebody in at an address: in it, or in a request's head."""
-    for match in URL.finditer(text):
-        if match[1] or DIGITS.search(match[2]):
-            yield match.span(1 if match[1] else 2)
-    for match in BASIC.finditer(text):
-        if b":" in _decoded(match[1]):
-            yield match.span(1)
-    for match in BEARER.finditer(text):
-        if DIGITS.search(match[1]):
-            yield match.span(1)
 
 
 def _decoded(value: bytes) -> bytes:

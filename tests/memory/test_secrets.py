@@ -123,6 +123,9 @@ def test_a_secret_on_the_seam_of_two_windows_is_found() -> None:
 
 KEYWORDS = sorted({word for rule in RULES for word in rule["keywords"]})
 HOSTILE = {
+    "addresses": "://" * 80_000,
+    "tokens that do not end": "-eyJ" * 60_000,
+    "tokens in addresses": "://aaaaaaaa" * 20_000,
     "keys": "eyJaaaaaaaa" * 20_000,
     "dashes": "-eyJaaaaaaaa" * 20_000,
     "dots": "eyJaaaaaaaa." * 20_000,
@@ -192,14 +195,18 @@ def test_every_rule_is_matched_by_re2_and_comes_with_its_licence() -> None:
         assert "MIT" in licence and "Copyright (c)" in licence
 
 
-def test_the_longest_step_is_short_whatever_the_text() -> None:
-    """An engine's thread takes one at a time."""
-    text = HOSTILE["every rule"].encode()
-    list(secret_spans(text))
-    times, looking = list[float](), secret_spans(text)
-    while True:
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_the_longest_step_is_short_whatever_the_text(text: str) -> None:
+    """An engine's thread takes one at a time. What happens beside it costs some of the tries, not all."""
+    list(secret_spans(text.encode()))
+    assert min(longest_step(text.encode()) for _ in range(3)) < 0.01
+
+
+def longest_step(text: bytes) -> float:
+    """Seconds of computing."""
+    longest, looking, found = 0.0, secret_spans(text), True
+    while found:
         began = time.thread_time()
-        if next(looking, None) is None:
-            break
-        times.append(time.thread_time() - began)
-    assert sorted(times)[-len(times) // 1000 - 1] < 0.02
+        found = next(looking, None) is not None
+        longest = max(longest, time.thread_time() - began)
+    return longest
