@@ -11,6 +11,8 @@ import hashlib
 import os
 import re
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +33,8 @@ MAX_BITS = 20
 GROWTH_BITS = 2
 """a table grows fourfold: three times in its life"""
 LOCK_S = 5.0
+POLL_S = 0.05
+"""interval at which a lock that another process has is tried"""
 LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
@@ -75,6 +79,8 @@ class TableFiles:
     ) -> None:
         self.folder, self.vocab_fp = folder, folder.name
         self.forgotten = Forgotten(folder / "forgotten")
+        self.hurry = threading.Event()
+        """while it is set nobody waits for another process' lock"""
         self._notice = notice
         self._start_bits, self._max_bits = start_bits, max_bits
 
@@ -227,9 +233,9 @@ class TableFiles:
 
         Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
         """
-        lock = FileLock(self.folder / "lock", timeout=timeout, mode=0o600)
+        lock = FileLock(self.folder / "lock", mode=0o600)
         try:
-            lock.acquire()
+            self._acquire(lock, time.monotonic() + timeout)
         except Timeout:
             if not timeout:
                 raise
@@ -244,6 +250,15 @@ class TableFiles:
             yield
         finally:
             lock.release()
+
+    def _acquire(self, lock: FileLock, until: float) -> None:
+        while True:
+            try:
+                lock.acquire(blocking=False)
+                return
+            except Timeout:
+                if time.monotonic() >= until or self.hurry.wait(POLL_S):
+                    raise
 
     def _settle(self, name: str) -> NgramTable | None:
         """Keep the newest sound file of this name and clear the others away; needs the lock.

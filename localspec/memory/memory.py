@@ -30,6 +30,8 @@ LESSON = 16
 """tokens as which a text itself counts"""
 CLOSE_S = 2.0
 """that the end of an engine takes to learn what waits, at most"""
+ERASE_S = 5.0
+"""that it then takes to erase what was forgotten, at most"""
 CHAT = "chat:"
 """how the sources begin that say everything again at every turn"""
 OPEN_TABLES = 16
@@ -92,6 +94,8 @@ class Memory:
         self._steps: Iterator[None] = iter(())
         self._erasures: dict[tuple[str, str], int] = {}
         """the tags of what is to be erased once more, by table and source"""
+        self._unerased: dict[tuple[str, str], int] = {}
+        """those of which that failed, to be tried again with the next text and at the end"""
         self._forgotten: dict[int, float] = {}
         """when which tags were forgotten here"""
 
@@ -132,11 +136,12 @@ class Memory:
         said = said or self.moment(lesson.workspace)
         if said is None:
             return
+        self._try_again()
         number = next(self._numbers)
         if lesson.source.startswith(CHAT):
             place = said.table, lesson.source
             earlier = self._chats.get(place)
-            if earlier is not None and _continues(lesson, self._lessons[earlier][0]):
+            if earlier is not None and self._gives_way(*self._lessons[earlier], lesson):
                 self._take(earlier)
             self._chats[place] = number
         self._lessons[number] = lesson, said
@@ -170,7 +175,11 @@ class Memory:
 
     def close(self) -> None:
         """Insert what is queued while :data:`CLOSE_S` lasts, and tell what is not; flush, unmap. The tables
-        handed out cannot be used any more."""
+        handed out cannot be used any more.
+
+        What is to be erased is waited for longer, :data:`ERASE_S`, where another process has the lock.
+        """
+        self._try_again()
         until = time.perf_counter() + CLOSE_S
         while self._step():
             if time.perf_counter() >= until:
@@ -198,13 +207,28 @@ class Memory:
 
     def _give_up(self) -> None:
         """End what is being learnt; what is to be erased still is."""
+        self._stop()
+        while self._lessons:
+            self._lose(self._next()[0], "there was no time at the end")
+        until = time.perf_counter() + ERASE_S
+        while self._step():
+            if time.perf_counter() >= until:
+                self._stop()
+                break
+        if self._erasures or self._unerased:
+            self._notice("not all that was forgotten is erased: another process has locked the n-gram memory")
+
+    def _stop(self) -> None:
+        """End the step that is being done, without waiting for another process."""
+        self._files.hurry.set()
         if isinstance(self._steps, Generator):
             self._steps.close()
         self._steps = iter(())
-        while self._lessons:
-            self._lose(self._next()[0], "there was no time at the end")
-        while self._step():
-            pass
+        self._files.hurry.clear()
+
+    def _try_again(self) -> None:
+        self._erasures |= self._unerased
+        self._unerased.clear()
 
     def _lose(self, lesson: Lesson, reason: str) -> None:
         self.lost += len(lesson.tokens)
@@ -215,8 +239,7 @@ class Memory:
             next(self._steps)
         except StopIteration:
             if self._erasures:
-                (name, source), tag = self._erasures.popitem()
-                self._steps = apart(partial(self._files.erase, name, source, tag))
+                self._steps = self._erase(*self._erasures.popitem())
             elif self._lessons:
                 self._steps = self._teach(*self._next())
             else:
@@ -228,23 +251,29 @@ class Memory:
             log.exception("a text could not be learnt")
         return True
 
-    def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
-        key, parts = (said.table, lesson.source), [(0, len(lesson.tokens))]
-        if not lesson.source.startswith(CHAT):
-            yield from self._teach_parts(lesson, said, parts, [])
-            return
-        parts = yield from self._taught.fresh(key, lesson.tokens)
-        inserted: list[Grams] = []
+    def _erase(self, place: tuple[str, str], tag: int) -> Iterator[None]:
         try:
-            yield from self._teach_parts(lesson, said, parts, inserted)
-        finally:
-            longest = (each for each in inserted if each.order == self.orders[0])
-            self._taught.add(key, ((each.hashes, each.tokens) for each in longest))
+            yield from apart(partial(self._files.erase, *place, tag))
+        except FAULTS:
+            self._unerased[place] = tag
+            raise
+        except GeneratorExit:
+            self._erasures[place] = tag
+            raise
+
+    def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
+        is_chat, parts = lesson.source.startswith(CHAT), [(0, len(lesson.tokens))]
+        key = said.table, lesson.source
+        if is_chat:
+            parts = yield from self._taught.fresh(key, lesson.tokens)
+        is_void = yield from self._teach_parts(lesson, said, parts)
+        if is_chat and is_void:
+            yield from self._taught.skip(key, lesson.tokens)
 
     def _teach_parts(
-        self, lesson: Lesson, said: Moment, parts: list[tuple[int, int]], inserted: list[Grams]
-    ) -> Iterator[None]:
-        """Teach stretches of a text; what was ``inserted`` is noted there."""
+        self, lesson: Lesson, said: Moment, parts: list[tuple[int, int]]
+    ) -> Generator[None, None, bool]:
+        """Teach stretches of a text; returns whether it was forgotten meanwhile."""
         name, since, tag = said.table, said.since, tag_of(lesson.source)
         table: NgramTable | None = None
         texts = (lesson.tokens[start:end] for start, end in parts)
@@ -256,21 +285,21 @@ class Memory:
                 else:
                     table = self._same(table)
                 if table is None or self._is_forgotten(tag, since):
-                    return  # the table meanwhile, and this text with the rest
-                self._insert(table, grams, tag)
-                inserted += grams
+                    return True  # the table meanwhile, and this text with the rest
+                self._insert(table, grams, lesson)
                 if self._files.forgotten.is_since(tag, since):
                     # Its entries were overwritten between the two looks, and these came after.
                     yield from apart(partial(self._files.erase, name, lesson.source, tag))
-                    return
+                    return True
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
             elif self._is_forgotten(tag, since):
-                return
+                return True
             yield
         if table is not None:
             # Who grew the table meanwhile may have found no entry of this name, and dropped it.
             yield from apart(partial(self._files.note, name, lesson.source, since=since))
+        return False
 
     def _same(self, table: NgramTable) -> NgramTable | None:
         """A table as it stands now, perhaps grown; None if it was forgotten."""
@@ -299,6 +328,17 @@ class Memory:
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
+    def _gives_way(self, earlier: Lesson, said: Moment, lesson: Lesson) -> bool:
+        """Whether a text that waits is part of a later one. One that was forgotten is not: it is kept until
+        it is noted as what must not come back."""
+        return not self._is_void(earlier, said) and _continues(lesson, earlier)
+
+    def _is_void(self, lesson: Lesson, said: Moment) -> bool:
+        """Whether a text, or its table, was forgotten since it was said."""
+        table = self._table(said.table)
+        is_replaced = said.epoch not in (None, None if table is None else table.epoch)
+        return is_replaced or self._is_forgotten(tag_of(lesson.source), said.since)
+
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:
             self._keep(name, (yield from apart(lambda: self._files.grow(table))))
@@ -306,9 +346,12 @@ class Memory:
             self._full.add(name)
             self._complain(error)
 
-    def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
+    def _insert(self, table: NgramTable, grams: list[Grams], lesson: Lesson) -> None:
+        tag = tag_of(lesson.source)
         for order, hashes, tokens in grams:
             table.insert(hashes, tokens, order, tag)
+            if order == self.orders[0] and lesson.source.startswith(CHAT):
+                self._taught.add((table.header.name, lesson.source), hashes, tokens)
         lengths = [len(each.tokens) for each in grams]
         table.count(tokens=max(lengths), entries=sum(lengths))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,45 +17,87 @@ MARGIN = 64
 MOST = 1 << 19
 """n-grams that are remembered, of all chats; then those of the chat that has waited longest go"""
 
+PORTION = 2048
+"""n-grams that are put among those of a chat at once"""
+NOTHING: Words = np.empty(0, np.uint64)
+
 Key = tuple[str, str]
 """the names of a table and of a source"""
 
 
 class Taught:
-    """What was taught of the longest ``order``, by table and source; 8 bytes per token.
+    """The n-grams of the longest ``order`` that were taught, by table and source; 8 bytes per token.
 
-    It is kept when a source is forgotten: the chat's next turn does not bring back what was said before.
+    They are kept when a source is forgotten: the chat's next turn does not bring back what was said before.
     """
 
     def __init__(self, order: int) -> None:
         self._order = order
         self._known: OrderedDict[Key, Words] = OrderedDict()
         self._size = 0
+        self._key: Key = ("", "")
+        self._new: list[Words] = []
+        """what was added last, all of one key, and is not yet among the rest"""
 
     def fresh(self, key: Key, tokens: Sequence[int]) -> Generator[None, None, list[tuple[int, int]]]:
         """The (start, end) of the stretches that hold all n-grams that this source has not taught yet."""
-        known, n = self._known.get(key), self._order
-        if known is None or not len(known):
+        self._settle()
+        known = self._known.get(key, NOTHING)
+        if not len(known):
             return [(0, len(tokens))]
         found = []
+        for start, marks in self._marks(tokens):
+            found.append(start + np.flatnonzero(~_among(known, marks)))
+            yield
+        places = np.concatenate(found) if found else np.empty(0, np.intp)
+        return _stretches(places, self._order + MARGIN, len(tokens))
+
+    def add(self, key: Key, hashes: Words, tokens: Words) -> None:
+        """These hashes were followed by these tokens, and taught."""
+        self._add(key, _marks(hashes, tokens))
+
+    def skip(self, key: Key, tokens: Sequence[int]) -> Iterator[None]:
+        """Add all n-grams of a text that was forgotten before it was taught."""
+        for _, marks in self._marks(tokens):
+            self._add(key, marks)
+            yield
+
+    def _marks(self, tokens: Sequence[int]) -> Iterator[tuple[int, Words]]:
+        """The marks of a text's n-grams, with the place of the first one's last token."""
+        n = self._order
         for start in range(n, len(tokens), SPAN):
             words = np.asarray(tokens[start - n : start + SPAN], np.uint64)
-            marks = _marks(hashes_in(words, (n,))[n][:-1], words[n:])
-            nearest = np.minimum(np.searchsorted(known, marks), len(known) - 1)
-            found.append(start + np.flatnonzero(known[nearest] != marks))
-            yield
-        return _stretches(np.concatenate(found) if found else np.empty(0, np.intp), n + MARGIN, len(tokens))
+            yield start, _marks(hashes_in(words, (n,))[n][:-1], words[n:])
 
-    def add(self, key: Key, grams: Iterable[tuple[Words, Words]]) -> None:
-        """These hashes were followed by these tokens, and taught."""
-        marks = [_marks(hashes, tokens) for hashes, tokens in grams if len(hashes)]
-        if not marks:
+    def _add(self, key: Key, marks: Words) -> None:
+        if key != self._key:
+            self._settle()
+            self._key = key
+        self._new.append(marks)
+        if sum(map(len, self._new)) >= PORTION:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Put what is new among the rest, which is sorted: in portions, as all of it is moved each time."""
+        new = np.unique(np.concatenate([NOTHING, *self._new]))
+        self._new.clear()
+        if not len(new):
             return
-        before = self._known.pop(key, np.empty(0, np.uint64))
-        known = self._known[key] = np.unique(np.concatenate([before, *marks]))[:MOST]
+        before = self._known.pop(self._key, NOTHING)
+        new = new[~_among(before, new)]
+        known = self._known[self._key] = np.insert(before, np.searchsorted(before, new), new)[:MOST]
         self._size += len(known) - len(before)
         while self._size > MOST:
             self._size -= len(self._known.popitem(last=False)[1])
+
+
+def _among(known: Words, marks: Words) -> NDArray[np.bool_]:
+    """Which marks are among the known ones, which are sorted."""
+    if not len(known):
+        return np.zeros(len(marks), np.bool_)
+    nearest = np.minimum(np.searchsorted(known, marks), len(known) - 1)
+    found: NDArray[np.bool_] = known[nearest] == marks
+    return found
 
 
 def _marks(hashes: Words, tokens: Words) -> Words:
