@@ -360,9 +360,9 @@ def write_model_with_mtp(path: Path, d: Dimensions = SMALL) -> Path:
     return write(path, "qwen35", own, shapes | _mtp_layer(d))
 
 
-def write_eagle_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, Any] = NOTHING) -> Path:
-    """An EAGLE-3 head without embeddings of its own."""
-    own = _common(
+def _one_layer(d: Dimensions) -> dict[str, Any]:
+    """The values of a head of one layer that is told states of its target's."""
+    return _common(
         d,
         **{
             "block_count": 1,
@@ -372,10 +372,13 @@ def write_eagle_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, 
             "attention.key_length": d.head,
             "attention.value_length": d.head,
             "target_layers": [1, 2, 3],
-            "target_hidden_size": d.width,
-            **values,
         },
     )
+
+
+def write_eagle_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, Any] = NOTHING) -> Path:
+    """An EAGLE-3 head without embeddings of its own."""
+    own = _one_layer(d) | {"target_hidden_size": d.width, **values}
     block: Shapes = {name: (n, 2 * d.width) for name, (n, _) in _attention(d, norms=False).items()}
     block |= {"attn_output.weight": (d.width, d.heads * d.head), "attn_norm.weight": (d.width,)}
     block |= {"attn_norm_2.weight": (d.width,), "ffn_norm.weight": (d.width,)} | _dense(d)
@@ -387,20 +390,7 @@ def write_dflash_head(
     path: Path, d: Dimensions = SMALL, *, dspark: bool = False, values: Mapping[str, Any] = NOTHING
 ) -> Path:
     """A DFlash head of one layer, or with ``dspark`` a DSpark head."""
-    own = _common(
-        d,
-        **{
-            "block_count": 1,
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": d.kv_heads,
-            "attention.key_length": d.head,
-            "attention.value_length": d.head,
-            "target_layers": [1, 2, 3],
-            "block_size": 8,
-            **values,
-        },
-    )
+    own = _one_layer(d) | {"block_size": 8, **values}
     block = {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,), **_attention(d), **_dense(d)}
     shapes: Shapes = {"fc.weight": (d.width, 3 * d.width), "enc.output_norm.weight": (d.width,)}
     shapes |= {"output_norm.weight": (d.width,)}

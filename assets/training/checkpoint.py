@@ -38,19 +38,25 @@ class Checkpoints:
 
     def restore(self, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Position:
         """Load the newest state, if there is one; returns the place to go on at."""
-        if not self._path.exists():
+        state = self.checked()
+        if state is None:
             return Position(0, 0, 0, 0)
+        model.load_state_dict(state["model"])
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        return Position(*state["position"])
+
+    def checked(self) -> dict[str, Any] | None:
+        """The newest state, if there is one; refuses one of a run that is not this one."""
+        if not self._path.exists():
+            return None
         state: dict[str, Any] = torch.load(self._path, map_location="cpu", weights_only=True)
-        position = Position(*state["position"])
-        if state["run"] != self._run[: position.phase + 1]:
+        if state["run"] != self._run[: Position(*state["position"]).phase + 1]:
             raise RecipeError(
                 f"{self._path} belongs to a run with other settings or data: "
                 "remove it, or choose another --out."
             )
-        model.load_state_dict(state["model"])
-        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        return position
+        return state
 
     @property
     def due(self) -> bool:

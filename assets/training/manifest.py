@@ -1,6 +1,5 @@
 """manifest.json: what an output directory was made with, and what came out."""
 
-import hashlib
 import json
 import platform
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import Any
 from .atomic import replacing
 from .errors import RecipeError
 from .presets import Preset
+from .provenance import file_hash
 
 # The recipe may be added to: checkpoints refuse changes to phases that were gone through. Sums of
 # other threads or of compiled code differ in their last bits: the weights are as good, not the same.
@@ -30,12 +30,6 @@ def settings(preset: Preset, *, threads: int, compiled: bool) -> dict[str, Any]:
         **{name: version(name) for name in LIBRARIES},
     }
     return dict(json.loads(json.dumps(values)))
-
-
-def file_hash(path: Path) -> str:
-    """A file's SHA-256 in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

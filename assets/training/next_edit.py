@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from .chat import END_OF_TEXT, FILE_SEPARATOR, Example, Piece
 from .corpus import SourceFile
 from .edits import mentions, rename
-from .renames import MOST_MENTIONS, draw_rename, function_sources
+from .renames import MOST_MENTIONS, draw_rename, function_examples
 from .words import Identifiers
 
 PATTERN_SHARE = 0.35  # of edits that repeat a pattern; the others are renames
@@ -127,13 +127,11 @@ def next_edit_examples(
     files: list[SourceFile], lines: tuple[int, int], words: list[str], *, passes: int, seed: str
 ) -> Iterator[Example]:
     """Next edits in functions of lines[0] to lines[1] lines, in random order, `passes` times."""
-    sources = function_sources(files, lines)
-    for number in range(passes):
-        rng = random.Random(f"next edits {seed} {number}")
-        identifiers = Identifiers(words, rng)
-        rng.shuffle(sources)
-        for source in sources:
-            path = "/".join(identifiers.word() for _ in range(rng.randint(1, 3))) + ".py"
-            edit = next_edit(source, path, identifiers, rng)
-            if edit is not None:
-                yield edit.example()
+
+    def drawn(source: str, identifiers: Identifiers, rng: random.Random) -> Example | None:
+        path = "/".join(identifiers.word() for _ in range(rng.randint(1, 3))) + ".py"
+        edit = next_edit(source, path, identifiers, rng)
+        return None if edit is None else edit.example()
+
+    seeds = [f"next edits {seed} {number}" for number in range(passes)]
+    return function_examples(files, lines, words, drawn, seeds=seeds)

@@ -1,6 +1,6 @@
 """Every number of the recipe: the shapes of the pair, its data and its training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ROPE_BASE = 10_000.0
 NORM_EPSILON = 1e-6
@@ -124,6 +124,13 @@ STREAMS = (
     Stream("tools", "tools", window=512, examples=20_000),
 )
 
+SECOND = Phase(
+    "second",
+    {"questions-again": 6, "copies": 3, "renames-short": 4, "middles": 3},
+    steps=278,
+    peak_rate=2e-3,
+)
+
 # Two cores without a GPU; phases were added as the figures told what was lacking.
 CPU = Preset(
     name="cpu",
@@ -136,19 +143,9 @@ CPU = Preset(
                 steps=403,
                 peak_rate=2e-3,
             ),
-            Phase(
-                "second",
-                {"questions-again": 6, "copies": 3, "renames-short": 4, "middles": 3},
-                steps=278,
-                peak_rate=2e-3,
-            ),
+            SECOND,
             # The loss had stayed at 1.05 for 278 steps; at a third of the rate it fell to 0.83 in 100.
-            Phase(
-                "second, slower",
-                {"questions-again": 6, "copies": 3, "renames-short": 4, "middles": 3},
-                steps=500,
-                peak_rate=7e-4,
-            ),
+            replace(SECOND, name="second, slower", steps=500, peak_rate=7e-4),
             Phase(
                 "third",
                 {

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .chat import Example, chat_example
 from .corpus import SourceFile, definitions
@@ -25,6 +25,9 @@ INVENTED_SHARE = 0.65  # new names that are not of the usual ones
 CONVERSATION_SHARE = 0.3
 MOST_TURNS = 4
 ANY_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
+
+Drawn = Callable[[str, Identifiers, random.Random], Example | None]
+"""an example of a function's source, None where there is none"""
 
 
 def function_sources(files: list[SourceFile], lines: tuple[int, int]) -> list[str]:
@@ -68,13 +71,24 @@ def rename_examples(
     files: list[SourceFile], lines: tuple[int, int], words: list[str], *, passes: int, seed: str
 ) -> Iterator[Example]:
     """`passes` examples of every function of lines[0] to lines[1] lines, in random order."""
+
+    def drawn(source: str, identifiers: Identifiers, rng: random.Random) -> Example | None:
+        turns = rng.randint(2, MOST_TURNS) if rng.random() < CONVERSATION_SHARE else 1
+        return rename_example(source, turns, identifiers, rng)
+
+    return function_examples(files, lines, words, drawn, seeds=[f"renames {seed} {n}" for n in range(passes)])
+
+
+def function_examples(
+    files: list[SourceFile], lines: tuple[int, int], words: list[str], drawn: Drawn, *, seeds: list[str]
+) -> Iterator[Example]:
+    """What is drawn of every function of lines[0] to lines[1] lines, in random order, once for each seed."""
     sources = function_sources(files, lines)
-    for number in range(passes):
-        rng = random.Random(f"renames {seed} {number}")
+    for seed in seeds:
+        rng = random.Random(seed)
         identifiers = Identifiers(words, rng)
         rng.shuffle(sources)
         for source in sources:
-            turns = rng.randint(2, MOST_TURNS) if rng.random() < CONVERSATION_SHARE else 1
-            example = rename_example(source, turns, identifiers, rng)
+            example = drawn(source, identifiers, rng)
             if example is not None:
                 yield example

@@ -1,13 +1,11 @@
 """One model's training: its phases in order, each step a function of the seed and its number."""
 
-import hashlib
 import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -22,23 +20,15 @@ from .model import Qwen3
 from .optimizers import build_optimizers, learning_rate
 from .presets import ModelShape, Phase, Stream
 from .progress import Progress
+from .provenance import file_hash, stated
 from .streams import UNTAUGHT, Batches
 
 GRADIENT_NORM = 1.0
 
 
-def stated(value: Stream | Phase) -> dict[str, Any]:
-    """The fields that differ from their defaults: a field that is added later changes no description."""
-    return {
-        field.name: getattr(value, field.name)
-        for field in fields(value)
-        if getattr(value, field.name) != field.default
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The definition of a training run: two runs that are equal give equal weights."""
+    """The definition of a training run: two runs that are equal give equal weights from equal rows."""
 
     shape: ModelShape
     phases: tuple[Phase, ...]
@@ -51,10 +41,15 @@ class Run:
     teacher: tuple[ModelShape, Path] | None  # the model whose distributions are learnt
     output: Path
 
+    @property
+    def checkpoint(self) -> Path:
+        """The file of its newest state."""
+        return self.output.with_suffix(".checkpoint")
+
     def fingerprints(self) -> list[str]:
         """A text for each phase, equal for equal phases of equal runs in whatever directory."""
         files = [self.start] if self.teacher is None else [self.start, self.teacher[1]]
-        hashes = [file and hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+        hashes = [file and file_hash(file) for file in files]
         common = [asdict(self.shape), self.vocabulary, self.seed, *hashes]
         streams = {stream.name: stated(stream) for stream in self.streams}
         texts = []
@@ -121,11 +116,12 @@ def initial_model(run: Run) -> Qwen3:
     return load_model(run.shape, run.start, vocabulary=run.vocabulary, context=run.context)
 
 
-def save_weights(model: Qwen3, path: Path, position: Position) -> None:
-    """Write the weights in float32 under transformers' names, with their position as metadata."""
+def save_weights(model: Qwen3, path: Path, position: Position, run: list[str]) -> None:
+    """Write the weights in float32 under transformers' names, with their position and run as metadata."""
     weights = {f"model.{name}": w.cpu().contiguous() for name, w in model.state_dict().items()}
+    metadata = {name: str(value) for name, value in position._asdict().items()}
     with replacing(path) as partial:
-        save_file(weights, partial, {name: str(value) for name, value in position._asdict().items()})
+        save_file(weights, partial, metadata | {"run": json.dumps(run)})
 
 
 class Trainer:
@@ -140,9 +136,8 @@ class Trainer:
             teacher = load_model(shape, weights, vocabulary=run.vocabulary, context=run.context).to(device)
         states: States = torch.compile(model, dynamic=False) if compiled else model
         self._learner = Learner(model, states, teacher)
-        self._checkpoints = Checkpoints(
-            run.output.with_suffix(".checkpoint"), run.fingerprints(), checkpoint_minutes
-        )
+        self._described = run.fingerprints()
+        self._checkpoints = Checkpoints(run.checkpoint, self._described, checkpoint_minutes)
         self._curve = Curve(run.output.with_suffix(".curve.jsonl"))
         self._label = run.output.stem
 
@@ -159,7 +154,7 @@ class Trainer:
             if index > position.phase:
                 position = position._replace(phase=index, step=0)
             position = self._go_through(position)
-        save_weights(self._learner.model, self._run.output, position)
+        save_weights(self._learner.model, self._run.output, position, self._described)
 
     def _go_through(self, position: Position) -> Position:
         """Do what is left of a phase; returns the position at its end."""
@@ -186,7 +181,8 @@ class Trainer:
 
     def _save(self, position: Position) -> None:
         self._checkpoints.save(self._learner.model, self._learner.optimizers, position)
-        save_weights(self._learner.model, self._run.output.with_suffix(".latest.safetensors"), position)
+        latest = self._run.output.with_suffix(".latest.safetensors")
+        save_weights(self._learner.model, latest, position, self._described)
 
     def _check(self) -> None:
         if not all(math.isfinite(weight.sum().item()) for weight in self._learner.model.parameters()):

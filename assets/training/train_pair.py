@@ -1,5 +1,6 @@
-"""Make the bundled pair from nothing but this Python's standard library.
+"""Train the models of a preset on lessons from this Python's standard library.
 
+The preset "cpu" goes on from the bundled stdlib-6m and makes no draft; "smoke" makes a toy pair from nothing.
 One command does it all, and goes on where it was when it is started again:
 
     python -m assets.training.train_pair --preset cpu --out build/pair
@@ -21,7 +22,7 @@ INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Train the bundled pair; start again to resume.")
+    parser = argparse.ArgumentParser(description="Train the models of a preset; start again to resume.")
     parser.add_argument("--out", type=Path, required=True, help="directory for all outputs")
     parser.add_argument("--preset", choices=PRESETS, default="cpu", help="which recipe (default: cpu)")
     parser.add_argument(
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
-    print(f"the pair is in {options.out / 'models'}", file=sys.stderr)
+    print(f"the models are in {options.out / 'models'}", file=sys.stderr)
     return 0
 
 

@@ -6,15 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("tokenizers")
+pytest.importorskip("safetensors")
 
 from assets.training.chat import Example, Piece
 from assets.training.examples import TAUGHT, pack, read_rows, write_rows
+from assets.training.presets import SMOKE, ModelPlan, Phase, Preset, Stream
+from assets.training.provenance import MADE_FROM, has_rows_of, origin_of_rows
 from assets.training.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +67,6 @@ def test_only_taught_tokens_are_targets() -> None:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 def test_a_stream_goes_on_in_the_next_phase_where_the_last_one_left_it(tmp_path: Path) -> None:
-    from assets.training.presets import Phase, Stream
     from assets.training.streams import Batches
 
     np.arange(40, dtype="<u2").repeat(5).tofile(tmp_path / "numbers.bin")
@@ -125,10 +128,79 @@ def test_a_killed_recipe_goes_on_and_ends_in_the_same_models(tmp_path: Path) -> 
     assert "models/smoke-draft/smoke-draft.gguf" in outputs
 
 
+def pipeline(out: Path, preset: Preset) -> None:
+    from assets.training.pipeline import Pipeline
+
+    Pipeline(out, preset, threads=1, checkpoint_minutes=0.0, compiled=False).run()
+
+
+def tiny(*phases: Phase, every: int = 40) -> Preset:
+    """The smoke preset's target on middles alone."""
+    plan = ModelPlan(replace(SMOKE.target.shape, layers=1), phases)
+    return replace(SMOKE, target=plan, draft=None, streams=(replace(MIDDLES, every=every), AGAIN))
+
+
+MIDDLES = Stream("middles", "middles", window=256)
+AGAIN = Stream("again", "middles", window=256, every=50)
+ONE = Phase("one", {"middles": 1}, steps=2, peak_rate=1e-3)
+TWO = Phase("two", {"again": 1}, steps=3, peak_rate=1e-3)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+def test_a_phase_after_the_last_is_trained_and_the_model_is_written_again(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    def total() -> int:
+        with safe_open(tmp_path / "weights" / "smoke-target.safetensors", framework="np") as file:
+            return int(file.metadata()["total"])
+
+    def model() -> bytes:
+        return (tmp_path / "models" / "smoke-target" / "smoke-target.gguf").read_bytes()
+
+    pipeline(tmp_path, tiny(ONE))
+    rows, first = (tmp_path / "tokens" / "middles.bin").read_bytes(), model()
+    assert total() == 2
+    pipeline(tmp_path, tiny(ONE, TWO))
+    assert total() == 5 and model() != first
+    assert (tmp_path / "tokens" / "middles.bin").read_bytes() == rows
+    second = model()
+    pipeline(tmp_path, tiny(ONE, replace(TWO, steps=4)))
+    assert total() == 6 and model() != second
+    written = (tmp_path / "models" / "smoke-target" / "smoke-target.gguf").stat().st_mtime_ns
+    pipeline(tmp_path, tiny(ONE, replace(TWO, steps=4)))
+    assert (tmp_path / "models" / "smoke-target" / "smoke-target.gguf").stat().st_mtime_ns == written
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+def test_rows_that_were_trained_on_outlive_a_change_that_is_refused(tmp_path: Path) -> None:
+    from assets.training.errors import RecipeError
+
+    pipeline(tmp_path, tiny(ONE))
+    rows = (tmp_path / "tokens" / "middles.bin").read_bytes()
+    with pytest.raises(RecipeError, match="other settings or data"):
+        pipeline(tmp_path, tiny(ONE, every=41))
+    assert (tmp_path / "tokens" / "middles.bin").read_bytes() == rows
+
+
+def test_rows_of_a_changed_stream_are_made_anew_and_those_without_an_origin_kept(tmp_path: Path) -> None:
+    output, told = tmp_path / "middles.bin", list[str]()
+    origin = origin_of_rows(MIDDLES, SMOKE, TOKENIZER)
+    assert not has_rows_of(output, origin, told.append)
+    output.write_bytes(bytes(514))
+    assert not has_rows_of(output, origin, told.append) and not told
+    output.with_suffix(".json").write_text(json.dumps({"rows": 1}), "utf-8")
+    assert has_rows_of(output, origin, told.append) and "taken as it is" in told.pop()
+    output.with_suffix(".json").write_text(json.dumps({"rows": 1, MADE_FROM: origin}), "utf-8")
+    assert has_rows_of(output, origin, told.append) and not told
+    for stream, preset in ((replace(MIDDLES, window=512), SMOKE), (MIDDLES, replace(SMOKE, files=23))):
+        assert not has_rows_of(output, origin_of_rows(stream, preset, TOKENIZER), told.append)
+        assert "made anew" in told.pop()
+    assert has_rows_of(output, origin | {"code": "other"}, told.append) and "other code" in told.pop()
+
+
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 def test_a_description_holds_what_is_not_by_default() -> None:
-    from assets.training.presets import Stream
-    from assets.training.train import stated
+    from assets.training.provenance import stated
 
     plain = Stream("names", "copying", window=4)
     assert stated(plain) == {"name": "names", "lesson": "copying", "window": 4}
