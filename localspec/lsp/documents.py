@@ -57,8 +57,7 @@ class Document:
         # Late: an editor waits for the server's start, and this takes longer than all the rest of it.
         from localspec.memory.secret_names import is_secret
 
-        name = PurePath(self.path).name.lower()
-        return uri_scheme(self.uri) not in SCHEMES or name.startswith(".env") or is_secret(name)
+        return uri_scheme(self.uri) not in SCHEMES or is_secret(PurePath(self.path).name)
 
     def change(self, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> None:
         """Replace a part, or all."""

@@ -9,15 +9,19 @@ from importlib.resources import files
 from localspec.memory.ignore import Rules, TooLarge
 
 NAMES: dict[str, list[str]] = json.loads((files(__package__) / "known" / "names.json").read_text("utf-8"))
-"""patterns in small letters with at most one ``*``: ``secret`` names, of these the ``harmless``, and of those
-that begin or end with ``.env`` the ``samples``"""
-LINES = [".env", ".env.*", *NAMES["secret"], *(f"!{name}" for name in NAMES["harmless"] + NAMES["samples"])]
+"""patterns in small letters with at most one ``*``: ``secret`` names, of these the ``harmless``, those that
+``always`` are secret, and the ends of the names of ``copies``, which are as secret as what they copy"""
+LINES = [*NAMES["secret"], *(f"!{name}" for name in NAMES["harmless"]), *NAMES["always"]]
+COPIES = tuple(NAMES["copies"])
 _rules = Rules("\n".join(LINES).encode())
 
 
 def is_secret(name: str) -> bool:
-    """Whether a file of this name holds secrets and little else."""
+    """Whether a file of this name, or a copy of one, holds secrets and little else."""
+    name = name.lower()
+    while name.endswith(COPIES):
+        name = name[: -max(len(end) for end in COPIES if name.endswith(end))]
     try:
-        return _rules.excludes(os.fsencode(name.lower()), is_directory=False) is True
+        return _rules.excludes(os.fsencode(name), is_directory=False) is True
     except (TooLarge, UnicodeEncodeError):
         return True  # nothing on a disk is called so

@@ -12,6 +12,7 @@ import pytest
 
 from localspec.errors import InvalidOptions
 from localspec.memory.regular import read_regular
+from localspec.memory.secret_names import is_secret
 from localspec.memory.texts import MAX_BYTES, may_learn, near_files, read_text, text_files
 from localspec.memory.workspace import repository_of, workspace_of
 from tests.memory.hostile_repository import HOSTILE, NAME, make, siblings
@@ -96,6 +97,26 @@ def test_a_file_that_is_named_is_taken(tree: Path) -> None:
 def test_only_text_is_read(tmp_path: Path, content: bytes, text: str | None) -> None:
     (tmp_path / "file").write_bytes(content)
     assert read_text(tmp_path / "file") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *(
+            (name, True)
+            for name in (".env", ".env.local", ".env-prod", ".env_prod", ".envs", ".ENV.py", "prod.env")
+        ),
+        *((name, True) for name in (".env~", ".npmrc~", "server.pem.bak", "id_rsa.orig~", ".server.key.swp")),
+        *((name, True) for name in (".env.example", "x.tfvars.json", "shadow.old", "id_ed25519_work")),
+        *(
+            (name, False)
+            for name in ("id_rsa.pub", "id_rsa.pub~", "credentials.py", "notes.txt~", "~", ".bak")
+        ),
+        *((name, False) for name in ("environment.ts", "my.npmrc", "README", "env", "a.envy")),
+    ],
+)
+def test_names_of_secrets_and_of_their_copies(name: str, *, expected: bool) -> None:
+    assert is_secret(name) is expected
 
 
 @pytest.mark.parametrize(

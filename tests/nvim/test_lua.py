@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.secret_names import LINES, NAMES, is_secret
+from localspec.memory.secret_names import COPIES, LINES, is_secret
 from tests.editors.found import NEOVIMS, neovim
 from tests.nvim.editor import PLUGIN, ROOT
 from tests.waiting import DEADLINE_S
@@ -42,13 +42,14 @@ def test_lua(version: str, tmp_path: Path) -> None:
 
 def names() -> list[str]:
     """For each pattern of names that mark secrets, some that it fits, and some that look alike."""
-    patterns = [line.lstrip("!") for line in LINES if line not in NAMES["samples"]]
+    patterns = [line.lstrip("!") for line in LINES]
     fitting = [pattern.replace("*", filler) for pattern in patterns for filler in ("", "rsa", "a.b")]
     alike = [
         form
         for name in fitting
         for form in (name.upper(), name + ".pub", name + ".py", name + "x", "x" + name)
     ]
+    alike += [name + end for name in ("server.pem", "notes.txt", "x.pub") for end in (*COPIES, "~.bak", "~x")]
     return sorted({*fitting, *alike, ".env", ".environment", "notes.txt", "README", "日本.PEM"})
 
 
@@ -69,10 +70,6 @@ def test_secrets_are_those_that_are_never_learnt(version: str, tmp_path: Path) -
     start = (*program.command, "--headless", "--clean", "-i", "NONE", "-n")
     environment = {**os.environ, **program.environment, "HOME": str(tmp_path)}
     subprocess.run((*start, *commands), env=environment, timeout=DEADLINE_S, check=True)
-    expected = [
-        name
-        for name in names()
-        if name.lower().startswith(".env") or is_secret(name) or name.lower() in NAMES["samples"]
-    ]
+    expected = [name for name in names() if is_secret(name)]
     assert len(expected) > 50
     assert found.read_text().splitlines() == expected

@@ -11,16 +11,21 @@ const SECRET = [
   ...[".mysql_history", ".psql_history", ".irb_history", ".python_history", ".node_repl_history", "id_rsa*"],
   ...["id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "*.env", "*.pem", "*.key"],
   ...["*.keypair", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.ppk", "*.kdb", "*.kdbx", "*.keystore", "*.keyring"],
-  ...["*.jks", "*.bcfks", "*.gpg", "*.asc", "*.ovpn", "*.tblk", "*.tfvars", "*.tfstate", "*.psafe3"],
-  ...["*.agilekeychain", "*.keychain", "*.kwallet", "*.bek", "*.fve"],
+  ...["*.jks", "*.bcfks", "*.gpg", "*.asc", "*.ovpn", "*.tblk", "*.tfvars", "*.tfvars.json", "*.tfstate"],
+  ...["*.psafe3", "*.agilekeychain", "*.keychain", "*.kwallet", "*.bek", "*.fve"],
 ];
 const HARMLESS = ["*.pub", "*.py"];
+const ALWAYS = [".env*"];
+const COPIES = ["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp"];
 
-/** Whether a file's name marks secrets. Whatever begins with `.env` does, samples of it too. */
+/** Whether a file's name, or what it is a copy of, marks secrets. Samples of environments count as such. */
 export function isSecret(name: string): boolean {
-  const small = name.toLowerCase();
+  let small = name.toLowerCase();
+  for (let end: string | undefined; (end = COPIES.find((each) => small.endsWith(each))); ) {
+    small = small.slice(0, -end.length);
+  }
   const isOneOf = (patterns: string[]): boolean => patterns.some((pattern) => fits(small, pattern));
-  return small.startsWith(".env") || (isOneOf(SECRET) && !isOneOf(HARMLESS));
+  return isOneOf(ALWAYS) || (isOneOf(SECRET) && !isOneOf(HARMLESS));
 }
 
 /** `*` is anything, once in a pattern. */

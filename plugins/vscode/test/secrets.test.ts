@@ -16,3 +16,9 @@ test("other names do not, though they look alike", () => {
 test("a sample of an environment counts as one, as what ends like code does", () => {
   assert.deepEqual([".env.example", ".env.py", ".envrc"].filter((name) => !isSecret(name)), []);
 });
+
+test("a copy is as secret as what it copies", () => {
+  const secret = [".env~", ".npmrc~", "server.pem.bak", "id_rsa.orig~", ".server.key.swp", ".env-prod"];
+  assert.deepEqual(secret.filter((name) => !isSecret(name)), []);
+  assert.deepEqual(["notes.txt~", "id_rsa.pub.bak", "~", ".bak"].filter(isSecret), []);
+});

@@ -1,5 +1,5 @@
---- Which files, by their names, hold secrets and little else: of them nothing is told. The same that localspec never
---- learns (the list of `localspec/memory/known/names.json`), and all whose name begins or ends with `.env`.
+--- Names of files that hold secrets and little else, of which nothing is told: the same that localspec never learns
+--- (the lists of `localspec/memory/known/names.json`). Samples of environments count as such.
 
 local M = {}
 
@@ -16,10 +16,16 @@ local SECRET = patterns([[
   dbeaver-data-sources.xml .bash_history .zsh_history .sh_history .mysql_history .psql_history .irb_history
   .python_history .node_repl_history id_rsa* id_dsa* id_ecdsa* id_ed25519* *_rsa *_dsa *_ecdsa *_ed25519 *.env
   *.pem *.key *.keypair *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.kdb *.kdbx *.keystore *.keyring *.jks *.bcfks *.gpg
-  *.asc *.ovpn *.tblk *.tfvars *.tfstate *.psafe3 *.agilekeychain *.keychain *.kwallet *.bek *.fve
+  *.asc *.ovpn *.tblk *.tfvars *.tfvars.json *.tfstate *.psafe3 *.agilekeychain *.keychain *.kwallet *.bek *.fve
 ]])
 local HARMLESS = patterns([[
   *.pub *.py
+]])
+local ALWAYS = patterns([[
+  .env*
+]])
+local COPIES = patterns([[
+  ~ .bak .backup .old .orig .save .swp .swo .tmp
 ]])
 
 --- `*` is anything, once in a pattern.
@@ -41,10 +47,20 @@ local function is_one_of(name, list)
   return false
 end
 
+--- The name of what a file is a copy of, as editors and people name them.
+local function original(name)
+  for _, ending in ipairs(COPIES) do
+    if vim.endswith(name, ending) then
+      return original(name:sub(1, -#ending - 1))
+    end
+  end
+  return name
+end
+
 ---@param name string a file's name, without its directory
 function M.is_secret(name)
-  name = name:lower()
-  return vim.startswith(name, ".env") or (is_one_of(name, SECRET) and not is_one_of(name, HARMLESS))
+  name = original(name:lower())
+  return is_one_of(name, ALWAYS) or (is_one_of(name, SECRET) and not is_one_of(name, HARMLESS))
 end
 
 return M
