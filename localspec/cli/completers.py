@@ -35,7 +35,7 @@ def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
 
 
 def _typeable(names: set[str]) -> list[str]:
-    """Those that a shell can show: not what commands a terminal."""
+    """The names without control characters, which would command a terminal."""
     return sorted(name for name in names if one_line(name) == name)
 
 

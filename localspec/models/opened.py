@@ -33,7 +33,7 @@ class OpenedFiles:
         self._checked = -math.inf
         try:
             for path in paths:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDONLY)
                 self._files.append((descriptor, path, _stamp(descriptor)))
         except OSError as error:
             self.close()

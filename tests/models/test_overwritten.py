@@ -141,3 +141,15 @@ def test_a_worker_that_reads_beyond_a_shortened_file_says_what_to_do(cli: Cli) -
     _, told = running.communicate(timeout=60)
     assert running.returncode == 1
     assert b"was ended by SIGBUS" in told and b"was shortened while it was in use" in told
+
+
+def test_files_are_opened_where_the_system_has_no_flag_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has none; no descriptor of Python's is inherited anyway."""
+    monkeypatch.delattr(os, "O_CLOEXEC")
+    (tmp_path / "file").write_bytes(b"x")
+    opened = OpenedFiles([tmp_path / "file"])
+    opened.check()
+    assert not os.get_inheritable(opened._files[0][0])
+    opened.close()

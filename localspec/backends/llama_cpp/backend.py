@@ -181,7 +181,7 @@ class LlamaCppBackend:
         rows = self._fill(batch, width)
         self._sequences.settle(batch)
         self._sequences.begin(batch)
-        self._files.check_sometimes()  # what a shortened file no longer holds would end the process
+        self._files.check_sometimes()  # reading a mapped file beyond its new end kills the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
         if code:
