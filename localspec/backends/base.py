@@ -5,7 +5,7 @@ A backend knows no speculation; speculation knows no more of a backend than this
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -206,6 +206,9 @@ class Backend(Protocol):
 
     def length(self, sequence: int) -> int:
         """Tokens that ``sequence`` holds."""
+
+    def sequences(self) -> Collection[int]:
+        """The sequences that are open."""
 
     def free(self) -> None:
         """Give back all memory; nothing may be called after this."""

@@ -7,7 +7,7 @@ and complains where a real backend would corrupt its cache.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -210,9 +210,9 @@ class ToyBackend:
         if not 0 <= length <= len(cache):
             raise EngineError(f"sequence {sequence} holds {len(cache)} tokens, not {length}")
         length = self.reach(sequence, length)
-        del cache[length:], self._wide[sequence][length:]
         kept = self._kept[sequence]
         self._kept[sequence] = {name: at for name, at in kept.items() if at <= length}
+        del cache[length:], self._wide[sequence][length:]
         return length
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
@@ -245,6 +245,9 @@ class ToyBackend:
 
     def length(self, sequence: int) -> int:
         return len(self._cache[sequence])
+
+    def sequences(self) -> Collection[int]:
+        return list(self._cache)
 
     def tokens(self, sequence: int) -> list[int]:
         """What ``sequence`` holds, for tests."""

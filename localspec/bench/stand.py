@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +103,9 @@ class Lent:
 
     def length(self, sequence: int) -> int:
         return self._backend.length(sequence)
+
+    def sequences(self) -> Collection[int]:
+        return set(self._open)
 
     def free(self) -> None:
         for sequence in list(self._open):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -91,7 +91,7 @@ class Engine:
         self._hurry = Hurry(target)
         self._ids = itertools.count(1)
         self._steps = 0
-        self._closed = False
+        self._closed = self._changing = False
 
     # One call per request.
 
@@ -127,7 +127,8 @@ class Engine:
         """
         if self._closed:
             raise EngineError("the engine was closed", "Load the model again.")
-        self._idle.interrupt()
+        with self._change():
+            self._idle.interrupt()
         if not self._scheduler.busy:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -169,8 +170,13 @@ class Engine:
         """A piece of somebody's prompt, or a round; False when there is nothing to do."""
         if self._closed:
             return False
+        self._recover()
+        with self._change():
+            self._step()
+        return self._scheduler.busy
+
+    def _step(self) -> None:
         scheduler, started = self._scheduler, time.perf_counter()
-        scheduler.end_interrupted()
         scheduler.expire()
         # First out, then in: what was cancelled for a newer completion leaves it the cache of its prompt.
         self._retire()
@@ -191,7 +197,6 @@ class Engine:
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
         self._retire()
-        return scheduler.busy
 
     def rest(self) -> bool:
         """Do one small thing that can wait while nobody asks: learn, measure, write down what was learnt
@@ -199,7 +204,11 @@ class Engine:
 
         Returns whether there is more to do.
         """
-        return not self._closed and not self._scheduler.busy and self._idle.step()
+        if self._closed or self._scheduler.busy:
+            return False
+        self._recover()
+        with self._change():
+            return self._idle.step()
 
     def hurry(self) -> None:
         """From any thread: somebody who is not to wait has come, or gone. A piece of a prompt that is being
@@ -212,8 +221,9 @@ class Engine:
 
     def forget(self, source: str) -> None:
         """Give up all that was computed of a source, on disk too, and what was to be learnt of it."""
-        self._idle.forget(source)
-        self._scheduler.forget(source)
+        with self._change():
+            self._idle.forget(source)
+            self._scheduler.forget(source)
 
     def close(self) -> None:
         """End all requests with an error and free the models; nothing happens after this."""
@@ -239,10 +249,27 @@ class Engine:
 
     # The steps' parts.
 
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Inside, slots change hands; where that is interrupted, the next step recovers."""
+        before, self._changing = self._changing, True
+        yield
+        self._changing = before
+
+    def _recover(self) -> None:
+        """Put in order what a KeyboardInterrupt left half done, if one did."""
+        if self._changing:
+            self._idle.interrupt()
+            self._hurry.reset()
+            self._scheduler.recover()
+            self._proposers.recover()
+            self._changing = False
+
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next chunk of the prompt; the last one gives the first token of the answer."""
         pieces, length = Pieces(sequence.chunk, self.target.capabilities), sequence.prompt_length
         start, end = next(pieces.of(self.target.length(sequence.slot), length))
+        sequence.exact = min(sequence.exact, start)
         last = end == length
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
@@ -289,38 +316,37 @@ class Engine:
                 self.on_round(each)
 
     def _retire(self) -> None:
-        for sequence in self._scheduler.retire():
-            self._conclude(sequence)
+        self._scheduler.retire(self._conclude)
 
     def _conclude(self, sequence: Sequence) -> None:
-        """The last events of a request."""
+        """Append the last events of a request, unless an interrupted step has."""
         self._proposers.stop(sequence)
+        if sequence.events and isinstance(sequence.events[-1], (Result, LocalspecError)):
+            return
         try:
             self.target.check()
         except LocalspecError as error:
             sequence.error = sequence.error or error
-        self.learning.count(sequence.stats)
         sequence.publish()
+        sequence.events.append(sequence.error or self._result(sequence))
+        self.learning.count(sequence.stats)
         is_spoilt = isinstance(sequence.error, ModelChanged)
         if sequence.remembered and not is_spoilt and self.learning.memory is not None:
             workspace = sequence.settings.workspace
             self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
-        if sequence.error is not None:
-            sequence.events.append(sequence.error)
-            return
-        sequence.events.append(
-            Result(
-                text=sequence.text.text,
-                finish_reason=sequence.finish or "stop",
-                model=self.target.model,
-                draft=self.draft.model if self.draft is not None else None,
-                backend=self.target.name,
-                prompt_tokens=sequence.prompt_length,
-                cached_tokens=sequence.cached,
-                completion_tokens=sequence.completion_tokens,
-                stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
-                stop_text=sequence.text.stop,
-            )
+
+    def _result(self, sequence: Sequence) -> Result:
+        return Result(
+            text=sequence.text.text,
+            finish_reason=sequence.finish or "stop",
+            model=self.target.model,
+            draft=self.draft.model if self.draft is not None else None,
+            backend=self.target.name,
+            prompt_tokens=sequence.prompt_length,
+            cached_tokens=sequence.cached,
+            completion_tokens=sequence.completion_tokens,
+            stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
+            stop_text=sequence.text.stop,
         )
 
 

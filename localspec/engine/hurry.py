@@ -41,9 +41,13 @@ class Hurry:
         finally:
             if alarm is not None:
                 alarm.cancel()
-            with self._lock:
-                self._heeding = self._wanted = False
-                self._backend.hurry(False)
+            self.reset()
+
+    def reset(self) -> None:
+        """Nobody hurries any more, and no forward heeds it."""
+        with self._lock:
+            self._heeding = self._wanted = False
+            self._backend.hurry(False)
 
     def _alarm(self, deadline: float) -> threading.Timer:
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), self.now)

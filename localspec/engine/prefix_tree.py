@@ -35,10 +35,9 @@ class PrefixTree(Generic[T]):
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node([])
-        self._size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[T]:
         return self._root.everything()
@@ -55,7 +54,6 @@ class PrefixTree(Generic[T]):
                 child.split(shared)
             node, rest = child, rest[shared:]
         node.values.append(value)
-        self._size += 1
 
     def remove(self, tokens: Sequence[int], value: T) -> None:
         """Take it out; raises KeyError or ValueError if it is not filed there."""
@@ -67,7 +65,6 @@ class PrefixTree(Generic[T]):
             path.append(node)
             rest = rest[len(node.tokens) :]
         path[-1].values.remove(value)
-        self._size -= 1
         for parent, node in zip(path[-2::-1], path[:0:-1], strict=True):
             if node.values or node.children:
                 break

@@ -107,34 +107,51 @@ class Prefixes:
         return iter(self._tree)
 
     def keep(self, sequence: Sequence) -> None:
-        """The request has ended: its slot is free to be taken over."""
-        length = self._backend.length(sequence.slot)
-        if sequence.sure is not None:
-            # A KeyboardInterrupt came between a forward and what was to be kept of it.
-            length = self._backend.truncate(sequence.slot, min(length, sequence.sure))
-        if not length:
-            self._backend.close(sequence.slot)
-            return
-        self.add(
-            Cached(
-                sequence.slot,
-                sequence.tokens[:length],
-                sequence.prompt_length,
-                min(sequence.exact, length),
-                sequence.chunk,
-                sequence.source,
-                sequence.settings.remember,
-            )
+        """The request has ended: release its slot to be taken over, or close it where the request failed or
+        is forgotten."""
+        length = self._certain(sequence)
+        cached = Cached(
+            sequence.slot,
+            sequence.tokens[:length],
+            sequence.prompt_length,
+            min(sequence.exact, length),
+            sequence.chunk,
+            sequence.source,
+            sequence.settings.remember,
         )
+        # First: what is interrupted behind this is a slot that nobody holds, which the scheduler closes.
+        sequence.released = True
+        if length:
+            self.add(cached)
+        else:
+            self._backend.close(cached.slot)
+
+    def _certain(self, sequence: Sequence) -> int:
+        """How many of the request's cells are right; those behind them are cut off."""
+        if sequence.error is not None or sequence.forgotten:
+            return 0
+        length = self._backend.length(sequence.slot)
+        if sequence.sure is None:
+            return length
+        try:
+            # A KeyboardInterrupt came between a forward and what was to be kept of it.
+            return self._backend.truncate(sequence.slot, min(length, sequence.sure))
+        except LocalspecError:
+            return 0
 
     def add(self, cached: Cached) -> None:
         """Keep it, instead of those that are a start of it and no better."""
         for shared, other in list(self._tree.matches(cached.tokens)):
-            same = other.chunk == cached.chunk and other.exact <= cached.exact
+            same = other.chunk == cached.chunk and self._lends(other) <= self._lends(cached)
             if shared == len(other.tokens) and same:
                 self._drop(other)
         cached.worth = self._floor + len(cached.tokens)
         self._tree.add(cached.tokens, cached)
+
+    def _lends(self, cached: Cached) -> int:
+        """How many of its cells a longer prompt that is strict may take over."""
+        pieces = Pieces(cached.chunk, self._backend.capabilities)
+        return pieces.shared(ANY_WIDTH, cached.prompt_length, cached.exact)
 
     def take(self, sequence: Sequence, running: Iterable[Holder]) -> Taken:
         """A slot for a request, with as much of its tokens as can be had from what is cached, or copied from

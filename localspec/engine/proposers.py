@@ -145,6 +145,12 @@ class Proposers:
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
 
+    def recover(self) -> None:
+        """A KeyboardInterrupt ended a step: free what no request has."""
+        for proposer in self._plain.values():
+            with contextlib.suppress(Exception):
+                proposer.recover()
+
 
 REMEDIES = {
     "draft": "Load the model with --draft.",

@@ -42,6 +42,8 @@ def play_round(
     """
     clock = RoundClock(costs)
     for sequence in sequences:
+        # Cells of a recurrent state are lost where the forward before this one failed.
+        sequence.exact = min(sequence.exact, target.length(sequence.slot))
         _catch_up(target, sequence)
         sequence.fed = target.length(sequence.slot)
         sequence.rewriting = rewriting(target, sequence)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend
@@ -37,7 +37,9 @@ WELCOME = 1.1
 class Scheduler:
     """Sequences move from waiting to ``running``, where they have a slot, and out.
 
-    ``costs`` says what rounds take; ``saved`` are the chats on disk.
+    ``costs`` says what rounds take; ``saved`` are the chats on disk. A KeyboardInterrupt may end any method
+    at any line: a request is entered in its new list before it leaves the old one, a slot leaves its holder
+    before it is closed or given on, and :meth:`recover` removes what is then entered twice or nowhere.
     """
 
     def __init__(self, target: Backend, costs: CostCurve, saved: Saved | None = None) -> None:
@@ -67,20 +69,37 @@ class Scheduler:
         Where all slots are taken a request of a lower class gives its own up for a while: those are returned.
         """
         moved: list[Sequence] = []
-        for sequence in sorted(self._waiting, key=_waits_behind):
-            if len(self.running) >= self._target.capabilities.max_sequences:
-                victim = self._victim(sequence)
+        stuck: set[Priority] = set()
+        while (sequence := self._first(stuck)) is not None:
+            if self._is_full:
+                victim = self._victim(sequence.priority)
                 if victim is None or not self._suspend(victim):
+                    stuck.add(sequence.priority)
                     continue
                 moved.append(victim)
-            self._waiting.remove(sequence)
-            self._pass(sequence)
             try:
                 self._start(sequence)
             except LocalspecError as error:
                 sequence.error = error
-                self._waiting.append(sequence)
+                continue
+            self._pass(sequence)
+            self.running.append(sequence)
+            self._waiting.remove(sequence)
         return moved
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.running) >= self._target.capabilities.max_sequences
+
+    def _first(self, stuck: set[Priority]) -> Sequence | None:
+        """The one of those who wait that gets the next slot; None: nobody can have one."""
+        classes = {s.priority for s in self._waiting} - stuck
+        if self._is_full:
+            classes = {each for each in classes if self._victim(each) is not None}
+        if not classes:
+            return None
+        able = (s for s in self._waiting if s.priority in classes and s.error is None)
+        return min(able, key=_waits_behind, default=None)
 
     def _pass(self, sequence: Sequence) -> None:
         """It gets a slot before those of lower classes, whose patience ends some time."""
@@ -98,7 +117,6 @@ class Scheduler:
         equals = [s.served for s in self.running if s.priority == sequence.priority]
         sequence.served = max(sequence.served, min(equals, default=0.0))
         sequence.admitted()
-        self.running.append(sequence)
 
     def _take(self, sequence: Sequence) -> Taken:
         """A slot with as much of the prompt as is anywhere."""
@@ -123,11 +141,11 @@ class Scheduler:
             return
         self.prefixes.add(file.cached.in_slot(slot))
 
-    def _victim(self, sequence: Sequence) -> Sequence | None:
-        """Who has to wait for a request of a higher class: the lowest class, who has had most."""
+    def _victim(self, priority: Priority) -> Sequence | None:
+        """The request that gives way to one of this class: of the lowest class the one that has had most."""
         if not self._target.capabilities.saves:
             return None
-        rank = CLASSES.index(sequence.priority)
+        rank = CLASSES.index(priority)
         lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended and not s.owed]
         return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
 
@@ -136,10 +154,10 @@ class Scheduler:
         sequence.state = self._save(sequence.slot)
         if sequence.state is None:
             return False
-        self._target.close(sequence.slot)
-        sequence.slot = NO_SLOT
-        self.running.remove(sequence)
+        slot, sequence.slot = sequence.slot, NO_SLOT
         self._waiting.append(sequence)
+        self.running.remove(sequence)
+        self._target.close(slot)
         return True
 
     def _save(self, slot: int) -> bytearray | None:
@@ -219,11 +237,19 @@ class Scheduler:
         deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
         return min((at for at in deadlines if at < math.inf), default=None)
 
-    def end_interrupted(self) -> None:
-        """End what a KeyboardInterrupt left half done in an earlier step."""
-        for sequence in self.running:
+    def recover(self) -> None:
+        """After an interrupted step: end the requests that it left half done, put each of the others in one
+        list, and close the slots that nobody holds."""
+        known = dict.fromkeys((*self.running, *self._waiting))
+        has_slot = [s for s in known if s.slot != NO_SLOT]
+        self.running, self._waiting = has_slot, [s for s in known if s.slot == NO_SLOT]
+        for sequence in has_slot:
+            sequence.state = None
             if sequence.sure is not None and not sequence.ended:
                 sequence.error = EngineError("the request was interrupted", "Ask again.")
+        held = {s.slot for s in has_slot if not s.released} | {cached.slot for cached in self.prefixes}
+        for slot in set(self._target.sequences()) - held:
+            self._target.close(slot)
 
     def expire(self) -> None:
         """End what is past its deadline, waiting or running."""
@@ -232,21 +258,15 @@ class Scheduler:
             if now >= sequence.deadline and not sequence.ended:
                 sequence.finish = "deadline"
 
-    def retire(self) -> list[Sequence]:
-        """Take out what has ended; its cache stays behind as a prefix, that of one that failed or is
-        forgotten is freed."""
-        ended = [s for s in (*self.running, *self._waiting) if s.ended]
-        self.running = [s for s in self.running if not s.ended]
-        self._waiting = [s for s in self._waiting if not s.ended]
-        for sequence in ended:
-            sequence.state = None
-            if sequence.slot == NO_SLOT:
-                continue
-            if sequence.error is None and not sequence.forgotten:
-                self.prefixes.keep(sequence)
-            else:
-                self._target.close(sequence.slot)
-        return ended
+    def retire(self, conclude: Callable[[Sequence], None]) -> None:
+        """Take out what has ended, one request after the other: release its slot, conclude it, forget it."""
+        for book in (self.running, self._waiting):
+            for sequence in [s for s in book if s.ended]:
+                sequence.state = None
+                if sequence.slot != NO_SLOT and not sequence.released:
+                    self.prefixes.keep(sequence)
+                conclude(sequence)
+                book.remove(sequence)
 
     def abandon(self) -> list[Sequence]:
         """Forget everything, at once; returns what had not ended."""
@@ -262,8 +282,8 @@ class Scheduler:
             return None
         for cached in self.prefixes:
             if self._saved.wants(cached):
-                cached.saved = True
                 state = self._save(cached.slot)
+                cached.saved = True
                 if state is not None:
                     return self._saved.write(cached, state)
         return None

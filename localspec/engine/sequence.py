@@ -53,7 +53,8 @@ class Sequence:
     sequence; the first ``cached`` tokens of the prompt were in it already, and it held ``fed`` when the
     round began: ``len(tokens) - 1``, or less where its cache cannot go back everywhere. ``exact`` and
     ``rewriting``: see :mod:`.exactness`. ``passed`` requests of a higher class got a slot while it waited;
-    it is ``owed`` a step where it got its own because that were too many.
+    it is ``owed`` a step where it got its own because that were too many. It has ended, and its slot is no
+    longer its own, once it is ``released``.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Sequence:
         """its cells, while others have its slot"""
         self.sure: int | None = None
         """cells that are right whatever becomes of the step under way; None between steps"""
-        self.passed, self.owed = 0, False
+        self.passed, self.owed, self.released = 0, False, False
         self.forgotten = False
         """whether nothing of it is to be left, neither cells nor lessons"""
         self.tidy = encoded.rule is not None

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
-from localspec.errors import LocalspecError
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.results import Chunk, Result
 
 
@@ -77,7 +77,8 @@ class Stream:
                         yield event
                         return
                     yield event
-                self._engine.step()
+                if not self._engine.step() and not sequence.events:
+                    raise EngineError("the engine does not know the request any more", "Ask again.")
         finally:
             if self._result is None and sequence.error is None:
                 self._engine.cancel(sequence.id)

@@ -38,6 +38,9 @@ class Proposer(ABC):
     def stop(self, request: int) -> None:  # noqa: B027
         """The request has ended: forget it."""
 
+    def recover(self) -> None:  # noqa: B027
+        """A KeyboardInterrupt may have ended any call: free what no request has."""
+
 
 ASKED_FOR_NOTHING = nothing("proposer is none")
 

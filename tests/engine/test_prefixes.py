@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from localspec.backends.toy import ToyBackend, markov
+from collections.abc import Sequence as Seq
+
+from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.prefixes import WORTH
 from localspec.engine.sequence import Sequence
@@ -90,6 +92,21 @@ class TestWhatIsSpared:
         engine.complete(text, "", max_tokens=4)
         warm = engine.complete(text + "def", "", max_tokens=4)
         assert warm.cached_tokens == (len(text) + 1) // 32 * 32
+
+    def test_a_long_answer_does_not_replace_a_prompt_that_lends_more(self) -> None:
+        """Decoded cells are lent to nobody where pieces round otherwise than single tokens."""
+
+        def letters(context: Seq[int]) -> list[float]:
+            return [float(i == 97 + sum(context[-2:]) % 26) for i in range(ToyVocabulary.size)]
+
+        engine = Engine(ToyBackend(letters, n_ctx=2048, noise=0.001))
+        short = LONG[:40]
+        long = short + ask(engine, short, "chat:one", max_tokens=160).text
+        engine.forget("chat:one")
+        ask(engine, long, "chat:one")
+        answer = ask(engine, short, "chat:two", max_tokens=200)
+        assert answer.text.startswith(long[40:]) and answer.cached_tokens == 0
+        assert ask(engine, long + "?", "chat:one").cached_tokens > 100
 
     def test_cells_of_another_grid_are_not_taken_by_strict_requests(self) -> None:
         engine = toy(n_ctx=2048, noise=0.001)

@@ -10,9 +10,10 @@ import pytest
 from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.prompt import Encoded
-from localspec.engine.scheduler import Scheduler
+from localspec.engine.scheduler import CLASSES, Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
+from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Priority, TextPrompt
 from localspec.speculation.costs import CostCurve
@@ -65,6 +66,12 @@ class Stage:
             served.update(s.id for s in group)
             self.scheduler.charge(group, cost)
         return served
+
+    def retire(self) -> list[Sequence]:
+        """Those that have ended."""
+        ended: list[Sequence] = []
+        self.scheduler.retire(ended.append)
+        return ended
 
 
 def test_equals_get_equal_time_whatever_a_step_of_each_costs() -> None:
@@ -190,7 +197,7 @@ class TestSlots:
         assert stage.scheduler.admit() == [greedy]
         assert stage.scheduler.running == [modest, completion] and greedy.state is not None
         completion.finish = "stop"
-        stage.scheduler.retire()
+        stage.retire()
         assert stage.scheduler.admit() == []
         assert greedy in stage.scheduler.running and greedy.state is None
 
@@ -204,7 +211,7 @@ class TestSlots:
         stage.scheduler.admit()
         assert stage.scheduler.running == [completion]
         completion.finish = "stop"
-        stage.scheduler.retire()
+        stage.retire()
         stage.scheduler.admit()
         assert stage.backend.tokens(chat.slot) == held
 
@@ -213,7 +220,7 @@ class TestSlots:
         first, second = stage.add("completion"), stage.add("completion")
         assert stage.scheduler.admit() == [] and stage.scheduler.running == [first]
         first.finish = "stop"
-        stage.scheduler.retire()
+        stage.retire()
         stage.scheduler.admit()
         assert stage.scheduler.running == [second]
 
@@ -225,6 +232,37 @@ class TestSlots:
         stage.add("completion")
         assert stage.scheduler.admit() == [] and stage.scheduler.running == [chat]
 
+    def test_those_who_wait_are_not_looked_at_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stage = Stage(max_sequences=1)
+        stage.add("completion")
+        stage.scheduler.admit()
+        for priority in CLASSES * 30:
+            stage.add(priority)
+        looks: list[Priority] = []
+        victim = stage.scheduler._victim
+
+        def look(priority: Priority) -> Sequence | None:
+            looks.append(priority)
+            return victim(priority)
+
+        monkeypatch.setattr(stage.scheduler, "_victim", look)
+        assert stage.scheduler.admit() == [] and len(looks) <= len(CLASSES)
+
+    def test_a_cache_that_cannot_be_saved_is_tried_once_a_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stage, tried = Stage(max_sequences=1), list[int]()
+
+        def save(slot: int) -> bytearray:
+            tried.append(slot)
+            raise EngineError("it cannot be saved")
+
+        monkeypatch.setattr(stage.backend, "save", save)
+        chat = stage.add("chat")
+        stage.scheduler.admit()
+        for _ in range(30):
+            stage.add("completion")
+        assert stage.scheduler.admit() == [] and stage.scheduler.running == [chat]
+        assert tried == [chat.slot]
+
     def test_a_suspended_request_that_is_cancelled_leaves_nothing(self) -> None:
         stage = Stage(max_sequences=1)
         chat = stage.add()
@@ -232,7 +270,7 @@ class TestSlots:
         stage.add("completion")
         stage.scheduler.admit()
         chat.finish = "cancelled"
-        assert stage.scheduler.retire() == [chat]
+        assert stage.retire() == [chat]
         assert chat.state is None and stage.backend.open_sequences == 1
 
 
@@ -262,6 +300,6 @@ def test_waiting_is_bounded_however_many_completions_come(
                 one.finish, since, ended = "stop", since + 1, ended + 1
                 completions.remove(one)
                 completions.append(stage.add("completion"))
-        stage.scheduler.retire()
+        stage.retire()
         assert since <= most + slots
     assert served >= 200 // (most + slots + 2) and (ended > served or not saves)

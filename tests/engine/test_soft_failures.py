@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
 
+from localspec.backends.base import Logits, Span
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.rounding import Rounding, set_rounding
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
+from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
@@ -15,6 +20,7 @@ from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Priority, Request, TextPrompt
 from localspec.protocol.results import Result
+from tests.backends.test_llama_hybrid import model
 from tests.toys import request, run_all, share_always
 
 TALE = "what is told here is told again and again, with another end each time it is told. "
@@ -179,3 +185,30 @@ def test_a_completion_of_a_row_without_a_number_ends_with_an_error() -> None:
     engine = Engine(ToyBackend(spoilt, n_ctx=256))  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="finite logit"):
         engine.complete("abz", "", max_tokens=4, temperature=0.0)
+
+
+def test_what_is_fed_again_behind_a_failed_batch_is_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recurrent state goes back to its mark; what it misses is fed at once, which rounds otherwise."""
+    config = EngineConfig(n_ctx=512, parallel=2, threads=1)
+    target = LlamaCppBackend(model("qwen35"), config, measured=False)
+    set_rounding(target, Rounding(1e-9, 1e-9, exact_width=8, exact_piece=1, exact_batches=True))
+    forward, left = target.forward, dict[int, int]()
+
+    def fail_once(batch: Seq[Span]) -> Logits:
+        if len(batch) == 1 or left:
+            return forward(batch)
+        try:
+            return forward([batch[0], batch[1]._replace(tokens=[target.vocabulary.size])])
+        finally:
+            left.update({span.sequence: target.length(span.sequence) for span in batch})
+
+    with share_always(Engine(target, config=config)) as engine:
+        asks = [request(TALE + end, temperature=0.0, proposer="none", max_tokens=60) for end in "ab"]
+        running = [engine.submit(ask) for ask in asks]
+        while any(len(sequence.tokens) < sequence.prompt_length + 40 for sequence in running):
+            engine.step()
+        before = {sequence.slot: sequence.exact for sequence in running}
+        monkeypatch.setattr(target, "forward", fail_once)
+        engine.step()
+        for sequence in running:
+            assert sequence.error is None and sequence.exact <= left[sequence.slot] < before[sequence.slot]

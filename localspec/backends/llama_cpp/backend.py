@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,7 @@ class LlamaCppBackend:
         )
 
     def open(self) -> int:
+        self._sequences.mend()
         for sequence in range(self.capabilities.max_sequences):
             if sequence not in self._sequences.lengths:
                 self._sequences.open(sequence)
@@ -180,13 +181,12 @@ class LlamaCppBackend:
         width = self._common_width(batch)
         rows = self._fill(batch, width)
         self._sequences.settle(batch)
-        self._sequences.begin(batch)
+        self._sequences.begin(*(span.sequence for span in batch))
         self._files.check_sometimes()  # reading a mapped file beyond its new end kills the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.n_tokens)
         code = lib.llama_decode(self._context, self._batch)
         if code:
-            for span in batch:
-                self._sequences.undo(span.sequence)
+            self._sequences.mend()
             if code == ABORTED:
                 raise Interrupted
             if code == NO_CELL:
@@ -246,31 +246,41 @@ class LlamaCppBackend:
         return self._sequences.truncate(sequence, length)
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
+        self._sequences.mend()
         self._sequences.mark(sequence, beside=beside)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
-        self._sequences.copy(sequence, copy, length)
+        try:
+            self._sequences.copy(sequence, copy, length)
+        except BaseException:
+            self.close(copy)
+            raise
         return copy
 
     def save(self, sequence: int) -> bytearray:
+        self._sequences.mend()
         return self._sequences.save(sequence)
 
     def restore(self, state: bytearray) -> int:
         copy = self.open()
         try:
             self._sequences.restore(copy, state)
-        except EngineError:
+        except BaseException:
             self.close(copy)
             raise
         return copy
 
     def close(self, sequence: int) -> None:
+        self._sequences.mend()
         self._sequences.close(sequence)
 
     def length(self, sequence: int) -> int:
         self._sequences.mend()
         return self._sequences.lengths[sequence]
+
+    def sequences(self) -> Collection[int]:
+        return list(self._sequences.lengths)
 
     def free(self) -> None:
         if self._context:

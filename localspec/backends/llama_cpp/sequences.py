@@ -34,7 +34,7 @@ class Sequences:
         self._memory = lib.llama_get_memory(context)
         self.lengths: dict[int, int] = {}
         self._begun: list[int] = []
-        """the sequences of the forward under way, or of one that a KeyboardInterrupt ended in between"""
+        """the sequences of the change under way, or of one that a KeyboardInterrupt ended in between"""
 
     def open(self, sequence: int) -> None:
         """Begin an empty sequence."""
@@ -43,8 +43,11 @@ class Sequences:
 
     def close(self, sequence: int) -> None:
         """Free the cells of a sequence."""
+        self.begin(sequence)
+        self.lengths[sequence] = 0
         self._cut(sequence, 0)
         del self.lengths[sequence]
+        self.finish()
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
         """True if all spans may be filled up to ``width`` tokens."""
@@ -54,16 +57,16 @@ class Sequences:
         """Make the sequences ready for a forward of these spans."""
         self.mend()
 
-    def begin(self, spans: Sequence[Span]) -> None:
-        """A forward of these spans begins; until :meth:`finish` their cells may be ahead of their lengths."""
-        self._begun = [span.sequence for span in spans]
+    def begin(self, *sequences: int) -> None:
+        """A forward or a cut begins; until :meth:`finish` cells of these may differ from their lengths."""
+        self._begun = list(sequences)
 
     def finish(self) -> None:
-        """The forward has ended, and all lengths are right."""
+        """The change has ended, and all lengths are right."""
         self._begun = []
 
     def mend(self) -> None:
-        """Cut off what a forward that was interrupted has written."""
+        """Undo a change that failed or was interrupted."""
         for sequence in self._begun:
             if sequence in self.lengths:
                 self.undo(sequence)
@@ -90,8 +93,10 @@ class Sequences:
     def truncate(self, sequence: int, length: int) -> int:
         """See :meth:`Backend.truncate`; ``length`` is at most the present one."""
         if length < self.lengths[sequence]:
-            self._cut(sequence, length)
+            self.begin(sequence)
             self.lengths[sequence] = length
+            self._cut(sequence, length)
+            self.finish()
         return length
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
@@ -161,12 +166,13 @@ class RecurrentSequences(Sequences):
         """by sequence, in the order of their lengths"""
 
     def open(self, sequence: int) -> None:
-        self._begin(sequence, 0)
         self._marks[sequence] = []
+        self._set_length(sequence, 0)
 
     def close(self, sequence: int) -> None:
         super().close(sequence)
-        del self._written[sequence], self._back[sequence], self._marks[sequence]
+        for facts in (self._written, self._back, self._marks):
+            facts.pop(sequence, None)
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
         # What a span is filled up with, and its drafts before that, are to be taken back.
@@ -197,11 +203,13 @@ class RecurrentSequences(Sequences):
 
     def truncate(self, sequence: int, length: int) -> int:
         kept = self.reach(sequence, length)
-        if kept < self._least(sequence):
-            self._go_to(sequence, self._mark_at(sequence, kept))
-        self.lengths[sequence] = kept
         self._marks[sequence] = [mark for mark in self._marks[sequence] if mark.length <= kept]
-        return kept
+        if kept < self._least(sequence):
+            self.begin(sequence)
+            self._go_to(sequence, self._mark_at(sequence, kept))
+            self.finish()
+        self.lengths[sequence] = min(kept, self.lengths[sequence])
+        return self.lengths[sequence]
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
         first = self._marks[sequence][:1] if beside else []
@@ -219,7 +227,7 @@ class RecurrentSequences(Sequences):
         self._settle(sequence)
         if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
             raise EngineError("what the model computed cannot be copied")
-        self._begin(copy, self.lengths[sequence])
+        self._set_length(copy, self.lengths[sequence])
         self._marks[copy] = [mark for mark in self._marks[sequence] if mark.length <= length]
         if length != self.lengths[sequence]:
             self._go_to(copy, usable)
@@ -230,7 +238,7 @@ class RecurrentSequences(Sequences):
 
     def restore(self, sequence: int, state: bytearray) -> None:
         super().restore(sequence, state)
-        self._begin(sequence, self.lengths[sequence])
+        self._set_length(sequence, self.lengths[sequence])
 
     def _mark_at(self, sequence: int, length: int) -> _Mark | None:
         """The last mark at or before a length; None: only the beginning is."""
@@ -241,26 +249,28 @@ class RecurrentSequences(Sequences):
         """The least length that needs no copy of a state."""
         return min(self.lengths[sequence], self._written[sequence] - self._back[sequence])
 
-    def _begin(self, sequence: int, length: int) -> None:
-        self.lengths[sequence] = self._written[sequence] = length
+    def _set_length(self, sequence: int, length: int) -> None:
         self._back[sequence] = 0
+        self._written[sequence] = self.lengths[sequence] = length
 
     def _settle(self, sequence: int) -> None:
         """Make the cut that was noted; nothing more can be taken back then."""
         length = self.lengths[sequence]
         if length < self._written[sequence]:
+            self.begin(sequence)
             self._cut(sequence, length)
-            self._begin(sequence, length)
+            self._set_length(sequence, length)
+            self.finish()
 
     def _go_to(self, sequence: int, mark: _Mark | None) -> None:
         """Back to the mark, or to the beginning."""
         if mark is not None and self._set_state(sequence, mark.state, RECURRENT):
             self._cut(sequence, mark.length)
-            self._begin(sequence, mark.length)
+            self._set_length(sequence, mark.length)
             return
         self._marks[sequence] = []
         self._cut(sequence, 0)
-        self._begin(sequence, 0)
+        self._set_length(sequence, 0)
 
 
 def _address(state: bytearray, start: int = 0) -> Any:

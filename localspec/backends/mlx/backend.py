@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import mlx.core as mx
@@ -323,6 +323,9 @@ class MlxBackend:
 
     def length(self, sequence: int) -> int:
         return self._slots[sequence].length
+
+    def sequences(self) -> Collection[int]:
+        return list(self._slots)
 
     def free(self) -> None:
         self._slots.clear()
