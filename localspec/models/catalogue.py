@@ -65,6 +65,7 @@ __all__ = [
     "weights_size",
 ]
 
+SUFFIX = ".gguf"
 HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 """what ``models pull`` may take"""
 BUNDLED_NAMES = {BUNDLED: BUNDLED_TARGET, BUNDLED_TARGET: BUNDLED_TARGET, BUNDLED_DRAFT: BUNDLED_DRAFT}
@@ -91,8 +92,8 @@ def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
 
 def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
     """The file or directory that ``name`` means: one of the bundled models, or what lies at a path, or a
-    model of :func:`list_models` (:mod:`localspec.models.meaning` tells which), or a directory that is here.
-    Of a model in several formats ``format`` chooses, or else it is the GGUF file.
+    model of :func:`list_models` (:mod:`localspec.models.meaning` tells which). A plain name is never a path's:
+    the daemon's directory is ``/``, where `tmp` and `lib` are. Of a model in several formats ``format`` chooses, or else it is the GGUF file.
 
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
@@ -104,7 +105,7 @@ def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | No
     if found := meant(name, named):
         return chosen(name, found, format).path
     path = _path(name)
-    if os.path.isdir(path) or name.endswith(".gguf"):
+    if _may_be_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
         return _at(path)
     known = {each.lower(): each for each in (BUNDLED, *(n for one in named for n in one.model.names))}
     near = difflib.get_close_matches(name.lower(), known, n=1)
@@ -130,7 +131,7 @@ def _given(name: str, format: Format | None = None) -> Path | None:
     if bundled := BUNDLED_NAMES.get(name.lower()):
         return bundled_model(bundled, format or "gguf")
     path = _path(name)
-    is_file = os.path.exists(path) and not os.path.isdir(path)
+    is_file = _may_be_path(name) and os.path.exists(path) and not os.path.isdir(path)
     # Bytes that are no text are shown as U+FFFD: which they are only the list knows.
     return _at(path) if is_file or (is_path(name) and "\ufffd" not in name) else None
 
@@ -152,6 +153,11 @@ def is_path(name: str) -> bool:
     path = _path(name)
     from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
     return from_somewhere or ("/" in name and os.path.exists(path))
+
+
+def _may_be_path(name: str) -> bool:
+    """Whether a name is written as paths are: with a separator, a ``~`` or a model file's suffix."""
+    return "/" in name or name.startswith("~") or name.endswith(SUFFIX) or name in (".", "..")
 
 
 def _path(name: str) -> Path:

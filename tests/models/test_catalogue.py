@@ -267,15 +267,25 @@ def test_a_directory_whose_name_is_no_text_is_listed_readably(tmp_path: Path) ->
 
 def test_a_directory_is_found_by_its_path(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(library)
-    for name in (str(library / "Toy-0.5B"), "./Toy-0.5B", "./Toy-0.5B/", "Toy-0.5B"):
+    for name in (str(library / "Toy-0.5B"), "./Toy-0.5B", "./Toy-0.5B/"):
         assert find_model(name) == library / "Toy-0.5B"
+
+
+@pytest.mark.parametrize("name", ["tmp", "etc", "vmlinuz", "Toy-0.5B", "no-configuration", "good"])
+def test_a_plain_name_is_no_path(library: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The daemon's directory is the root, and what lies there takes no model's name."""
+    (library / "vmlinuz").touch()
+    for place in (Path("/"), library):
+        monkeypatch.chdir(place)
+        with pytest.raises(ModelNotFound, match=f"there is no model named '{name}'"):
+            find_model(name)
 
 
 def test_a_directory_is_found_by_its_id(library: Path) -> None:
     assert find_model("Toy-0.5B", [str(library)]) == library / "Toy-0.5B"
 
 
-@pytest.mark.parametrize("name", [".", "./no-configuration", "no-configuration", "folder.gguf"])
+@pytest.mark.parametrize("name", [".", "./no-configuration", "folder.gguf"])
 def test_a_directory_that_is_no_models_is_refused(
     library: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
