@@ -34,6 +34,7 @@ def test_relative_paths_stay_those_of_the_persons_directory(
     for name, value in (
         ("LOCALSPEC_HOME", "here"),
         ("HF_HOME", "../cache"),
+        ("LLAMA_CPP_LIB_PATH", "lib"),
         ("OLLAMA_MODELS", "~/models"),
         ("LLAMA_CACHE", ""),
         ("PYTHONPATH", os.pathsep.join(("", "src", "/lib", ""))),
@@ -43,6 +44,7 @@ def test_relative_paths_stay_those_of_the_persons_directory(
         monkeypatch.setenv(name, value)
     here = os.getcwd()
     around = process.surroundings(without=("NOTIFY_SOCKET",))
+    assert around["env"]["LLAMA_CPP_LIB_PATH"] == os.path.join(here, "lib")
     assert around["cwd"] == "/" and "NOTIFY_SOCKET" not in around["env"]
     found = {name: around["env"][name] for name in ("LOCALSPEC_HOME", "HF_HOME", "OLLAMA_MODELS")}
     assert found == {

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from localspec import home, process
 from localspec.cli import answer, output
 from localspec.config import load_config
-from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, VersionSkew
+from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
 
@@ -140,8 +140,8 @@ def _stopped() -> bool:
         answer.remote(lambda client: client.shutdown(), start=False)
     except DaemonUnavailable:
         return False
-    except VersionSkew:
-        # It speaks another protocol, but every one of them understands this.
+    except (VersionSkew, QueueFull):
+        # It speaks another protocol, or has no place for this client, but every one understands this.
         _terminate()
     return True
 

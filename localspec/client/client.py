@@ -15,7 +15,14 @@ from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, ShuttingDown, Unauthorized
+from localspec.errors import (
+    DaemonUnavailable,
+    EngineBusy,
+    InvalidOptions,
+    QueueFull,
+    ShuttingDown,
+    Unauthorized,
+)
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
@@ -440,10 +447,16 @@ async def _gone(client: Client) -> bool:
 
 
 async def _answering(found: Discovery, name: str) -> Client | None:
-    """A client of the daemon found, or None if that one has been killed, whoever listens in its place."""
+    """A client of the daemon found, or None if that one has been killed, whoever listens in its place.
+
+    Raises :class:`QueueFull` and :class:`Unauthorized` for one that runs, and lets nobody in."""
     try:
         return await _open(found.socket, found.url, Path(found.token_file), name)
-    except (DaemonUnavailable, Unauthorized):
+    except DaemonUnavailable:
+        return None
+    except (QueueFull, Unauthorized):
+        if await asyncio.to_thread(discovery.runs, found):
+            raise
         return None
 
 

@@ -70,7 +70,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     try:
         with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
             found = find()
-            if found is not None and _runs(found):
+            if found is not None and runs(found):
                 return found
             if not _start_service():
                 _spawn(command)
@@ -85,7 +85,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     return found
 
 
-def _runs(found: Discovery) -> bool:
+def runs(found: Discovery) -> bool:
     """True if a daemon listens: the place of one that was killed may have been taken, but not its lock."""
     from filelock import FileLock, Timeout
 
@@ -135,7 +135,7 @@ def _start_service() -> bool:
         except (OSError, subprocess.SubprocessError):
             return False
         found = find()
-        if found is not None and _runs(found):
+        if found is not None and runs(found):
             return True
         time.sleep(SERVICE_STEP_S)
     return False

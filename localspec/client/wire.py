@@ -17,13 +17,21 @@ from websockets.typing import Subprotocol
 from localspec.client.handshake import authenticate, port_of
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
-from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, Unauthorized, from_dict
+from localspec.errors import (
+    DaemonUnavailable,
+    InvalidOptions,
+    LocalspecError,
+    QueueFull,
+    Unauthorized,
+    from_dict,
+)
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.events import LiveEvent
 from localspec.protocol.handshake import LONGEST_UNPROVED, NONCE_PREFIX, new_nonce
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
 OPEN_S = 5.0
+FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
 LONGEST_REFUSAL = 500
 """characters of what a listener says when it refuses"""
 
@@ -34,7 +42,8 @@ async def open_socket(
     """Connect and shake hands, over a Unix socket or else over TCP, where both sides prove that they know the
     token (:mod:`localspec.protocol.handshake`); ``forwarded``: its port need not be that of the URL.
 
-    Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client.
+    Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
+    and :class:`QueueFull` if it has too many.
     """
     if path is not None:
         return await _connected(path, unix_connect(path, **_settings(), max_size=None))
@@ -72,6 +81,8 @@ async def _connected(place: str, opening: Awaitable[ClientConnection]) -> Client
         sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
         if error.response.status_code in (401, 403):
             raise Unauthorized(f"the daemon let nobody in: {sentence}") from None
+        if sentence == messages.FULL:
+            raise QueueFull("the daemon has all the connections that it may have", FULL_REMEDY) from None
         raise DaemonUnavailable(f"the daemon let nobody in: {sentence}") from None
     except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
         raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None

@@ -23,7 +23,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.guard import Gate
 from localspec.daemon.transport import CLOSE_S, Socket
 from localspec.protocol.handshake import LONGEST_UNPROVED
-from localspec.protocol.messages import SUBPROTOCOL
+from localspec.protocol.messages import FULL, SUBPROTOCOL
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Listeners:
         if path == guard.METRICS_PATH:
             return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
         if len(self._daemon.connections) >= files.connections(self._daemon.config.daemon.max_connections):
-            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open.\n")
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
         if not gate.tcp or guard.nonce_of(request.headers) is None:
             self._trust(connection)  # before the answer: no frame may come earlier
         return None

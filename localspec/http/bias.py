@@ -30,7 +30,9 @@ async def bias_of(
         if strength is True:
             raise InvalidOptions("logit_bias takes a number or false, not true", "Say how much.")
         added = BANNED if strength is False else float(strength)
-        if isinstance(token, int) or (token.isascii() and token.isdecimal()):
+        # Only the keys of an object cannot be numbers: in a pair, digits in quotes are a text.
+        is_key = isinstance(said, dict) and isinstance(token, str) and token.isascii() and token.isdecimal()
+        if isinstance(token, int) or is_key:
             found.append((int(token), added))
             continue
         texts += 1

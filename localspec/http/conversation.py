@@ -56,7 +56,7 @@ def conversation_of(said: Sequence[Said], *, goes_on: bool | None = None) -> Con
             "continue_final_message goes on with a message of the assistant, and the last one is none",
             "Let one be the last, or leave continue_final_message out.",
         )
-    if is_begun and len(messages) > 1 and messages[-2].role == "assistant":
+    if is_begun and goes_on is not False and len(messages) > 1 and messages[-2].role == "assistant":
         raise InvalidOptions("the last two messages are the assistant's", "Make one of them.")
     return Conversation(messages, is_begun and goes_on is not False)
 

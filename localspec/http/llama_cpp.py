@@ -199,7 +199,7 @@ async def _options(client: Client, body: Asking) -> Options:
         "logprobs": bool(body.n_probs) or None,
         "top_logprobs": body.n_probs or None,
     }
-    return await biased_options(client, body, others, body.localspec)
+    return await biased_options(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
 
 
 def _asked(body: Asking, options: Options, prompt: prompts.Single) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from localspec.client import Client
 from localspec.errors import LocalspecError
 from localspec.http.endpoint import Answer, Nothing, Plain
 from localspec.http.generation import generation_settings
-from localspec.http.models import configured
+from localspec.http.models import DEFAULT_MODEL, configured, named_models
+from localspec.models.fit import context_size
 from localspec.models.gguf import read_header
-from localspec.protocol.messages import LoadedModel
 
 BUILD = f"localspec {__version__}"
 METRICS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -42,7 +42,7 @@ async def props(client: Client, body: Nothing) -> Answer:
             "model": loaded.model,
             "params": generation_settings(),
         },
-        "total_slots": _sequences(loaded),
+        "total_slots": _sequences(),
         "model_path": loaded.path,
         "model_alias": loaded.model,
         "chat_template": template,
@@ -56,18 +56,20 @@ async def props(client: Client, body: Nothing) -> Answer:
 
 
 async def slots(client: Client, body: Nothing) -> Answer:
-    """The sequences of the model that is configured, and how many are at work."""
-    loaded = await client.load().result()
-    status = await client.status()
-    running = next((each.running for each in status.models if each.path == loaded.path), 0)
+    """The sequences of the model that is configured, and how many are at work; a question loads no model."""
+    own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
+    loaded = next((each for each in status.models if own is not None and each.path == own.path), None)
+    running = 0 if loaded is None else loaded.running
+    engine = configured().engine
+    n_ctx = context_size(own.context if own is not None else None, engine) if loaded is None else loaded.n_ctx
     return [
         {
             "id": i,
-            "n_ctx": loaded.n_ctx,
-            "speculative": loaded.draft is not None,
+            "n_ctx": n_ctx,
+            "speculative": loaded is not None and loaded.draft is not None,
             "is_processing": i < running,
         }
-        for i in range(max(_sequences(loaded), running))
+        for i in range(max(_sequences(), running))
     ]
 
 
@@ -94,7 +96,7 @@ async def metrics(client: Client, body: Nothing) -> Answer:
     return Plain(text, "text/plain; version=0.0.4", {"Process-Start-Time-Unix": started})
 
 
-def _sequences(loaded: LoadedModel) -> int:
+def _sequences() -> int:
     """How many requests it answers at once; where that is chosen by the memory there is, at least one."""
     return configured().engine.parallel or 1
 

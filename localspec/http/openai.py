@@ -136,7 +136,10 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         raise InvalidOptions(told, "Leave add_generation_prompt out.")
     if body.top_logprobs and not body.logprobs:
         raise InvalidOptions("top_logprobs is for requests with logprobs", "Say logprobs, too.")
-    messages, prefilled = conversation_of(body.messages, goes_on=body.continue_final_message)
+    goes_on = body.continue_final_message
+    if goes_on is None and body.add_generation_prompt:
+        goes_on = False  # who says so means a new turn, as vLLM has it
+    messages, prefilled = conversation_of(body.messages, goes_on=goes_on)
     longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
     top = body.top_logprobs if body.logprobs else None
     options = await _options(
@@ -161,7 +164,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         }
         for tokens, result in found
     ]
-    return _end(envelope, choices, [answered.result for answered in found])
+    results = [answered.result for answered in found]
+    return _end(envelope, choices, results, _usage(results, len(results)))
 
 
 async def text(client: Client, body: TextBody) -> Answer:
@@ -193,7 +197,9 @@ async def text(client: Client, body: TextBody) -> Answer:
     before = [said for said in before for _ in range(count)]
     if body.stream:
         return _text_chunks(envelope | _no_usage(body), body, before, await several.pieces(streams))
-    found = _best(await several.whole(streams), tried, count)
+    whole = await several.whole(streams)
+    usage = _usage([answered.result for answered in whole], tried)
+    found = _best(whole, tried, count)
     choices = [
         {
             "text": said + result.text,
@@ -203,7 +209,7 @@ async def text(client: Client, body: TextBody) -> Answer:
         }
         for said, (tokens, result) in zip(before, found, strict=True)
     ]
-    return _end(envelope, choices, [answered.result for answered in found])
+    return _end(envelope, choices, [answered.result for answered in found], usage)
 
 
 async def _filled(client: Client, body: TextBody) -> Answer:
@@ -227,8 +233,8 @@ async def _filled(client: Client, body: TextBody) -> Answer:
     texts = [item.text for item in done.items] or [""]
     choices: list[dict[str, Any]] = [{"text": before + text, "logprobs": None} for text in texts]
     if body.stream:  # it is known only once it is whole
-        return each(_last(envelope | _no_usage(body), choices, body, [done.result] * len(choices)))
-    return _end(envelope, choices, [done.result])
+        return each(_last(envelope | _no_usage(body), choices, body, [done.result]))
+    return _end(envelope, choices, [done.result], _usage([done.result], 1))
 
 
 def _best(found: list[several.Answered], tried: int, count: int) -> list[several.Answered]:
@@ -252,7 +258,8 @@ def _count(said: int | None) -> int:
 
 
 async def _options(client: Client, body: Asking, **others: Any) -> Options:
-    return await biased_options(client, body, {"model": body.model, **others}, body.localspec)
+    names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
+    return await biased_options(client, body, {"model": body.model, **others}, body.localspec, names)
 
 
 # What is answered.
@@ -268,12 +275,14 @@ def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
     }
 
 
-def _end(envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result]) -> dict[str, Any]:
+def _end(
+    envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result], usage: dict[str, Any]
+) -> dict[str, Any]:
     """All answers; statistics and timings are the first one's."""
     return {
         **envelope,
         "choices": _ended(choices, results),
-        "usage": _usage(results),
+        "usage": usage,
         "timings": timings(results[0]),
         "localspec": statistics(results[0]),
     }
@@ -289,14 +298,16 @@ def _ended(choices: list[dict[str, Any]], results: list[Result]) -> list[dict[st
     ]
 
 
-def _usage(results: list[Result]) -> dict[str, Any]:
-    read = sum(result.prompt_tokens for result in results)
+def _usage(results: list[Result], each: int) -> dict[str, Any]:
+    """Tokens of all answers, and of each prompt once: ``each`` has so many of the results in a row."""
+    prompts = results[::each]
+    read = sum(result.prompt_tokens for result in prompts)
     answered = sum(result.completion_tokens for result in results)
     return {
         "prompt_tokens": read,
         "completion_tokens": answered,
         "total_tokens": read + answered,
-        "prompt_tokens_details": {"cached_tokens": sum(result.cached_tokens for result in results)},
+        "prompt_tokens_details": {"cached_tokens": sum(result.cached_tokens for result in prompts)},
     }
 
 
@@ -366,7 +377,7 @@ def _last(
     envelope: dict[str, Any], choices: list[dict[str, Any]], body: Asking, results: list[Result]
 ) -> list[dict[str, Any]]:
     """The end of a stream: a chunk for each answer; who wants its usage gets that in a chunk of its own."""
-    end = _end(envelope, choices, results)
+    end = _end(envelope, choices, results, _usage(results, _count(body.n)))
     usage, none = end.pop("usage"), _no_usage(body)
     *others, choice = end["choices"]
     chunks = [{**envelope, "choices": [other]} for other in others]

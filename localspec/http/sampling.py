@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
@@ -124,15 +126,25 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 
 
 async def biased_options(
-    client: Client, sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None
+    client: Client,
+    sampling: Sampling,
+    others: dict[str, Any],
+    own: dict[str, Any] | None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> Options:
     """As :func:`options_of`, with ``logit_bias``."""
     found = await bias.bias_of(client, sampling.logit_bias, others.get("model"))
-    return options_of(sampling, others | {"logit_bias": found}, own)
+    return options_of(sampling, others | {"logit_bias": found}, own, names)
 
 
-def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] | None) -> Options:
-    """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first.
+def options_of(
+    sampling: Sampling,
+    others: dict[str, Any],
+    own: dict[str, Any] | None,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Options:
+    """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first;
+    ``names`` are what the dialect calls some of ours.
 
     What is None was not said. Raises :class:`InvalidOptions`.
     """
@@ -142,7 +154,7 @@ def options_of(sampling: Sampling, others: dict[str, Any], own: dict[str, Any] |
     values |= own
     for name, value in values.items():
         if name in Options.__struct_fields__:
-            told = f"localspec.{name}" if name in own else name
+            told = f"localspec.{name}" if name in own else names.get(name, name)
             check_value(Options, name, value, said=told, remedy=REMEDY, strict=True)
     return parse_options(values)
 

@@ -31,6 +31,9 @@ class Piece(NamedTuple):
     said: StreamDelta | Result
 
 
+Queue = asyncio.Queue[Piece | BaseException]
+
+
 def varied(options: Options, count: int) -> list[Options]:
     """Options for so many answers to one prompt: a seed is another one for each, or they would be alike."""
     if options.seed is None:
@@ -49,41 +52,54 @@ async def _whole(stream: Stream[Result]) -> Answered:
 
 
 async def pieces(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
-    """The pieces of all answers as they come, once the first of each is there: what fails before has a status
-    of its own."""
-    began = await asyncio.gather(*map(begun, streams))
-
-    async def one() -> AsyncIterator[Piece]:
-        async for delta in began[0]:
-            yield Piece(0, delta)
-        yield Piece(0, await streams[0].result())
-
-    return one() if len(streams) == 1 else _merged(streams, began)
-
-
-async def _merged(
-    streams: Sequence[Stream[Result]], began: Sequence[AsyncIterator[StreamDelta]]
-) -> AsyncIterator[Piece]:
-    queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
-
-    async def feed(index: int) -> None:
-        try:
-            async for delta in began[index]:
-                queue.put_nowait(Piece(index, delta))
-            queue.put_nowait(Piece(index, await streams[index].result()))
-        except Exception as error:
-            # Whatever it is, it is raised where the pieces are read.
-            queue.put_nowait(error)
-
-    tasks = [asyncio.create_task(feed(index)) for index in range(len(streams))]
-    left = len(streams)
+    """The pieces of all answers as they come, once the first of any is there: what fails before has a status
+    of its own, and an answer that waits for its turn holds up none of the others."""
+    if len(streams) == 1:
+        return _only(streams[0], await begun(streams[0]))
+    queue: Queue = asyncio.Queue()
+    tasks = [asyncio.create_task(_feed(queue, i, stream)) for i, stream in enumerate(streams)]
     try:
-        while left:
-            piece = await queue.get()
+        first = await queue.get()
+        if isinstance(first, BaseException):
+            raise first
+    except BaseException:
+        _cancel(tasks)
+        raise
+    return _merged(first, queue, tasks)
+
+
+async def _only(stream: Stream[Result], began: AsyncIterator[StreamDelta]) -> AsyncIterator[Piece]:
+    async for delta in began:
+        yield Piece(0, delta)
+    yield Piece(0, await stream.result())
+
+
+async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
+    try:
+        async for delta in stream:
+            queue.put_nowait(Piece(number, delta))
+        queue.put_nowait(Piece(number, await stream.result()))
+    except Exception as error:
+        # Whatever it is, it is raised where the pieces are read.
+        queue.put_nowait(error)
+
+
+async def _merged(first: Piece, queue: Queue, tasks: Sequence[asyncio.Task[None]]) -> AsyncIterator[Piece]:
+    left = len(tasks)
+    piece: Piece | BaseException = first
+    try:
+        while True:
             if isinstance(piece, BaseException):
                 raise piece
             yield piece
             left -= isinstance(piece.said, Result)
+            if not left:
+                return
+            piece = await queue.get()
     finally:
-        for task in tasks:
-            task.cancel()
+        _cancel(tasks)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()

@@ -92,8 +92,9 @@ def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
 
 def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
     """The file or directory that ``name`` means: one of the bundled models, or what lies at a path, or a
-    model of :func:`list_models` (:mod:`localspec.models.meaning` tells which). A plain name is never a path's:
-    the daemon's directory is ``/``, where `tmp` and `lib` are. Of a model in several formats ``format`` chooses, or else it is the GGUF file.
+    model of :func:`list_models` (:mod:`localspec.models.meaning` tells which). Of a model in several formats
+    ``format`` chooses, or else it is the GGUF file. A plain name is no path: the daemon's directory is ``/``,
+    where `tmp` and `lib` are.
 
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.

@@ -31,6 +31,8 @@ from localspec.protocol.sessions import (
 )
 
 PROTOCOL = 1
+FULL = "Too many connections are open."
+"""said with HTTP status 503 to a client that finds no place"""
 SUBPROTOCOL = "localspec.v1"
 BEARER = "localspec.bearer."
 

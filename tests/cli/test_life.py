@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,10 +14,14 @@ import urllib.request
 import pexpect
 import psutil
 import pytest
+from websockets.asyncio.client import unix_connect
+from websockets.typing import Subprotocol
 
 from localspec.daemon import door
-from tests.cli.harness import LONG, Cli
-from tests.daemon.harness import gone
+from localspec.errors import ExitCode
+from localspec.protocol import jsonrpc
+from tests.cli.harness import CONFIG, LONG, Cli
+from tests.daemon.harness import INITIALIZE, gone
 from tests.waiting import DEADLINE_S, until_sync
 
 
@@ -195,3 +200,23 @@ def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: C
         except urllib.error.HTTPError as refused:
             answers.append(refused.code)
     assert answers == [401, 200]
+
+
+def test_a_daemon_that_is_full_is_told_as_such_and_stopped(cli: Cli) -> None:
+    (cli.home / "config" / "config.toml").write_text(f"{CONFIG}max_connections = 1\n")
+    found = cli.json("daemon", "start")
+    until_sync(lambda: cli("daemon", "status").returncode == 0, "the command that started it has left")
+    process = psutil.Process(found["pid"])
+
+    async def test() -> None:
+        async with unix_connect(found["socket"], subprotocols=[Subprotocol("localspec.v1")]) as socket:
+            await socket.send(jsonrpc.request(1, "initialize", INITIALIZE))
+            assert "result" in json.loads(await socket.recv())
+            told = await asyncio.to_thread(cli.process, "daemon", "status")
+            assert told.returncode == ExitCode.BUSY, told
+            assert "has all the connections" in told.stderr and "max_connections" in told.stderr
+            stopped = await asyncio.to_thread(cli.process, "daemon", "stop")
+            assert stopped.returncode == 0 and "No daemon" not in stopped.stdout + stopped.stderr
+
+    asyncio.run(test())
+    assert gone(process)

@@ -13,7 +13,8 @@ import pytest
 from localspec._version import __version__
 from localspec.errors import FimUnsupported
 from localspec.http.llama_cpp import DIALECT
-from tests.http.door import Door, wire
+from localspec.protocol.messages import LoadedModel
+from tests.http.door import Door, opened, wire
 from tests.waiting import run
 
 GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
@@ -151,6 +152,23 @@ def test_several_prompts_and_what_was_probable(door: Door) -> None:
     assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
 
 
+def test_slots_are_told_without_a_load() -> None:
+    with opened(real=True) as door:
+        before = door.ask("GET", "/slots").json()
+        assert run(_loaded(door)) == ()
+        door.post("/completion", GREEDY)
+        assert len(run(_loaded(door))) == 1
+        after = door.ask("GET", "/slots").json()
+        assert [(slot["id"], slot["n_ctx"]) for slot in before] == [
+            (slot["id"], slot["n_ctx"]) for slot in after
+        ]
+
+
+async def _loaded(door: Door) -> tuple[LoadedModel, ...]:
+    async with await wire(door.daemon) as client:
+        return (await client.status()).models
+
+
 def test_what_the_server_says_of_itself(door: Door) -> None:
     assert door.ask("GET", "/v1/health", authorization="").json() == {"status": "ok"}
     door.post("/completion", GREEDY)
@@ -236,7 +254,7 @@ def test_what_is_loaded(door: Door) -> None:
         ),
         ("/completion", {}, "prompt"),
         ("/completion", {"prompt": "x", "grammar": "root ::= [0-9]"}, "grammar is not supported"),
-        ("/completion", {"prompt": "x", "n_probs": 21}, "top_logprobs takes a whole number"),
+        ("/completion", {"prompt": "x", "n_probs": 21}, "n_probs takes a whole number"),
         ("/infill", {"n_probs": 5}, "n_probs is not supported"),
         ("/infill", {"return_tokens": True}, "return_tokens is not supported"),
         ("/completion", b"", "the body is empty"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -292,7 +293,7 @@ def test_a_wrong_key(door: Door) -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ({"logprobs": 21}, "top_logprobs takes a whole number from 0 to 20, not 21"),
+        ({"logprobs": 21}, "logprobs takes a whole number from 0 to 20, not 21"),
         ({"logprobs": 0, "echo": True}, "logprobs is not supported with suffix or echo"),
         ({"logprobs": 0, "suffix": ")"}, "logprobs is not supported with suffix or echo"),
     ],
@@ -366,6 +367,78 @@ def test_an_answer_goes_on_after_its_beginning(client: openai.OpenAI) -> None:
         messages=begun, extra_body={"continue_final_message": False}, **SHORT
     )
     assert anew.usage and answer.usage and anew.usage.prompt_tokens > answer.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("is_chat", [True, False], ids=["chat", "text"])
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["stream", "whole"])
+def test_usage_counts_the_prompt_once_and_every_answer(
+    client: openai.OpenAI, is_chat: bool, is_streamed: bool
+) -> None:
+    said: dict[str, Any] = {**SHORT, "max_tokens": 4}
+    said |= {"messages": HELLO} if is_chat else {"prompt": PROMPT}
+    create: Any = client.chat.completions.create if is_chat else client.completions.create
+    one = create(**said).usage
+    if is_streamed:
+        *_, last = create(**said, n=4, stream=True, stream_options={"include_usage": True})
+        four = last.usage
+    else:
+        four = create(**said, n=4).usage
+    assert (one.completion_tokens, four.completion_tokens) == (4, 16)
+    assert four.prompt_tokens == one.prompt_tokens
+    assert four.total_tokens == four.prompt_tokens + 16
+    assert four.prompt_tokens_details.cached_tokens <= four.prompt_tokens
+
+
+def test_usage_counts_what_was_tried_for_the_best(client: openai.OpenAI) -> None:
+    said: dict[str, Any] = {**SHORT, "max_tokens": 4, "prompt": [PROMPT, "import "]}
+    one = client.completions.create(**said).usage
+    best = client.completions.create(**said, best_of=3).usage
+    assert one is not None and best is not None
+    assert (best.prompt_tokens, best.completion_tokens) == (one.prompt_tokens, 3 * one.completion_tokens)
+
+
+def test_a_stream_of_many_answers_begins_with_the_first_of_them(client: openai.OpenAI) -> None:
+    """Those beyond what runs at once wait for their turn, and hold up nobody."""
+    began = time.monotonic()
+    said: Any = {**SHORT, "max_tokens": 60}
+    stream = client.chat.completions.create(messages=HELLO, n=16, stream=True, **said)
+    came = [time.monotonic() - began for _ in stream]
+    assert came[0] < came[-1] / 2, (came[0], came[-1])
+
+
+def test_digits_in_quotes_are_a_text_in_pairs_and_a_token_in_an_object(door: Door) -> None:
+    body = {**SHORT, "max_tokens": 1, "prompt": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "}
+    plain = door.post("/v1/completions", body)["choices"][0]["text"]
+    (token, *_) = door.post("/tokenize", {"content": plain, "add_special": False})["tokens"]
+    in_object = door.post("/v1/completions", body | {"logit_bias": {str(token): False}})
+    in_pairs = door.post("/v1/completions", body | {"logit_bias": [[str(token), False]]})
+    assert in_object["choices"][0]["text"] != plain
+    assert in_pairs["choices"][0]["text"] == plain, "the text of digits alone is banned"
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "name"),
+    [("/v1/completions", {"logprobs": 99}, "logprobs"), ("/completion", {"n_probs": 99}, "n_probs")],
+)
+def test_what_is_wrong_is_refused_by_its_own_name(door: Door, path: str, said: Any, name: str) -> None:
+    answer = door.ask("POST", path, {"prompt": PROMPT, **said})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(f"{name} takes"), answer.text
+
+
+def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(door: Door) -> None:
+    begun = {**SHORT, "messages": [*HELLO, {"role": "assistant", "content": "Use sorted"}]}
+    read = {
+        name: door.post("/v1/chat/completions", begun | more)["usage"]["prompt_tokens"]
+        for name, more in (
+            ("goes on", {}),
+            ("new", {"continue_final_message": False}),
+            ("new, too", {"add_generation_prompt": True}),
+        )
+    }
+    assert read["new, too"] == read["new"] > read["goes on"]
+    twice = [*HELLO, *({"role": "assistant", "content": text} for text in ("Use", "sorted"))]
+    assert door.post("/v1/chat/completions", {**SHORT, "messages": twice, "continue_final_message": False})
 
 
 def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, door: Door) -> None:
