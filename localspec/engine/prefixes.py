@@ -80,7 +80,7 @@ def usable(
 def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, shared: int) -> int:
     """How many of ``shared`` leading cells are as the sequence itself would have written them."""
     if capabilities.exact_piece == ANY_WIDTH:
-        return shared
+        return min(shared, holder.exact)
     if holder.chunk != sequence.chunk:
         return 0
     pieces = Pieces(sequence.chunk, capabilities)

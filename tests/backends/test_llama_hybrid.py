@@ -110,7 +110,6 @@ def test_a_round_goes_back_to_the_bit(hybrid: LlamaCppBackend, wrong: int) -> No
         assert hybrid.truncate(sequence, length) == length
     # Forwards of 1 and of more tokens round differently.
     exact = next_row(hybrid, sequence)
-    assert np.abs(exact - expected).max() < 0.02 if wrong == 0 else True
     reference = begun(hybrid, ROLLBACK)
     hybrid.truncate(reference, START + 1)
     if wrong:

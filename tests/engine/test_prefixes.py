@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.prefixes import WORTH
 from localspec.engine.sequence import Sequence
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FimPrompt, Request, TextPrompt
+from localspec.protocol.requests import FimPrompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import Result
-from tests.toys import run_all
+from tests.toys import request, run_all, share_always
 
 LONG = "once upon a time there was a cache that remembered all that it was told by anyone; "
 
@@ -107,6 +108,18 @@ class TestWhatIsSpared:
         answer = ask(engine, short, "chat:two", max_tokens=200)
         assert answer.text.startswith(long[40:]) and answer.cached_tokens == 0
         assert ask(engine, long + "?", "chat:one").cached_tokens > 100
+
+    def test_cells_of_shared_rounds_are_not_exact_where_batches_round_otherwise(self) -> None:
+        backend = ToyBackend(markov(), n_ctx=1024)
+        backend.capabilities = replace(backend.capabilities, exact_batches=False, margin_bound=0.01)
+        engine = share_always(Engine(backend))
+        running = [engine.submit(request(LONG + end, temperature=0.0, max_tokens=20)) for end in "ab"]
+        run_all(engine, running)
+        said = running[0].tokens
+        assert running[0].exact < len(said) - 1
+        again = engine.submit(Request(prompt=TokenPrompt(tuple(said)), options=Options(temperature=0.0)))
+        engine.step()
+        assert len(LONG) <= again.cached <= running[0].exact
 
     def test_cells_of_another_grid_are_not_taken_by_strict_requests(self) -> None:
         engine = toy(n_ctx=2048, noise=0.001)
