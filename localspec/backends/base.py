@@ -126,7 +126,10 @@ class Vocabulary(Protocol):
         """The model's own Jinja template."""
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        """Tokens of ``text``, without BOS; ``special`` reads ``<|…|>`` as the special tokens they name."""
+        """Tokens of ``text``, without BOS; ``special`` reads ``<|…|>`` as the special tokens they name.
+
+        Several threads may ask at once.
+        """
 
     def piece(self, token: int) -> bytes:
         """The bytes that ``token`` adds to the text; empty for special tokens."""

@@ -22,7 +22,7 @@ from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
 from localspec.engine.pieces import Pieces
 from localspec.engine.priming import workspace_of_file
-from localspec.engine.prompt import PromptEncoder
+from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
 from localspec.engine.proposers import assemble
 from localspec.engine.round import play_round
@@ -119,8 +119,17 @@ class Engine:
 
     # Many requests at once.
 
-    def submit(self, request: Request) -> Sequence:
-        """Queue a request; :meth:`step` advances it, its ``events`` tell how far.
+    def encode(self, request: Request) -> Encoded:
+        """The tokens of a request's prompt; may be asked for in another thread while this one steps.
+
+        Raises what :meth:`submit` does, but for :class:`EngineError`.
+        """
+        settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
+        return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
+
+    def submit(self, request: Request, encode: Callable[[], Encoded] | None = None) -> Sequence:
+        """Queue a request; :meth:`step` advances it, its ``events`` tell how far. ``encode`` gives what
+        :meth:`encode` has found, where it was asked before.
 
         Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and
         :class:`EngineError` after :meth:`close`.
@@ -133,9 +142,7 @@ class Engine:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         self._proposers.check(settings.proposer)
-        encoded = self._encoder.encode(
-            request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut
-        )
+        encoded = self.encode(request) if encode is None else encode()
         capabilities = self.target.capabilities
         limits = self._limits
         if isinstance(request.prompt, FimPrompt):

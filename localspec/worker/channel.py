@@ -22,6 +22,7 @@ from localspec.protocol.frames import (
     to_worker_decoder,
 )
 
+Call = Callable[[], None]
 LAST_WORDS_S = 5.0
 """how long a worker may go on after its daemon is gone"""
 
@@ -36,19 +37,23 @@ class Channel:
         self.on_urgent: Callable[[], None] = lambda: None
         """called by the reading thread when a frame has come that is not to wait for a piece of a prompt"""
         self._sending = threading.Lock()
-        self._inbox: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ToWorker | Call] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
-    def receive(self) -> ToWorker:
-        """The next frame; waits for it."""
+    def receive(self) -> ToWorker | Call:
+        """The next frame or call; waits for it."""
         return self._inbox.get()
 
-    def poll(self) -> ToWorker | None:
-        """The next frame if one is there."""
+    def poll(self, wait_s: float = 0.0) -> ToWorker | Call | None:
+        """The next frame or call, if one is there or comes within ``wait_s``."""
         try:
-            return self._inbox.get_nowait()
+            return self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
         except queue.Empty:
             return None
+
+    def call(self, function: Call) -> None:
+        """From any thread: have whoever reads the frames call ``function`` in its turn."""
+        self._inbox.put(function)
 
     def send(self, message: FromWorker) -> None:
         """Send a frame; a daemon that is gone is noticed by the reading side."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from localspec.engine.choice import Choice
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import choose_here, load_engine
+from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError, ModelChanged, OutOfMemory
 from localspec.models.catalogue import place_of, weights_size
@@ -36,8 +39,11 @@ from localspec.protocol.frames import (
     ToWorker,
 )
 from localspec.protocol.results import Chunk
-from localspec.worker.channel import Channel
-from localspec.worker.pulse import Pulse
+from localspec.worker.apart import LONG, Apart, size_of
+from localspec.worker.channel import Call, Channel
+from localspec.worker.pulse import PERIOD_S, Pulse
+
+T = TypeVar("T")
 
 PROGRESS_STEP = 0.05
 READ_PER_S = 1e10
@@ -118,6 +124,7 @@ class Worker:
         self._requests: dict[int, Sequence] = {}
         self._watched: dict[int, int] = {}
         """the daemon's ids of the requests whose rounds are told, by the engine's"""
+        self._apart = Apart(channel)
         self._spoilt = False
         """whether the model's file has changed: another worker is to load it as it is now"""
         engine.on_round = self._on_round
@@ -125,11 +132,14 @@ class Worker:
 
     def run(self) -> None:
         """Rounds while there is work, else wait for a frame."""
-        while True:
-            frame = self._idle()
-            with self._pulse.busy():
-                if not (self._take(frame) and self._work()):
-                    return
+        try:
+            while True:
+                frame = self._idle()
+                with self._pulse.busy():
+                    if not (self._take(frame) and self._work()):
+                        return
+        finally:
+            self._apart.close()
 
     def _work(self) -> bool:
         """Rounds until there is no more work; False for a stop, and where the model's file has changed."""
@@ -145,43 +155,64 @@ class Worker:
         self._tell()
         return not self._spoilt
 
-    def _idle(self) -> ToWorker:
-        """The next frame; until it comes, what can wait is done."""
-        while self._engine.rest():
+    def _idle(self) -> ToWorker | Call:
+        """The next frame or call; until it comes, what can wait is done."""
+        while not self._apart and self._engine.rest():
             frame = self._channel.poll()
             if frame is not None:
                 return frame
-        return self._channel.receive()
+        if not self._apart:
+            return self._channel.receive()
+        with self._pulse.busy():
+            while (frame := self._channel.poll(PERIOD_S)) is None:
+                self._pulse.step(lambda: None)
+        return frame
 
-    def _take(self, frame: ToWorker) -> bool:
-        """Act on one frame; False for a stop."""
+    def _take(self, frame: ToWorker | Call) -> bool:
+        """Act on one frame or call; False for a stop."""
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            # A step as well: a long prompt is many tokens to find.
-            self._pulse.step(partial(self._submit, frame))
+            encode = partial(self._engine.encode, frame.request)
+            self._find(frame.id, size_of(frame.request.prompt), encode, partial(self._submit, frame))
         elif isinstance(frame, Tokenize):
-            self._pulse.step(partial(self._tokenize, frame))
+            find = partial(self._engine.target.vocabulary.encode, frame.text, special=frame.special)
+            self._find(frame.id, len(frame.text), find, partial(self._tokenize, frame))
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
+        elif isinstance(frame, Cancel):
+            self._apart.cancel(frame.id)
         elif isinstance(frame, Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
+        elif callable(frame):
+            self._pulse.step(frame)
         return True
 
-    def _submit(self, frame: Submit) -> None:
+    def _find(
+        self, id: int, size: int, find: Callable[[], T], then: Callable[[Callable[[], T], bool], None]
+    ) -> None:
+        """Find a text's tokens, which is a step as well, or apart from the steps where it is long."""
+        if size > LONG:
+            self._apart.begin(id, find, then)
+        else:
+            self._pulse.step(partial(then, find, False))
+
+    def _submit(self, frame: Submit, encode: Callable[[], Encoded], cancelled: bool) -> None:
         try:
-            sequence = self._requests[frame.id] = self._engine.submit(frame.request)
+            sequence = self._requests[frame.id] = self._engine.submit(frame.request, encode)
         except LocalspecError as error:
             self._channel.send(Failed(frame.id, error.as_dict()))
             return
+        if cancelled:
+            self._engine.cancel(sequence.id)
         if frame.watch:
             self._watched[sequence.id] = frame.id
 
-    def _tokenize(self, frame: Tokenize) -> None:
+    def _tokenize(self, frame: Tokenize, encode: Callable[[], list[int]], cancelled: bool) -> None:
         vocabulary = self._engine.target.vocabulary
-        tokens = vocabulary.encode(frame.text, special=frame.special)
+        tokens = encode()
         if frame.start and vocabulary.bos is not None:
             tokens.insert(0, vocabulary.bos)
         pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, code, raw
 from tests.waiting import run
 
+LONGEST = 1 << 18
+"""characters of a text that is asked about, at most"""
 TEXT = "def grüße(🐻): # <|im_end|>"
 
 
@@ -32,6 +35,20 @@ def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> Non
                 vocabulary = engine.target.vocabulary
                 assert [token["id"] for token in found] == vocabulary.encode(TEXT, special=special)
             assert b"".join(base64.b64decode(token["piece"]) for token in found).decode() == TEXT
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_others_are_answered_while_a_long_text_is_tokenized(real: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(real) as client, raw(real) as other:
+            await other.call(1, "generate", prompt="a", options={"max_tokens": 1})
+            await client.ask(1, "tokenize", text=" " * LONGEST)
+            long = asyncio.create_task(client.response(1))
+            await other.call(2, "generate", prompt="a b", options={"max_tokens": 1})
+            assert not long.done()
+            assert 64 * len((await long)["result"]["tokens"]) >= LONGEST
 
     run(test())
 

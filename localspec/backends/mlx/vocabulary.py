@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +57,7 @@ class MlxVocabulary:
         self.size = size
         self._texts = dict(directory_tokens(directory.path))
         self._tokenizer = _tokenizer(directory.path)
+        self._turn = threading.Lock()
         settings = _json(directory.path / "tokenizer_config.json")
         generation = _json(directory.path / "generation_config.json")
         # What the model has no row for, it can neither say nor be told.
@@ -112,12 +114,15 @@ class MlxVocabulary:
         return frozenset(found)
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        self._tokenizer.encode_special_tokens = not special
         clean = text.encode("utf-8", "replace").decode()
-        return self._encode(clean) if special else self._typed.encode(clean, self._encode)
+        with self._turn:
+            self._tokenizer.encode_special_tokens = not special
+            return self._encode(clean) if special else self._typed.encode(clean, self._encode)
 
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        # Of a batch, even of one, other threads go on meanwhile.
+        (found,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        ids: list[int] = found.ids
         return ids
 
     def piece(self, token: int) -> bytes:
