@@ -135,7 +135,8 @@ class Truth:
 
     def __call__(self, request: Request) -> str:
         if request not in self._known:
-            self._known[request] = self._fresh().stream(request).finish().text
+            with self._fresh() as engine:
+                self._known[request] = engine.stream(request).finish().text
         return self._known[request]
 
 

@@ -42,7 +42,8 @@ class ReferenceMode:
     def __init__(self, context: Any, weights: Iterable[str]) -> None:
         self._switches = _switches(context)
         self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
-        self._on = False
+        self._on: bool | None = False
+        """None while it is switched, and where that was interrupted"""
 
     @property
     def available(self) -> bool:
@@ -53,6 +54,7 @@ class ReferenceMode:
         one way, so that a piece of a prompt beside it takes a narrow span's rows along."""
         on = longest < TILE and total <= self._most
         if on != self._on:
+            self._on = None
             for switch in self._switches:
                 switch(on)
             self._on = on
