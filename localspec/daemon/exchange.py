@@ -103,7 +103,8 @@ class Exchange(Asker):
             case Delta():
                 self._outbox.delta(self._deltas, event.text, event.tokens)
             case Prefill():
-                self.progress("prefill", event.fraction)
+                facts = ("prefill", event.fraction, event.total, event.cached, event.processed)
+                self._notify("stream/progress", StreamProgress(self.id, *facts))
             case Round():
                 self.round(event)
             case Degraded():

@@ -288,6 +288,8 @@ class Engine:
             sequence.interruptions = 0
             if sequence.exact == start:
                 sequence.exact = end
+            if length > self._limits.chunk:
+                sequence.events.append(Prefilling(length, sequence.cached, end))
             if rows:
                 sequence.extend([first_token(sequence, logits)])
                 sequence.publish()
@@ -299,8 +301,6 @@ class Engine:
             return
         if last and not rows:
             sequence.finish = "length"
-        if length > self._limits.chunk:
-            sequence.events.append(Prefilling(end / length))
 
     def _heeding(self, sequence: Sequence) -> AbstractContextManager[None]:
         if sequence.interruptions >= PATIENT:

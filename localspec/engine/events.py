@@ -9,9 +9,16 @@ from localspec.protocol.results import Chunk, Result
 
 
 class Prefilling(NamedTuple):
-    """``fraction`` of the prompt is in the cache, 0 to 1."""
+    """Tokens of the prompt: ``total``, of which ``processed`` are in the cache, ``cached`` since before."""
 
-    fraction: float
+    total: int
+    cached: int
+    processed: int
+
+    @property
+    def fraction(self) -> float:
+        """The part of the prompt that is in the cache, 0 to 1."""
+        return self.processed / self.total
 
 
 class Degradation(NamedTuple):

@@ -10,11 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from localspec.client import Client, Stream, connect
+from localspec.client import Client, connect
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.messages import StreamDelta
 from localspec.protocol.options import readable
-from localspec.protocol.results import Result
 
 MAX_BODY = 4 << 20
 """bytes; the daemon takes no longer messages"""
@@ -95,12 +93,11 @@ async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request
         raise
 
 
-async def begun(stream: Stream[Result]) -> AsyncIterator[StreamDelta]:
-    """The text of an answer, once the first of it is there: what fails before has a status of its own."""
-    pieces = aiter(stream)
+async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The pieces of an answer, once the first is there: what fails before has a status of its own."""
     first = await anext(pieces, None)
 
-    async def all_of_it() -> AsyncIterator[StreamDelta]:
+    async def all_of_it() -> AsyncIterator[T]:
         if first is not None:
             yield first
         async for piece in pieces:

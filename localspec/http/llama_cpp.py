@@ -29,7 +29,7 @@ from localspec.http.probabilities import entries
 from localspec.http.sampling import TimedSampling, biased_options
 from localspec.http.several import Piece
 from localspec.http.timings import Pace, timings
-from localspec.protocol.messages import Warmed
+from localspec.protocol.messages import StreamProgress, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
 from localspec.protocol.results import FinishReason, Result, Stats, Token
@@ -69,7 +69,6 @@ class Asking(TimedSampling, kw_only=True):
     n_cmpl: int | None = None
     n_probs: int | None = None
     stream: bool | None = None
-    timings_per_token: bool | None = None
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
     localspec: Ours | None = None
@@ -147,7 +146,9 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
         for varied in several.varied(options, count)
     ]
     if body.stream:
-        return _chunks(body, options, each_prompt, await several.pieces(streams))
+        return _chunks(
+            body, options, each_prompt, await several.pieces(streams, progress=body.return_progress)
+        )
     answers = []
     for i, (prompt, (tokens, result)) in enumerate(
         zip(each_prompt, await several.whole(streams), strict=True)
@@ -181,6 +182,10 @@ async def _chunks(
             yield _picked(
                 body, _facts(said, "", **_asked(body, options, each_prompt[index])) | {"index": index}
             )
+            continue
+        if isinstance(said, StreamProgress):
+            progress = {"prompt_progress": paces[index].read(said)}
+            yield {"index": index, "content": "", "tokens": [], "stop": False} | progress
             continue
         told = {"index": index, "content": said.text, "tokens": [t.id for t in said.tokens], "stop": False}
         told |= _probable(body, said.text, said.tokens)

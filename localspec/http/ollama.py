@@ -203,7 +203,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 
 
 async def _answer(body: Asking, stream: Stream[Result], word: Word, began: float) -> Answer:
-    pieces = await begun(stream)
+    pieces = await begun(aiter(stream))
     if body.stream is not False:
         return _chunks(body, pieces, stream, word, began)
     text = "".join([piece.text async for piece in pieces])

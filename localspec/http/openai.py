@@ -26,7 +26,7 @@ from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.sampling import TimedSampling, biased_options
 from localspec.http.timings import Pace, timings
-from localspec.protocol.messages import ModelDescription, StreamDelta
+from localspec.protocol.messages import ModelDescription, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import FinishReason, Result
 
@@ -61,7 +61,6 @@ class Asking(TimedSampling, kw_only=True):
     max_tokens: int | None = None
     n_predict: int | None = None
     n: int | None = None
-    timings_per_token: bool | None = None
     localspec: Ours | None = None
 
 
@@ -155,7 +154,9 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     envelope = _envelope("chatcmpl", "chat.completion", options)
     if body.stream:
         chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
-        return _chat_chunks(chunk, body, await several.pieces(streams), len(streams))
+        return _chat_chunks(
+            chunk, body, await several.pieces(streams, progress=body.return_progress), len(streams)
+        )
     found = await several.whole(streams)
     choices = [
         {
@@ -196,7 +197,12 @@ async def text(client: Client, body: TextBody) -> Answer:
     envelope = _envelope("cmpl", "text_completion", options)
     before = [said for said in before for _ in range(count)]
     if body.stream:
-        return _text_chunks(envelope | _no_usage(body), body, before, await several.pieces(streams))
+        return _text_chunks(
+            envelope | _no_usage(body),
+            body,
+            before,
+            await several.pieces(streams, progress=body.return_progress),
+        )
     whole = await several.whole(streams)
     usage = _usage([answered.result for answered in whole], tried)
     found = _best(whole, tried, count)
@@ -365,6 +371,10 @@ async def _chunks(
     async for index, said in pieces:
         if isinstance(said, Result):
             ended[index] = said
+            continue
+        if isinstance(said, StreamProgress):
+            choice = {"index": index, **last, "finish_reason": None}
+            yield {**envelope, "choices": [choice], "prompt_progress": pace.read(said)}
             continue
         told = {**envelope, "choices": [shape(index, said)]}
         yield told | {"timings": pace.after(said.tokens)} if body.timings_per_token else told

@@ -79,10 +79,12 @@ class Sampling(msgspec.Struct, kw_only=True):
 
 
 class TimedSampling(Sampling, kw_only=True):
-    """With how long an answer may take; 0 and less are for ever."""
+    """With how long an answer may take, 0 and less are for ever; and what its chunks tell of that."""
 
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
 
     def deadlines(self) -> Deadlines:
         """Those that were said."""

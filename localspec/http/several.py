@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from localspec.client import Stream
 from localspec.http.endpoint import begun
-from localspec.protocol.messages import StreamDelta
+from localspec.protocol.messages import StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result, Token
 
@@ -24,11 +24,14 @@ class Answered(NamedTuple):
     result: Result
 
 
+Said = StreamDelta | StreamProgress
+
+
 class Piece(NamedTuple):
-    """A piece of the answer ``number``, or the end of it."""
+    """A piece of the answer ``number``, how far its prompt is read, or the end of it."""
 
     number: int
-    said: StreamDelta | Result
+    said: Said | Result
 
 
 Queue = asyncio.Queue[Piece | BaseException]
@@ -51,13 +54,14 @@ async def _whole(stream: Stream[Result]) -> Answered:
     return Answered(tokens, await stream.result())
 
 
-async def pieces(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
+async def pieces(streams: Sequence[Stream[Result]], *, progress: bool | None = False) -> AsyncIterator[Piece]:
     """The pieces of all answers as they come, once the first of any is there: what fails before has a status
-    of its own, and an answer that waits for its turn holds up none of the others."""
+    of its own, and an answer that waits for its turn holds up none of the others. With ``progress``, how far
+    a long prompt is read is a piece, too."""
     if len(streams) == 1:
-        return _only(streams[0], await begun(streams[0]))
+        return _only(streams[0], await begun(_said(streams[0], progress)))
     queue: Queue = asyncio.Queue()
-    tasks = [asyncio.create_task(_feed(queue, i, stream)) for i, stream in enumerate(streams)]
+    tasks = [asyncio.create_task(_feed(queue, i, stream, progress)) for i, stream in enumerate(streams)]
     try:
         first = await queue.get()
         if isinstance(first, BaseException):
@@ -68,16 +72,22 @@ async def pieces(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
     return _merged(first, queue, tasks)
 
 
-async def _only(stream: Stream[Result], began: AsyncIterator[StreamDelta]) -> AsyncIterator[Piece]:
+async def _said(stream: Stream[Result], progress: bool | None) -> AsyncIterator[Said]:
+    async for event in stream.events() if progress else stream:
+        if isinstance(event, StreamDelta) or (isinstance(event, StreamProgress) and event.total):
+            yield event
+
+
+async def _only(stream: Stream[Result], began: AsyncIterator[Said]) -> AsyncIterator[Piece]:
     async for delta in began:
         yield Piece(0, delta)
     yield Piece(0, await stream.result())
 
 
-async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
+async def _feed(queue: Queue, number: int, stream: Stream[Result], progress: bool | None) -> None:
     try:
-        async for delta in stream:
-            queue.put_nowait(Piece(number, delta))
+        async for said in _said(stream, progress):
+            queue.put_nowait(Piece(number, said))
         queue.put_nowait(Piece(number, await stream.result()))
     except Exception as error:
         # Whatever it is, it is raised where the pieces are read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from localspec.protocol.messages import StreamProgress
 from localspec.protocol.results import Result, Token
 
 
@@ -26,11 +27,21 @@ def answer_s(result: Result) -> float:
 
 
 class Pace:
-    """The timings of an answer on its way."""
+    """The timings of an answer on its way; it begins when the answer is asked for."""
 
     def __init__(self) -> None:
+        self._began_s = time.perf_counter()
         self._answered = 0
         self._first_s: float | None = None
+
+    def read(self, progress: StreamProgress) -> dict[str, int]:
+        """llama.cpp's ``prompt_progress``."""
+        return {
+            "total": progress.total,
+            "cache": progress.cached,
+            "processed": progress.processed,
+            "time_ms": round(1000 * (time.perf_counter() - self._began_s)),
+        }
 
     def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
         """Those of what has come, with ``tokens``."""

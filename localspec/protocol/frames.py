@@ -114,10 +114,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prefill(msgspec.Struct, frozen=True, tag=True):
-    """How much of the prompt is in the cache, 0 to 1."""
+    """How much of the prompt is in the cache, 0 to 1; and in tokens, as :class:`StreamProgress` has them."""
 
     id: int
     fraction: float
+    total: int = 0
+    cached: int = 0
+    processed: int = 0
 
 
 class Delta(msgspec.Struct, frozen=True, tag=True):

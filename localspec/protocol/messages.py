@@ -381,10 +381,16 @@ class StreamStarted(msgspec.Struct, frozen=True):
     stream: str
 
 
-class StreamProgress(msgspec.Struct, frozen=True):
+class StreamProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``fraction`` of a stage, 0 to 1. With ``prefill`` come tokens of the prompt: ``total`` of them,
+    ``processed`` are in the cache by now, ``cached`` were there before."""
+
     request: Id
     stage: str
     fraction: float
+    total: int = 0
+    cached: int = 0
+    processed: int = 0
 
 
 class StreamDelta(msgspec.Struct, frozen=True):

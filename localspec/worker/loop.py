@@ -242,7 +242,7 @@ def _frame(id: int, event: Event) -> FromWorker:
     if isinstance(event, Chunk):
         return Delta(id, event.text, event.tokens)
     if isinstance(event, Prefilling):
-        return Prefill(id, event.fraction)
+        return Prefill(id, event.fraction, *event)
     if isinstance(event, Degradation):
         return Degraded(id, event.source, event.to, event.reason)
     if isinstance(event, LocalspecError):

@@ -162,6 +162,7 @@ class TestStream:
         events = list(engine.generate("x" * 1500, max_tokens=1).events())
         told = [event.fraction for event in events if isinstance(event, Prefilling)]
         assert told == [*(n * 256 / 1500 for n in range(1, 6)), 1.0]
+        assert all(event[:2] == (1500, 0) for event in events if isinstance(event, Prefilling))
 
 
 class TestRefusals:

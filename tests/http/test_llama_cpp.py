@@ -152,6 +152,31 @@ def test_several_prompts_and_what_was_probable(door: Door) -> None:
     assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
 
 
+def test_progress_of_a_long_prompt_comes_in_the_stream(door: Door) -> None:
+    prompt = "".join(f"value_{i} = other_{i} + {i}\n" for i in range(60))
+    begun = [_progress(door, "/completion", {"prompt": prompt}) for _ in range(2)]
+    for told in begun:
+        total = told[0]["total"]
+        processed = [each["processed"] for each in told]
+        assert all((each["total"], each["cache"]) == (total, told[0]["cache"]) for each in told)
+        assert processed == sorted(processed) and processed[-1] == total > 256
+        assert all(each["time_ms"] >= 0 for each in told)
+    assert begun[0][0]["cache"] == 0 < begun[1][0]["cache"] and len(begun[0]) > 1
+    chat = _progress(door, "/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}]})
+    assert chat[-1]["processed"] == chat[-1]["total"]
+
+
+def _progress(door: Door, path: str, said: dict[str, Any]) -> list[dict[str, int]]:
+    """The ``prompt_progress`` of a stream, all of which comes before the answer's text."""
+    asked = said | {"stream": True, "return_progress": True, "max_tokens": 2, "temperature": 0}
+    lines = door.ask("POST", path, asked).text.split("\n\n")
+    data = [line.removeprefix("data: ") for line in lines if line]
+    chunks = [json.loads(each) for each in data if each != "[DONE]"]
+    at = [i for i, chunk in enumerate(chunks) if "prompt_progress" in chunk]
+    assert at == list(range(at[0], at[0] + len(at))) and at[0] <= 1
+    return [chunks[i]["prompt_progress"] for i in at]
+
+
 def test_slots_are_told_without_a_load() -> None:
     with opened(real=True) as door:
         before = door.ask("GET", "/slots").json()
