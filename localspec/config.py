@@ -7,6 +7,7 @@ defaults. ``models/sections.py`` finds which sections those are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tomllib
@@ -35,6 +36,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 SECTION_EXAMPLES = {"models": "qwen2.5-coder:7b", "workspaces": "~/src/project"}
 
+LISTS = ("stop", "logit_bias")
+"""options that take several values"""
 SEE_SETTINGS = "See `localspec config show --describe`."
 
 LARGEST_FILE = 256 << 10
@@ -330,12 +333,20 @@ def override(config: Config, pairs: Mapping[str, str]) -> Config:
     values: dict[str, Any] = msgspec.to_builtins(config)
     for said, text in pairs.items():
         table, name = _settable(said)
-        value = [text] if name == "stop" else text
+        value = _typed(name, text)
         check_value(TABLES[table], name, value, said=f"--opt {said}", remedy=SEE_SETTINGS)
         values.setdefault(table, {})[name] = value
         for section in values.get("models", {}).values():
             section.get("engine", {}).pop(name, None)
     return _checked(msgspec.convert(values, Config, strict=False))
+
+
+def _typed(name: str, text: str) -> Any:
+    """A value as it was typed: a list in TOML's notation, one stop string, or all else as it is."""
+    if name in LISTS and text.startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):
+            return tomllib.loads(f"list = {text}")["list"]
+    return [text] if name == "stop" else text
 
 
 def _settable(said: str) -> Place:

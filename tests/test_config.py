@@ -261,6 +261,9 @@ def test_overriding_nothing_changes_nothing() -> None:
 
 def test_a_knob_may_be_named_with_its_table() -> None:
     assert override(Config(), {"engine.n_ctx": "7", "options.k": "3"}).engine.n_ctx == 7
+    said = override(Config(), {"logit_bias": "[[300, 2.5]]", "stop": '["a", "b"]'}).options
+    assert (said.logit_bias, said.stop) == (((300, 2.5),), ("a", "b"))
+    assert override(Config(), {"stop": "[a"}).options.stop == ("[a",)
 
 
 @pytest.mark.parametrize("key", ["engine.k", "options.port", "moon.k", "k.", "engine", "model_dirs"])

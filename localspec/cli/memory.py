@@ -117,7 +117,7 @@ def forget(
         workspace = workspace_at(Path(path), Sections(load_config())) or path
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {workspace}" if workspace is not None else ""
-    what = f"what was learned{scope}" if scope else "the n-gram memory"
+    what = f"what was learned{scope}" if scope else "the n-gram memory of all workspaces"
     other = "" if scope else _history()
     if not yes and not _confirm(f"Forget {what}? It cannot be undone.{other}"):
         output.note("Nothing was forgotten.")

@@ -21,7 +21,7 @@ from localspec.doctor.probe import Report
 from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files
+from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files, trained_context
 from localspec.models.disk import Disk, read_disk
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.processor import processor_name
@@ -223,7 +223,8 @@ class Examination:
     def _http(self) -> Iterator[Finding]:
         config = self._config or Config()
         yield from http.door(config.http, self._asked.status)
-        yield from http.context(config, self._asked.status)
+        trained = None if self._choice is None else trained_context(self._choice.target)
+        yield from http.context(config, self._asked.status, trained)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,20 +43,21 @@ def door(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         yield Finding("http", "warning", told, "Run `localspec config set http.without_token '[]'`.")
 
 
-def context(config: Config, status: DaemonStatus | None) -> Iterator[Finding]:
-    """Whether programs with tools, which send long prompts, find room, where they may come in."""
+def context(config: Config, status: DaemonStatus | None, trained: int | None) -> Iterator[Finding]:
+    """Findings on the room for programs with tools, which send long prompts, where they may come in.
+
+    ``trained``: tokens that the default model was trained for, if known.
+    """
     is_open = config.http.enabled or (status is not None and status.http is not None)
     loaded = () if status is None else status.models
-    n_ctx = max((model.n_ctx for model in loaded), default=0) or context_size(None, config.engine)
+    n_ctx = max((model.n_ctx for model in loaded), default=0) or context_size(trained, config.engine)
     if is_open and n_ctx < AGENT_CONTEXT:
         need = f"agents, which come in by HTTP, need {AGENT_CONTEXT:,} and more."
         told = f"A context holds {n_ctx:,} tokens; {need}"
-        yield Finding(
-            "http",
-            "warning",
-            told,
-            "Run `localspec config set n_ctx 32768`, if the model was trained for it.",
-        )
+        enlarge = "Run `localspec config set n_ctx 32768`, if the model was trained for it."
+        if trained is not None and trained < AGENT_CONTEXT:
+            enlarge = f"Choose a model trained for more than {trained:,} tokens: `localspec models list`."
+        yield Finding("http", "warning", told, enlarge)
 
 
 def _first() -> str:
@@ -68,7 +70,7 @@ def clients(config: HttpConfig, status: DaemonStatus | None) -> str:
     url = None if status is None else status.http
     text = Path(__file__).with_name("clients.txt").read_text(encoding="utf-8")
     url = url or f"http://{HOST}:{config.port or 'PORT'}"
-    text = text.replace("URL", url).replace("HOST_PORT", url.removeprefix("http://"))
+    text = re.sub(r"\bURL\b", url, text).replace("HOST_PORT", url.removeprefix("http://"))
     return _opening(config, status) + text
 
 

@@ -67,7 +67,8 @@ class Dialect(NamedTuple):
 CONTEXT = (
     "{has}: that exceeds the available context size, the maximum context "
     "length, of {n_ctx} tokens. Shorten it, or enlarge the context: `localspec config set n_ctx N`; agents "
-    f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns.'
+    f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns, '
+    "never the last."
 )
 """clients know a prompt that is too long, and compact it, by some of these words"""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from localspec.http.models import configured
 from localspec.http.samplers import THERE
 from localspec.protocol.options import Options
@@ -62,10 +64,12 @@ UNSAID: dict[str, Any] = {
 
 
 def generation_settings(
-    options: Options = NO_OPTIONS, *, stream: bool = False, probabilities: int = 0
+    options: Options = NO_OPTIONS, *, stream: bool = False, probabilities: int = 0, fills: bool = False
 ) -> Any:
-    """How a request with these options is answered, in llama.cpp's words."""
+    """How a request with these options is answered, in llama.cpp's words; ``fills``: a gap."""
     merged = options.over(configured().options)
+    if fills and merged.temperature is None:
+        merged = replace(merged, temperature=0.0)
     said = {name: getattr(merged, name) for name in UNSAID}
     told = {name: UNSAID[name] if value is None else value for name, value in said.items()}
     bias = [{"token": token, "bias": added} for token, added in merged.logit_bias or ()]

@@ -209,7 +209,8 @@ async def _options(client: Client, body: Asking) -> Options:
 
 def _asked(body: Asking, options: Options, prompt: prompts.Single) -> dict[str, Any]:
     """What an answer repeats of its question."""
-    settings = generation_settings(options, stream=bool(body.stream), probabilities=body.n_probs or 0)
+    fills, stream = isinstance(body, InfillBody), bool(body.stream)
+    settings = generation_settings(options, stream=stream, probabilities=body.n_probs or 0, fills=fills)
     return {"prompt": prompt, "generation_settings": settings}
 
 

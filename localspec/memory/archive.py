@@ -205,7 +205,10 @@ def _read(
             f"{path}, line {number}, is not of an export: {error}", "Make it with `localspec memory export`."
         ) from None
     if head is None:
-        raise InvalidOptions(f"{path} is empty", "Make it with `localspec memory export`.")
+        raise InvalidOptions(
+            f"{path} is empty: nothing had been learned where it was exported, or it is no export",
+            "Export again where `localspec memory stats` shows something.",
+        )
 
 
 def _of_this_vocabulary(head: Head, vocab_fp: str) -> Head:

@@ -138,7 +138,7 @@ def test_forgetting_asks_for_yes_where_there_is_no_terminal(cli: Cli, repo: Path
     refused = cli("memory", "forget")
     assert refused.returncode == 2 and "--yes" in refused.stderr and len(tables(cli)) == 1
     done = cli("memory", "forget", "--yes")
-    assert (done.returncode, done.stdout) == (0, "Forgot the n-gram memory: 1 table.\n")
+    assert (done.returncode, done.stdout) == (0, "Forgot the n-gram memory of all workspaces: 1 table.\n")
     assert tables(cli) == []
 
 
@@ -150,7 +150,10 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/wrap.py")
     assert "Forgot what was learned from" in within.stdout and "history" not in within.stdout
     done = cli("memory", "forget", "--yes")
-    assert done.stdout == f"Forgot the n-gram memory: 1 table.{other}" and history.read_text() == "chats"
+    assert (
+        done.stdout == f"Forgot the n-gram memory of all workspaces: 1 table.{other}"
+        and history.read_text() == "chats"
+    )
     done = cli("memory", "forget", "--yes")
     assert done.stdout == f"There is nothing to forget: nothing was learned.{other}"
 
@@ -163,7 +166,9 @@ def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: 
     (cli.home / "data" / "history.sqlite").touch()
     command, *arguments = (*cli.command, "memory", "forget")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
-    terminal.expect(r"Forget the n-gram memory\? .* another file: .*history\.sqlite \[y/N\]")
+    terminal.expect(
+        r"Forget the n-gram memory of all workspaces\? .* another file: .*history\.sqlite \[y/N\]"
+    )
     terminal.sendline(answer)
     terminal.expect(pexpect.EOF)
     terminal.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -62,7 +63,7 @@ def test_dialects_without_a_token_are_a_warning() -> None:
 
 def test_what_is_pasted_names_the_port_and_says_whether_it_is_open() -> None:
     text = http.clients(HttpConfig(port=4321), RUNNING)
-    assert text.count("http://127.0.0.1:4321") >= 6 and "URL" not in text
+    assert text.count("http://127.0.0.1:4321") >= 6 and not re.search(r"\bURL\b", text)
     assert text.startswith("The HTTP door is closed: `localspec config set http.enabled true`")
     is_open = http.clients(HttpConfig(port=0), OPEN)
     assert is_open.startswith(
@@ -82,9 +83,14 @@ def test_zeds_entry_has_all_that_its_parser_wants() -> None:
     assert set(model["capabilities"]) == wanted and not any(model["capabilities"].values())
 
 
+def test_the_address_stands_where_it_belongs_alone() -> None:
+    (line,) = [line for line in http.clients(HttpConfig(), OPEN).splitlines() if "createOpenAI" in line]
+    assert f'baseURL: "{OPEN.http}/v1"' in line
+
+
 def test_a_context_too_small_for_agents_is_a_warning_where_they_may_come_in() -> None:
-    def found(config: Config, status: DaemonStatus | None = None) -> list[str]:
-        return [each.sentence for each in http.context(config, status)]
+    def found(config: Config, status: DaemonStatus | None = None, trained: int | None = None) -> list[str]:
+        return [each.sentence for each in http.context(config, status, trained)]
 
     wanted = Config(http=HttpConfig(enabled=True))
     assert found(Config()) == found(Config(), RUNNING) == []
@@ -94,3 +100,6 @@ def test_a_context_too_small_for_agents_is_a_warning_where_they_may_come_in() ->
     loaded = LoadedModel(model="m", draft=None, pid=1, resident_bytes=None, running=0, n_ctx=2048)
     assert "2,048" in found(wanted, replace(OPEN, models=(loaded,)))[0]
     assert found(wanted, replace(OPEN, models=(replace(loaded, n_ctx=32_768),))) == []
+    assert "2,048" in found(wanted, trained=2048)[0]
+    (short,) = http.context(wanted, None, 2048)
+    assert "more than 2,048" in (short.remedy or "")

@@ -152,6 +152,12 @@ def test_several_prompts_and_what_was_probable(door: Door) -> None:
     assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
 
 
+def test_a_gap_says_that_it_is_filled_greedily(door: Door) -> None:
+    gap = {"input_prefix": "def f(", "input_suffix": "\n", "n_predict": 2}
+    told = [door.post("/infill", gap | more) for more in ({}, {"temperature": 0.5})]
+    assert [each["generation_settings"]["temperature"] for each in told] == [0.0, 0.5]
+
+
 def test_progress_of_a_long_prompt_comes_in_the_stream(door: Door) -> None:
     prompt = "".join(f"value_{i} = other_{i} + {i}\n" for i in range(60))
     begun = [_progress(door, "/completion", {"prompt": prompt}) for _ in range(2)]
