@@ -1,8 +1,9 @@
 """Bounds on connections that have not shaken hands yet: whoever lacks the token takes no place of a client.
 
 Each kind of peer has places of its own: other users on TCP, this user on TCP, and the Unix socket. Where all
-of a kind are taken the newest connection takes the place of the one that was used least recently. Descriptors
-are kept in reserve: with no others left, connections over the Unix socket are accepted all the same.
+of a kind are taken the newest connection takes the place of the one that was used least recently and has no
+request at work; where all have one the newest is closed. Descriptors are kept in reserve: with no others
+left, connections over the Unix socket are accepted all the same.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ TELL_S = 60.0
 
 
 class Guest(socket.socket):
-    """An accepted connection; ``on_close`` is called when it is closed."""
+    """An accepted connection; ``on_close`` is called when it is closed, one ``at_work`` is never evicted."""
 
     on_close: Callable[[], None] | None = None
+    at_work = False
 
     def close(self) -> None:
         super().close()
@@ -69,9 +71,8 @@ class Admission:
         places = self._places[kind]
         if len(waiting) >= places:
             self._refuse(f"{places} of {kind} were waiting already")
-            if self._closing[kind] >= places:
+            if self._closing[kind] >= places or not self._evict(kind):
                 return False
-            self._evict(kind)
         waiting[descriptor] = guest
         guest.on_close = lambda: self._left(kind, descriptor)
         return True
@@ -85,10 +86,11 @@ class Admission:
             return "others" if self._peers.answers else "owner"
         return "owner" if user == os.geteuid() else "others"
 
-    def touch(self, descriptor: int) -> None:
-        """The connection is used: others go before it."""
+    def touch(self, descriptor: int, *, at_work: bool = False) -> None:
+        """Note that a connection is used: others are evicted before it; it is not while it is ``at_work``."""
         for waiting in self._waiting.values():
             if (guest := waiting.pop(descriptor, None)) is not None:
+                guest.at_work = at_work
                 waiting[descriptor] = guest
 
     def admit(self, descriptor: int) -> None:
@@ -114,13 +116,18 @@ class Admission:
         while self._reserve:
             os.close(self._reserve.pop())
 
-    def _evict(self, kind: str) -> None:
-        descriptor = next(iter(self._waiting[kind]))
-        guest = self._waiting[kind].pop(descriptor)
+    def _evict(self, kind: str) -> bool:
+        """Close the least recently used connection without a request at work; False if there is none."""
+        waiting = self._waiting[kind]
+        descriptor = next((each for each, guest in waiting.items() if not guest.at_work), None)
+        if descriptor is None:
+            return False
+        guest = waiting.pop(descriptor)
         self._closing[kind] += 1
         guest.on_close = lambda: self._evicted(kind)
         with contextlib.suppress(OSError):  # its peer has left already
             guest.shutdown(socket.SHUT_RDWR)
+        return True
 
     def _evicted(self, kind: str) -> None:
         self._closing[kind] -= 1

@@ -24,7 +24,7 @@ from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorize
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of
-from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
+from localspec.http.gate import OWNER, TOKEN_REMEDY, WORK, Gate, Refusal
 from localspec.http.models import replace_unknown
 from localspec.http.schema import schema_of
 from localspec.http.strangers import confine
@@ -163,6 +163,11 @@ class Address:
             response = await self._response(Request(scope, receive), held)
             await response(scope, receive, send)
 
+    def _begin(self, request: Request) -> None:
+        """Note that the request has a place at work; at an open address there are always some that wait."""
+        if not self._endpoint.open and (work := request.scope["state"].get(WORK)) is not None:
+            work()
+
     async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
         is_owner = request.scope["state"][OWNER]
         await replace_unknown(client, body, is_owner=is_owner)
@@ -176,6 +181,7 @@ class Address:
             is_owner = request.scope["state"][OWNER]
             room = self._rooms.owner if is_owner else self._rooms.others
             await held.enter_async_context(room.taken())
+            self._begin(request)
             said, client = await answered(partial(self._work, request, body), request)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it

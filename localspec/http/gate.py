@@ -22,6 +22,8 @@ ADMIT = "admit"
 """of a request's state: to be called once the token was shown"""
 OWNER = "owner"
 """of a request's state: whether it shows the token"""
+WORK = "work"
+"""of a request's state: to be called once the request has a place at work"""
 OWN_SITES = ("none", "same-origin")
 """what a browser says of an address that a person typed"""
 

@@ -9,7 +9,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localspec.daemon.admission import Admission
-from localspec.http.gate import ADMIT
+from localspec.http.gate import ADMIT, WORK
 
 HEAD_S = 10.0
 """for all of a request's head; uvicorn itself waits for ever"""
@@ -17,7 +17,7 @@ PROGRESS_S = 20.0
 """an answer of which nothing was taken for so long is given up"""
 PLACES = {"others": 32, "owner": 128}
 """connections on which no token was shown, of other users and of this one; a newer one takes the place of the
-one that was used least recently"""
+one that was used least recently and has no request at work"""
 
 
 class Impatient(H11Protocol):
@@ -28,10 +28,11 @@ class Impatient(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
     _watching: asyncio.TimerHandle | None = None
     _unsent = 0
+    _is_at_work = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.app_state = {**self.app_state, ADMIT: self._admit}
+        self.app_state = {**self.app_state, ADMIT: self._admit, WORK: self._work}
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -42,10 +43,15 @@ class Impatient(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_asked():
-            self.admission.touch(self._descriptor)
+            self._touch()
             self._stop_waiting()
         elif self._waiting is None:
             self._wait()
+
+    def on_response_complete(self) -> None:
+        self._is_at_work = False
+        self._touch()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -57,6 +63,15 @@ class Impatient(H11Protocol):
         """The token was shown: none of the places is taken any more."""
         if not self.transport.is_closing():
             self.admission.admit(self._descriptor)
+
+    def _work(self) -> None:
+        """The request has a place at work: the connection is not evicted until it was answered."""
+        self._is_at_work = True
+        self._touch()
+
+    def _touch(self) -> None:
+        if not self.transport.is_closing():  # later its descriptor may be another connection's
+            self.admission.touch(self._descriptor, at_work=self._is_at_work)
 
     def _is_asked(self) -> bool:
         """Whether a request's head is there, and not yet all of its answer."""

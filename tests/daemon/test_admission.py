@@ -241,6 +241,20 @@ def test_who_was_used_lately_stays() -> None:
         assert [is_over(each) for each in first[:2]] == [False, True]
 
 
+def test_one_at_work_is_not_evicted_and_where_all_are_the_newest_is_closed() -> None:
+    admission = Admission()
+    with listening(admission) as (guarded, opened):
+        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
+        for each in first:
+            admission.touch(each.fileno(), at_work=True)
+        with pytest.raises(BlockingIOError):
+            arrive(guarded, opened)
+        assert opened[-1].recv(1) == b"" and not any(map(is_over, first))
+        admission.touch(first[3].fileno())
+        arrive(guarded, opened)
+        assert [number for number, each in enumerate(first) if is_over(each)] == [3]
+
+
 def test_a_connection_that_was_reset_takes_no_place() -> None:
     admission = Admission()
     with listening(admission) as (guarded, opened):

@@ -1,0 +1,90 @@
+"""Connections on which an answer is under way, beside many others."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from localspec.http.patience import PLACES
+from tests.http.door import SECTION, Door, opened
+from tests.waiting import DEADLINE_S, until_sync
+
+STREAM = "/v1/completions"
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    with opened(section=SECTION + 'without_token = ["openai"]\n') as door:
+        yield door
+
+
+def text(prompt: str) -> dict[str, object]:
+    return {"model": "localspec", "prompt": prompt, "stream": True}
+
+
+def read_until(connection: socket.socket, expected: bytes) -> None:
+    """Read up to these bytes; an answer that ends before them is told."""
+    read = b""
+    while expected not in read:
+        received = connection.recv(4096)
+        assert received, f"it was closed after {read!r}"
+        read += received
+
+
+def idle(door: Door, stack: ExitStack) -> None:
+    """Open connections that ask nothing, twice as many as have places."""
+    for _ in range(2 * PLACES["owner"]):
+        stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
+    until_sync(lambda: is_healthy(door), "all of them were accepted before, and the evicted ones closed")
+
+
+def is_healthy(door: Door) -> bool:
+    """Whether a new connection is answered; it is closed while as many are closing as have places."""
+    with suppress(httpx2.TransportError):
+        return door.ask("GET", "/health").status_code == 200
+    return False
+
+
+def test_an_answer_under_way_goes_on_beside_idle_connections(door: Door, tmp_path: Path) -> None:
+    """It was begun before them, without the token, and nothing is asked on its connection meanwhile."""
+    os.mkfifo(lines := tmp_path / "lines")
+    with ExitStack() as stack:
+        stream = stack.enter_context(door.sent(STREAM, text(f"lines {lines}"), shown=False))
+        with lines.open("w", buffering=1) as fifo:
+            fifo.write("first\n")
+            read_until(stream, b"first")
+            idle(door, stack)
+            fifo.write("second\n")
+            read_until(stream, b"second")
+        read_until(stream, b"[DONE]")
+
+
+def test_a_connection_whose_answer_has_ended_was_used_then(door: Door, tmp_path: Path) -> None:
+    os.mkfifo(lines := tmp_path / "lines")
+    with ExitStack() as stack:
+        stream = stack.enter_context(door.sent(STREAM, text(f"lines {lines}"), shown=False))
+        with lines.open("w", buffering=1) as fifo:
+            fifo.write("first\n")
+            read_until(stream, b"first")
+            idle(door, stack)
+        read_until(stream, b"[DONE]")
+        stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
+        assert door.ask("GET", "/health").status_code == 200
+        stream.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        read_until(stream, b"200 OK")
+
+
+def test_requests_that_are_not_whole_keep_nobody_out(door: Door) -> None:
+    """Their connections have no request at work: they give way to newer ones."""
+    begun = f"POST {STREAM} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
+    with ExitStack() as stack:
+        for _ in range(PLACES["owner"]):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
+            connection.sendall(begun)
+        assert door.ask("GET", "/health").status_code == 200
