@@ -124,9 +124,9 @@ async def replace_all(client: Client, file: File, times: int = 20) -> None:
     )
 
 
-def measure(model: Path) -> None:
-    """Let an engine find out, and write down, what a daemon finds out while nobody asks."""
-    with localspec.load(model, memory=True) as engine:
+def measure(model: str | Path, *, n_ctx: int = 0) -> None:
+    """Let an engine find out, and write down, what a daemon with that context finds out while nobody asks."""
+    with localspec.load(model, memory=True, n_ctx=n_ctx) as engine:
         while engine.rest():
             pass
 
