@@ -54,7 +54,7 @@ class Admission:
     ) -> None:
         self._places = places
         self._lacking = lacking
-        self._peers = Peers()
+        self.peers = Peers()
         self._waiting: dict[str, dict[int, Guest]] = {kind: {} for kind in places}
         """by kind and descriptor, the least recently used first"""
         self._closing = dict.fromkeys(places, 0)
@@ -81,9 +81,9 @@ class Admission:
         """The places that an accepted connection counts for."""
         if guest.family == UNIX:
             return "unix"
-        user = self._peers.user_of(guest)
+        user = self.peers.user_of(guest)
         if user is None:  # only where the kernel tells nobody's user the owner's connections are such
-            return "others" if self._peers.answers else "owner"
+            return "others" if self.peers.answers else "owner"
         return "owner" if user == os.geteuid() else "others"
 
     def touch(self, descriptor: int, *, at_work: bool = False) -> None:
@@ -112,7 +112,7 @@ class Admission:
 
     def close(self) -> None:
         """Give the reserve free."""
-        self._peers.close()
+        self.peers.close()
         while self._reserve:
             os.close(self._reserve.pop())
 

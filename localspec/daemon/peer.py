@@ -1,10 +1,13 @@
-"""The user at the other end of a TCP connection on this machine, as Linux knows it (sock_diag(7))."""
+"""The user at the other end of a TCP connection on this machine, and how much it has read, as Linux knows
+them (sock_diag(7), tcp(7))."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
+import sys
+from asyncio.trsock import TransportSocket
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
@@ -19,7 +22,15 @@ NO_COOKIE = struct.pack("=LLL", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 UID = struct.Struct("=L")
 UID_AT = HEADER.size + 64
 """behind the state (4 bytes), the socket's id (48) and three counters (12)"""
+UNREAD = struct.Struct("=L")
+UNREAD_AT = HEADER.size + 56
+"""the second of the counters"""
+ACKNOWLEDGED = struct.Struct("=Q")
+ACKNOWLEDGED_AT = 120
+"""``tcpi_bytes_acked`` of Linux's ``struct tcp_info``"""
 ANSWER_BYTES = 4096
+
+Connected = socket.socket | TransportSocket
 
 
 class Peers:
@@ -37,6 +48,30 @@ class Peers:
     def user_of(self, accepted: socket.socket) -> int | None:
         """The user id that owns the other end of ``accepted``; None where the kernel does not tell, as on
         other systems, or for a connection that is gone."""
+        answer = self._found(accepted)
+        if answer is None:
+            return None
+        self.answers = True
+        return int(UID.unpack_from(answer, UID_AT)[0])
+
+    def read_by(self, accepted: Connected) -> int | None:
+        """The bytes that the program at the other end of ``accepted`` has read, up to a constant.
+
+        Where its receive queue is not told those that have arrived there; None where nothing is told, as on
+        other systems.
+        """
+        if sys.platform != "linux":
+            return None
+        with contextlib.suppress(OSError, struct.error):
+            size = ACKNOWLEDGED_AT + ACKNOWLEDGED.size
+            told = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+            answer = self._found(accepted)
+            unread = 0 if answer is None else int(UNREAD.unpack_from(answer, UNREAD_AT)[0])
+            return int(ACKNOWLEDGED.unpack_from(told, ACKNOWLEDGED_AT)[0]) - unread
+        return None
+
+    def _found(self, accepted: Connected) -> bytes | None:
+        """The kernel's answer on the other end of a TCP connection; None as for :meth:`user_of`."""
         if not hasattr(socket, "AF_NETLINK") or accepted.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         with contextlib.suppress(OSError, struct.error):
@@ -48,9 +83,7 @@ class Peers:
                 + _packed(accepted.family, ours[0])
                 + NO_COOKIE
             )
-            if (answer := self._answer(asked)) is not None:
-                self.answers = True
-                return int(UID.unpack_from(answer, UID_AT)[0])
+            return self._answer(asked)
         return None
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from localspec.http.gate import ADMIT, WORK
 HEAD_S = 10.0
 """for all of a request's head; uvicorn itself waits for ever"""
 PROGRESS_S = 20.0
-"""an answer of which nothing was taken for so long is given up"""
+"""an answer that waits to be sent, and of which nothing was read for so long, is given up"""
 PLACES = {"others": 32, "owner": 128}
 """connections on which no token was shown, of other users and of this one; a newer one takes the place of the
 one that was used least recently and has no request at work"""
@@ -27,7 +27,8 @@ class Impatient(H11Protocol):
     admission: Admission
     _waiting: asyncio.TimerHandle | None = None
     _watching: asyncio.TimerHandle | None = None
-    _unsent = 0
+    _progress: tuple[int, ...] | None = None
+    _drained = 0
     _is_at_work = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -36,7 +37,8 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._descriptor = transport.get_extra_info("socket").fileno()
+        self._socket = transport.get_extra_info("socket")
+        self._descriptor = self._socket.fileno()
         self._wait()
         self._watch()
 
@@ -52,6 +54,10 @@ class Impatient(H11Protocol):
         self._is_at_work = False
         self._touch()
         super().on_response_complete()
+
+    def resume_writing(self) -> None:
+        self._drained += 1
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -86,13 +92,26 @@ class Impatient(H11Protocol):
             self._waiting = None
 
     def _watch(self) -> None:
-        """Abort the connection if as much waits to be sent as did the last time; a closing one, too."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent == self._unsent:
+        """Abort the connection if something waits to be sent, as the last time, and nothing was read since; a
+        closing one, too."""
+        progress = self._progress_of_reading()
+        if progress is not None and progress == self._progress:
             self.transport.abort()
             return
-        self._unsent = unsent
+        self._progress = progress
         self._watching = self.loop.call_later(PROGRESS_S, self._watch)
+
+    def _progress_of_reading(self) -> tuple[int, ...] | None:
+        """Numbers that change when the peer reads; None where nothing waits to be sent.
+
+        What leaves the buffer would not do: the kernel takes more only when a third of its own, which is
+        megabytes, was read.
+        """
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent:
+            return None
+        read = self.admission.peers.read_by(self._socket)
+        return (self._drained, unsent) if read is None else (read,)
 
 
 def impatient(counted: Admission) -> type[Impatient]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
+from localspec.daemon.admission import Admission, Listening
+from localspec.daemon.loopback import listen
+from localspec.http import patience
 from localspec.http.patience import PLACES
 from tests.http.door import SECTION, Door, opened
 from tests.waiting import DEADLINE_S, until_sync
@@ -88,3 +97,64 @@ def test_requests_that_are_not_whole_keep_nobody_out(door: Door) -> None:
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
             connection.sendall(begun)
         assert door.ask("GET", "/health").status_code == 200
+
+
+# --- who reads slowly -------------------------------------------------------------------------------
+
+BIG = 32
+"""pieces of an answer; the kernel takes some four of them"""
+PIECE = bytes(1 << 20)
+LOOK_S = 0.75
+LOOKS = 6
+
+
+async def big(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application with one long answer."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(BIG):
+        await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
+    """A connection on which the long answer was asked for, and its server, which looks often."""
+    monkeypatch.setattr(patience, "PROGRESS_S", LOOK_S)
+    admission = Admission(PLACES)
+    options = uvicorn.Config(big, http=patience.impatient(admission), lifespan="off", log_config=None)
+    server = uvicorn.Server(options)
+    with Listening.of(listen(0), admission) as listening:
+        serving = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+        serving.start()
+        try:
+            with socket.create_connection(listening.getsockname(), DEADLINE_S) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                until_sync(lambda: is_stuck(server), "more waits than the kernel takes")
+                yield connection, server
+        finally:
+            server.should_exit = server.force_exit = True
+            serving.join(DEADLINE_S)
+            admission.close()
+
+
+def is_stuck(server: uvicorn.Server) -> bool:
+    """Whether an answer waits to be read by the client."""
+    connections = server.server_state.connections
+    return any(isinstance(each, patience.Impatient) and each.flow.write_paused for each in connections)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell what was read")
+def test_who_reads_slowly_is_not_closed(asked: tuple[socket.socket, uvicorn.Server]) -> None:
+    """As little is read as moves nothing from the server's buffer into the kernel's."""
+    connection, server = asked
+    read, end = 0, time.monotonic() + LOOKS * LOOK_S
+    while time.monotonic() < end:
+        read += len(connection.recv(512))
+        time.sleep(LOOK_S / 50)
+    assert 0 < read < 1 << 20
+    assert len(server.server_state.connections) == 1 and is_stuck(server)
+
+
+def test_who_reads_nothing_is_closed(asked: tuple[socket.socket, uvicorn.Server]) -> None:
+    _, server = asked
+    until_sync(lambda: not server.server_state.connections, "it is closed")
