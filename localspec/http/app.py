@@ -25,7 +25,7 @@ from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of
 from localspec.http.gate import OWNER, TOKEN_REMEDY, WORK, Gate, Refusal
-from localspec.http.models import replace_unknown
+from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
 from localspec.http.strangers import confine
 from localspec.protocol.options import LONGEST_SHOWN
@@ -170,9 +170,9 @@ class Address:
 
     async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
         is_owner = request.scope["state"][OWNER]
-        await replace_unknown(client, body, is_owner=is_owner)
+        await settle_model(client, body, is_owner=is_owner)
         if not is_owner and not self._endpoint.open:
-            await confine(client, body)
+            confine(body)
         return await self._endpoint.handler(client, body)
 
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:

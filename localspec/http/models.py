@@ -37,15 +37,20 @@ def configured_model() -> str:
     return os.path.expanduser(load_config().options.model or "")
 
 
-async def replace_unknown(client: Client, body: Any, *, is_owner: bool) -> None:
-    """Let a body whose model is none of those that its sender may name mean the configured one, where
-    ``http.any_model`` allows that."""
-    name = model_of(getattr(body, "model", None))
-    if name is None or not configured().http.any_model:
+async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
+    """Check the model that a body names: an unauthenticated client may name those that are listed.
+
+    Where ``http.any_model`` allows that, one that its sender may not name becomes the configured one; else
+    raises :class:`ModelNotFound`.
+    """
+    name, any_model = model_of(getattr(body, "model", None)), configured().http.any_model
+    if name is None or (is_owner and not any_model):
         return
     try:
         await model_named(client, name)
     except ModelNotFound:
+        if not any_model:
+            raise
         if not (is_owner and await asyncio.to_thread(_is_there, name)):
             body.model = DEFAULT_MODEL
 

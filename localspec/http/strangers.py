@@ -10,10 +10,8 @@ from typing import Any
 
 import msgspec
 
-from localspec.client import Client
 from localspec.errors import Unauthorized
 from localspec.http.gate import TOKEN_REMEDY
-from localspec.http.models import model_named, model_of
 
 OWNERS = ("model", "draft", "workspace", "verify", "threshold")
 """options that name files, or may let a draft into a text"""
@@ -21,11 +19,9 @@ PROPOSERS = ("prompt-lookup", "draft", "none")
 """who may draft, the first if nothing is said"""
 
 
-async def confine(client: Client, body: msgspec.Struct) -> None:
-    """Leave of a request what a stranger may ask. Raises :class:`Unauthorized` and :class:`ModelNotFound`."""
-    name = model_of(getattr(body, "model", None))
-    if name is not None:
-        await model_named(client, name)
+def confine(body: msgspec.Struct) -> None:
+    """Leave of a request what an unauthenticated client may ask, but for its model. Raises
+    :class:`Unauthorized`."""
     for place in (getattr(body, "options", None), body):
         if place is None or not hasattr(place, "localspec"):
             continue

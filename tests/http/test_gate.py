@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import psutil
 import pytest
 
 from localspec import home
-from tests.http.door import SECTION, Door, opened
-from tests.waiting import DEADLINE_S
+from tests.http.door import SECTION, Door, opened, wire
+from tests.waiting import DEADLINE_S, run
 
 OWNERS_OWN: list[dict[str, object]] = [
     {"verify": "threshold"},
@@ -162,6 +163,17 @@ def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
         assert elsewhere.status_code == 403 and "access-control-allow-origin" not in elsewhere.headers
 
 
+def models_listed(door: Door) -> float:
+    """How often the daemon was asked for the models."""
+
+    async def told() -> str:
+        async with await wire(door.daemon) as client:
+            return (await client.metrics()).prometheus
+
+    counted = re.search(r'^localspec_requests_total\{.*method="models/list".*\} (.+)$', run(told()), re.M)
+    return 0.0 if counted is None else float(counted[1])
+
+
 def test_names_of_no_model_may_mean_the_configured_one(echo: Door) -> None:
     said = {"messages": [{"role": "user", "content": "options"}], "model": "gpt-4o"}
     told = echo.post("/v1/chat/completions", said)["choices"][0]["message"]["content"]
@@ -177,6 +189,11 @@ def test_names_of_no_model_may_mean_the_configured_one(echo: Door) -> None:
                 assert (asked["model"], answer.json()["model"]) == ("bundled", "localspec")
             known = door.ask("POST", "/v1/chat/completions", said | {"model": "stdlib-1m"}, **headers)
             assert known.json()["model"] == "stdlib-1m"
+            before = models_listed(door)
+            assert door.ask(
+                "POST", "/v1/chat/completions", said | {"model": "stdlib-1m"}, **headers
+            ).is_success
+            assert models_listed(door) == before + 1, "the disk is looked through once for a request"
         shown = door.ask("POST", "/api/show", {"model": "llama3"}, authorization="")
         assert shown.status_code == 200
 
