@@ -238,7 +238,11 @@ class WorkerProcess:
     async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
         """Find a text's tokens. Raises :class:`EngineCrashed`."""
         job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
-        tokenized: Tokenized = await job.end
+        try:
+            tokenized: Tokenized = await job.end
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
         return tokenized
 
     def _begin(self, message: Callable[[int], ToWorker], on_event: Callable[[StreamEvent], None]) -> Job:

@@ -232,8 +232,9 @@ class Engine:
             self._idle.forget(source)
             self._scheduler.forget(source)
 
-    def close(self) -> None:
-        """End all requests with an error and free the models; nothing happens after this."""
+    def close(self, *, free: bool = True) -> None:
+        """End all requests with an error, write down what was learnt and free the models; nothing happens
+        after this. Without ``free`` they are left to the process' exit, for a thread in :meth:`encode`."""
         if self._closed:
             return
         self._closed = True
@@ -244,9 +245,9 @@ class Engine:
         self._idle.finish()
         self.learning.close()
         self._encoder.close()
-        self.target.free()
-        if self.draft is not None:
-            self.draft.free()
+        for model in (self.target, self.draft):
+            if free and model is not None:
+                model.free()
 
     def __enter__(self) -> Engine:
         return self

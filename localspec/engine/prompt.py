@@ -99,7 +99,8 @@ class PromptEncoder:
 
     def _count(self, text: str) -> Counted:
         """The tokens of ``text``; only their least number where so many bytes can never fit."""
-        longest = self._vocabulary.longest
+        # Asked for the first time, a vocabulary looks at all its tokens, which no short text is to wait for.
+        longest = self._vocabulary.longest if len(text) > self._n_ctx else None
         if longest is not None and len(text) > self._n_ctx * longest:
             return Counted(None, -(-len(text.encode("utf-8", "replace")) // longest))
         tokens = self._vocabulary.encode(text, special=True)

@@ -239,9 +239,9 @@ class Memory:
             next(self._steps)
         except StopIteration:
             if self._erasures:
-                self._steps = self._erase(*self._erasures.popitem())
+                self._steps = self._erase()
             elif self._lessons:
-                self._steps = self._teach(*self._next())
+                self._steps = self._teach()
             else:
                 return False
         except FAULTS as error:
@@ -251,7 +251,9 @@ class Memory:
             log.exception("a text could not be learnt")
         return True
 
-    def _erase(self, place: tuple[str, str], tag: int) -> Iterator[None]:
+    def _erase(self) -> Iterator[None]:
+        # Taken here: an iterator that is closed before its first step has taken nothing.
+        place, tag = self._erasures.popitem()
         try:
             yield from apart(partial(self._files.erase, *place, tag))
         except FAULTS:
@@ -261,7 +263,8 @@ class Memory:
             self._erasures[place] = tag
             raise
 
-    def _teach(self, lesson: Lesson, said: Moment) -> Iterator[None]:
+    def _teach(self) -> Iterator[None]:
+        lesson, said = self._next()
         is_chat, parts = lesson.source.startswith(CHAT), [(0, len(lesson.tokens))]
         key = said.table, lesson.source
         if is_chat:
@@ -302,13 +305,16 @@ class Memory:
         return False
 
     def _same(self, table: NgramTable) -> NgramTable | None:
-        """A table as it stands now, perhaps grown; None if it was forgotten."""
-        current = self._table(table.header.name)
+        """A table as it stands now, perhaps grown; None if it was forgotten. Raises :data:`FAULTS`."""
+        current = self._opened(table.header.name)
         return current if current is not None and current.epoch == table.epoch else None
 
     def _prepared(self, lesson: Lesson, said: Moment) -> Generator[None, None, NgramTable | None]:
-        """The table that is to learn, with the name of who teaches it; None if it was forgotten since."""
-        table = self._table(said.table)
+        """The table that is to learn, with the name of who teaches it; None if it was forgotten since.
+
+        Raises :data:`FAULTS`: of a table that cannot be opened just now the text is learnt another time.
+        """
+        table = self._opened(said.table)
         if said.epoch is None and table is None:
             if self._is_forgotten(tag_of(lesson.source), said.since):
                 return None
@@ -367,17 +373,21 @@ class Memory:
             return None
 
     def _table(self, name: str) -> NgramTable | None:
+        try:
+            return self._opened(name)
+        except FAULTS as error:
+            self._complain(error)
+            return None
+
+    def _opened(self, name: str) -> NgramTable | None:
+        """The table of a name; None if there is none. Raises :data:`FAULTS`."""
         table = self._tables.get(name)
         if table is not None and not table.is_superseded:
             self._keep(name, table)
             return table
         # Whoever was handed the old one may be using it still: it is unmapped when nobody does.
         self._tables.pop(name, None)
-        try:
-            table = self._files.open(name, wait=False)
-        except FAULTS as error:
-            self._complain(error)
-            return None
+        table = self._files.open(name, wait=False)
         if table is not None:
             self._keep(name, table)
         return table

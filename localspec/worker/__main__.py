@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import logging
+import os
 import signal
 import socket
 import sys
@@ -26,7 +27,11 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with socket.socket(fileno=arguments.fd) as sock:
-        serve(Channel(sock))
+        if not serve(Channel(sock)):
+            # An exit that waited for the thread would be a kill, and one that does not would take away what
+            # that thread reads.
+            logging.shutdown()
+            os._exit(0)
 
 
 if __name__ == "__main__":

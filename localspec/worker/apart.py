@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
 
 from localspec.protocol.requests import ChatPrompt, Prompt, TextPrompt
 from localspec.worker.channel import Channel
@@ -13,13 +15,25 @@ T = TypeVar("T")
 
 LONG = 8192
 """characters of a text that takes some 10 ms; shorter ones are not worth a thread"""
+MESSAGE = 32
+"""characters that a template is taken to put around a message"""
 
 
 def size_of(prompt: Prompt) -> int:
-    """Characters to tokenize; of a gap only so many are that it is always short."""
+    """Characters to render and tokenize, about; of a gap only so many are that it is always short."""
     if isinstance(prompt, ChatPrompt):
-        return sum(len(message.content) for message in prompt.messages)
+        variables = len(msgspec.msgpack.encode(prompt.variables))
+        return variables + sum(MESSAGE + len(message.content) for message in prompt.messages)
     return len(prompt.text) if isinstance(prompt, TextPrompt) else 0
+
+
+class Fate:
+    """The changes to a job between its coming and its outcome: it is ``cancelled``, perhaps even ``dropped``
+    before it was begun, or its ``source`` is ``forgotten``."""
+
+    def __init__(self, source: str = "") -> None:
+        self.source = source
+        self.cancelled = self.dropped = self.forgotten = False
 
 
 class Apart:
@@ -28,25 +42,38 @@ class Apart:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
-        self._ids: dict[int, bool] = {}
+        self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
         """Whether there is work that has not been handed over."""
-        return bool(self._ids)
+        return bool(self._jobs)
 
-    def begin(self, id: int, work: Callable[[], T], then: Callable[[Callable[[], T], bool], None]) -> None:
-        """Do ``work``, then have the engine's thread call ``then``: with a function that returns what it has
-        returned, or raises what it has raised, and with whether ``id`` was cancelled meanwhile."""
-        self._ids[id] = False
-        self._thread.submit(work).add_done_callback(
-            lambda done: self._channel.call(lambda: then(done.result, self._ids.pop(id)))
-        )
+    def begin(
+        self, id: int, fate: Fate, work: Callable[[], T], then: Callable[[Callable[[], T]], None]
+    ) -> None:
+        """Do ``work``, then have the engine's thread call ``then`` with a function that returns what it has
+        returned, or raises what it has raised; that is not to be called of work that was dropped."""
+        future = self._thread.submit(work)
+        self._jobs[id] = fate, future
+        future.add_done_callback(lambda done: self._channel.call(lambda: self._end(id, then, done)))
+
+    def _end(self, id: int, then: Callable[[Callable[[], T]], None], done: Future[T]) -> None:
+        del self._jobs[id]
+        then(done.result)
 
     def cancel(self, id: int) -> None:
-        """Note that nobody wants the outcome any more."""
-        if id in self._ids:
-            self._ids[id] = True
+        """Note that nobody wants the outcome any more; work that has not begun is not done."""
+        if id in self._jobs:
+            fate, future = self._jobs[id]
+            fate.cancelled = True
+            fate.dropped = future.cancel()
 
-    def close(self) -> None:
-        """Wait for the work that was begun, and give up the rest."""
-        self._thread.shutdown(cancel_futures=True)
+    def forget(self, source: str) -> None:
+        """Note for all work of a source that it was forgotten since it came."""
+        for fate, _ in self._jobs.values():
+            fate.forgotten |= fate.source == source
+
+    def close(self) -> bool:
+        """Give up all work that has not begun, without waiting for the rest; return whether none is left."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        return all(future.done() for _, future in self._jobs.values())

@@ -14,7 +14,7 @@ from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import choose_here, load_engine
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, LocalspecError, ModelChanged, OutOfMemory
+from localspec.errors import EngineError, Gone, LocalspecError, ModelChanged, OutOfMemory
 from localspec.models.catalogue import place_of, weights_size
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
@@ -39,7 +39,7 @@ from localspec.protocol.frames import (
     ToWorker,
 )
 from localspec.protocol.results import Chunk
-from localspec.worker.apart import LONG, Apart, size_of
+from localspec.worker.apart import LONG, Apart, Fate, size_of
 from localspec.worker.channel import Call, Channel
 from localspec.worker.pulse import PERIOD_S, Pulse
 
@@ -52,11 +52,12 @@ TOGETHER = 4
 """times as fast as one by one are the tokens of a prompt, at the least"""
 
 
-def serve(channel: Channel) -> None:
-    """Answer the daemon until it says stop, or is gone."""
+def serve(channel: Channel) -> bool:
+    """Answer the daemon until it says stop, or is gone. Returns whether all has ended: not where a text is
+    being tokenized still, with a vocabulary that is left to the process' exit."""
     first = channel.receive()
     if not isinstance(first, Load):
-        return
+        return True
     pulse = Pulse(channel)
     try:
         with pulse.busy():
@@ -64,10 +65,10 @@ def serve(channel: Channel) -> None:
             engine = _load(channel, first, choice)
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
-        return
+        return True
     except MemoryError:
         channel.send(LoadFailed(OutOfMemory("there is not enough memory to load the model").as_dict()))
-        return
+        return True
     except Exception as error:
         # Whatever it was: who waits for the model is told, and the log says where.
         failed = EngineError(f"the model could not be loaded: {type(error).__name__}: {error}")
@@ -87,7 +88,7 @@ def serve(channel: Channel) -> None:
             )
         )
         pulse.expect(slowest_step(engine, choice.target))
-        Worker(channel, engine, pulse).run()
+        return Worker(channel, engine, pulse).run()
 
 
 def _choose(load: Load) -> Choice:
@@ -130,16 +131,25 @@ class Worker:
         engine.on_round = self._on_round
         channel.on_urgent = engine.hurry
 
-    def run(self) -> None:
-        """Rounds while there is work, else wait for a frame."""
+    def run(self) -> bool:
+        """Rounds while there is work, else wait for a frame; at the end close the engine.
+
+        Returns whether its models are freed: not while a text is being tokenized, which may take longer than
+        the daemon waits for what was learnt to be written.
+        """
         try:
-            while True:
-                frame = self._idle()
-                with self._pulse.busy():
-                    if not (self._take(frame) and self._work()):
-                        return
+            self._serve()
         finally:
-            self._apart.close()
+            is_idle = self._apart.close()
+            self._engine.close(free=is_idle)
+        return is_idle
+
+    def _serve(self) -> None:
+        while True:
+            frame = self._idle()
+            with self._pulse.busy():
+                if not (self._take(frame) and self._work()):
+                    return
 
     def _work(self) -> bool:
         """Rounds until there is no more work; False for a stop, and where the model's file has changed."""
@@ -173,13 +183,16 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            encode = partial(self._engine.encode, frame.request)
-            self._find(frame.id, size_of(frame.request.prompt), encode, partial(self._submit, frame))
+            fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request)
+            then = partial(self._submit, frame, fate)
+            self._find(frame.id, size_of(frame.request.prompt), fate, encode, then)
         elif isinstance(frame, Tokenize):
             find = partial(self._engine.target.vocabulary.encode, frame.text, special=frame.special)
-            self._find(frame.id, len(frame.text), find, partial(self._tokenize, frame))
+            fate = Fate()
+            self._find(frame.id, len(frame.text), fate, find, partial(self._tokenize, frame, fate))
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
+            self._apart.forget(frame.source)
         elif isinstance(frame, Cancel) and frame.id in self._requests:
             self._engine.cancel(self._requests[frame.id].id)
         elif isinstance(frame, Cancel):
@@ -191,26 +204,36 @@ class Worker:
         return True
 
     def _find(
-        self, id: int, size: int, find: Callable[[], T], then: Callable[[Callable[[], T], bool], None]
+        self,
+        id: int,
+        size: int,
+        fate: Fate,
+        find: Callable[[], T],
+        then: Callable[[Callable[[], T]], None],
     ) -> None:
         """Find a text's tokens, which is a step as well, or apart from the steps where it is long."""
         if size > LONG:
-            self._apart.begin(id, find, then)
+            self._apart.begin(id, fate, find, then)
         else:
-            self._pulse.step(partial(then, find, False))
+            self._pulse.step(partial(then, find))
 
-    def _submit(self, frame: Submit, encode: Callable[[], Encoded], cancelled: bool) -> None:
+    def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
         try:
-            sequence = self._requests[frame.id] = self._engine.submit(frame.request, encode)
+            found = _nothing if fate.dropped else encode
+            sequence = self._requests[frame.id] = self._engine.submit(frame.request, found)
         except LocalspecError as error:
             self._channel.send(Failed(frame.id, error.as_dict()))
             return
-        if cancelled:
+        sequence.forgotten = fate.forgotten
+        if fate.cancelled:
             self._engine.cancel(sequence.id)
         if frame.watch:
             self._watched[sequence.id] = frame.id
 
-    def _tokenize(self, frame: Tokenize, encode: Callable[[], list[int]], cancelled: bool) -> None:
+    def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
+        if fate.cancelled:
+            self._channel.send(Failed(frame.id, Gone("it was cancelled").as_dict()))
+            return
         vocabulary = self._engine.target.vocabulary
         tokens = encode()
         if frame.start and vocabulary.bos is not None:
@@ -236,6 +259,11 @@ class Worker:
                 if isinstance(message, (Done, Failed)):
                     del self._requests[id]
                     self._watched.pop(sequence.id, None)
+
+
+def _nothing() -> Encoded:
+    """The tokens of a prompt that nobody wants any more."""
+    return Encoded([], frozenset())
 
 
 def _frame(id: int, event: Event) -> FromWorker:

@@ -53,6 +53,20 @@ def test_others_are_answered_while_a_long_text_is_tokenized(real: DaemonProcess)
     run(test())
 
 
+@pytest.mark.slow
+def test_a_worker_ends_in_order_while_a_long_text_is_tokenized(real: DaemonProcess) -> None:
+    async def test() -> None:
+        async with raw(real) as client, raw(real) as other:
+            await other.call(1, "generate", prompt="a", options={"max_tokens": 1})
+            for id in range(1, 5):
+                await client.ask(id, "tokenize", text=" " * LONGEST)
+            await other.call(2, "generate", prompt="a b", options={"max_tokens": 1})
+            await asyncio.to_thread(real.stop)
+
+    run(test())
+    assert "exited with code 0" in real.log() and "killed" not in real.log()
+
+
 def test_a_worker_that_dies_fails_it_and_the_next_one_answers(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

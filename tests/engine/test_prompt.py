@@ -53,6 +53,25 @@ def test_a_very_long_chat_is_cut_in_few_encodings_and_none_of_what_cannot_fit() 
     assert len(vocabulary.asked) <= 6 and max(vocabulary.asked) <= 1000
 
 
+def test_the_longest_token_is_looked_for_only_where_a_text_may_not_fit() -> None:
+    vocabulary = ToyVocabulary()
+    looked = []
+
+    class Looking(ToyVocabulary):
+        @property
+        def longest(self) -> int | None:  # type: ignore[override]
+            looked.append(True)
+            return vocabulary.longest
+
+    encoder = PromptEncoder(Looking(), 100)
+    encoder.encode(TextPrompt("x" * 100), 10)
+    encoder.encode(chat(("user", "hi")), 10)
+    assert not looked
+    with pytest.raises(ContextExceeded):
+        encoder.encode(TextPrompt("x" * 101), 10)
+    assert looked
+
+
 @pytest.mark.parametrize("prompt", [TextPrompt("x" * 1001), chat(("user", "x" * 1001))])
 def test_a_text_of_more_bytes_than_can_fit_is_refused_unread(prompt: Prompt) -> None:
     vocabulary = Counting()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -260,6 +262,52 @@ def _impatient(
         return erase(name, source, tag)
     finally:
         memory._files.hurry.clear()
+
+
+def test_an_erasure_that_was_not_begun_is_kept_at_the_end(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, CHAT[:500], source="chat:1")
+    memory.forget("chat:1")
+    memory._step()
+    memory._stop()
+    assert ("user", "chat:1") in memory._erasures
+    memory.close()
+    assert "chat:1" not in files_in(tmp_path).sources("user").names()
+
+
+def test_a_text_that_was_not_begun_counts_as_lost_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = memory_in(tmp_path, [])
+    memory.learn(Lesson(CHAT[:500], None, "chat:1"))
+    monkeypatch.setattr(memory_module, "CLOSE_S", 0.0)
+    memory.close()
+    assert memory.lost == 500
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_chat_whose_table_could_not_be_opened_is_learnt_with_its_next_turn(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    memory = memory_in(tmp_path, told)
+    remember(memory, [1] * 30, source="run")
+    memory.learn(Lesson(CHAT[:2000], None, "chat:1"))
+    for _ in range(steps):
+        memory._step()
+    memory._tables.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._files, "open", _too_many_files)
+        while memory.work():
+            pass
+    assert any("too many open files" in each.lower() for each in told)
+    remember(memory, CHAT[:2100], source="chat:1")
+    assert share_recalled(memory, CHAT, range(100, 2100)) > 0.99
+    memory.close()
+
+
+def _too_many_files(name: str, *, wait: bool = True) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 @pytest.mark.parametrize("forgotten", [0, 3])

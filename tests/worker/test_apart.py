@@ -5,17 +5,23 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
+from localspec.daemon.worker import STOP_S
 from localspec.engine.engine import Engine
+from localspec.engine.learning import Learning
+from localspec.memory.memory import Memory
+from localspec.memory.upkeep import stats
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
     Done,
     Failed,
+    Forget,
     FromWorker,
     Heartbeat,
     Stop,
@@ -28,10 +34,11 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
-from localspec.worker.apart import LONG
+from localspec.worker.apart import LONG, size_of
 from localspec.worker.channel import Channel
 from localspec.worker.loop import Worker
 from localspec.worker.pulse import Pulse
+from tests.memory.tables import FP, no_piece, refuse
 from tests.waiting import DEADLINE_S
 
 SHORT = TextPrompt("abc")
@@ -42,9 +49,12 @@ class Slow(ToyVocabulary):
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
+        self.long = 0
+        """long texts that were begun"""
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         if "x" * LONG in text:
+            self.long += 1
             self.begun.set()
             assert self.go.wait(DEADLINE_S)
         return list(text.encode())
@@ -53,15 +63,17 @@ class Slow(ToyVocabulary):
 class Daemon:
     """The daemon's end of a worker that runs in a thread."""
 
-    def __init__(self, sock: socket.socket, stream: BinaryIO, vocabulary: Slow) -> None:
+    def __init__(
+        self, sock: socket.socket, stream: BinaryIO, vocabulary: Slow, worker: threading.Thread
+    ) -> None:
         self._socket, self._stream = sock, stream
-        self.vocabulary = vocabulary
+        self.vocabulary, self.worker = vocabulary, worker
 
     def send(self, message: ToWorker) -> None:
         self._socket.sendall(encode_frame(message))
 
-    def submit(self, id: int, prompt: Prompt) -> None:
-        self.send(Submit(id, Request(prompt=prompt, options=Options(max_tokens=4)), False))
+    def submit(self, id: int, prompt: Prompt, source: str = "run") -> None:
+        self.send(Submit(id, Request(prompt=prompt, options=Options(max_tokens=4), source=source), False))
 
     def next(self) -> FromWorker:
         (length,) = HEADER.unpack(self._stream.read(HEADER.size))
@@ -76,21 +88,28 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
     ours, theirs = socket.socketpair()
     ours.settimeout(DEADLINE_S)
     vocabulary = Slow()
     channel = Channel(theirs, last_words_s=3600.0)
     with ours, ours.makefile("rb") as stream:
-        engine = Engine(ToyBackend(n_ctx=2 * LONG, vocabulary=vocabulary))
+        target = ToyBackend(n_ctx=2 * LONG, vocabulary=vocabulary)
+        learning = Learning(target, None, memory=memory_in(tmp_path))
+        engine = Engine(target, learning=learning)
         worker = threading.Thread(target=Worker(channel, engine, Pulse(channel)).run, daemon=True)
         worker.start()
-        daemon = Daemon(ours, stream, vocabulary)
+        daemon = Daemon(ours, stream, vocabulary, worker)
         yield daemon
         vocabulary.go.set()
-        daemon.send(Stop())
+        if worker.is_alive():
+            daemon.send(Stop())
         worker.join(DEADLINE_S)
         assert not worker.is_alive()
+
+
+def memory_in(folder: Path) -> Memory:
+    return Memory(folder, FP, no_piece, notice=refuse)
 
 
 def long_prompt(kind: str) -> Prompt:
@@ -136,3 +155,60 @@ def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
         pass
     while not (isinstance(beat := daemon.next(), Heartbeat) and beat.steps > first.steps):
         pass
+
+
+def test_it_can_be_stopped_while_a_text_is_tokenized_and_has_learnt(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.submit(1, TextPrompt("abc" * 20))
+    assert daemon.end().id == 1
+    daemon.submit(2, long_prompt("text"))
+    daemon.submit(3, long_prompt("text"))
+    assert daemon.vocabulary.begun.wait(DEADLINE_S)
+    daemon.send(Stop())
+    daemon.worker.join(STOP_S)
+    assert not daemon.worker.is_alive()
+    (table,) = stats(tmp_path, refuse)
+    assert table.sources["run"] > 10
+    assert daemon.vocabulary.long == 1
+
+
+def test_what_is_forgotten_while_it_is_tokenized_is_not_learnt(daemon: Daemon, tmp_path: Path) -> None:
+    for id, source in ((1, "chat:1"), (2, "chat:2")):
+        daemon.submit(id, long_prompt("text"), source)
+    assert daemon.vocabulary.begun.wait(DEADLINE_S)
+    daemon.send(Forget("chat:1"))
+    daemon.submit(3, SHORT)
+    assert daemon.end().id == 3
+    daemon.vocabulary.go.set()
+    assert {daemon.end().id, daemon.end().id} == {1, 2}
+    daemon.send(Stop())
+    daemon.worker.join(DEADLINE_S)
+    (table,) = stats(tmp_path, refuse)
+    assert "chat:2" in table.sources and "chat:1" not in table.sources
+
+
+def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> None:
+    daemon.submit(1, long_prompt("text"))
+    assert daemon.vocabulary.begun.wait(DEADLINE_S)
+    daemon.submit(2, long_prompt("chat"))
+    daemon.send(Tokenize(3, "x" * 3 * LONG, False, False, False))
+    daemon.send(Cancel(2))
+    daemon.send(Cancel(3))
+    ends = {ended.id: ended for ended in (daemon.end(), daemon.end())}
+    cancelled, failed = ends[2], ends[3]
+    assert isinstance(cancelled, Done) and cancelled.result.finish_reason == "cancelled"
+    assert isinstance(failed, Failed) and failed.error["code"] == "gone"
+    daemon.vocabulary.go.set()
+    assert daemon.end().id == 1 and daemon.vocabulary.long == 1
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        ChatPrompt(tuple(Message("user", "") for _ in range(1000))),
+        ChatPrompt((Message("user", "hi"),), variables={"documents": [{"text": "x" * LONG}]}),
+    ],
+    ids=["messages", "variables"],
+)
+def test_all_that_a_template_is_given_counts(prompt: ChatPrompt) -> None:
+    assert size_of(prompt) > LONG
+    assert size_of(ChatPrompt((Message("user", "hi"),), variables={"enable_thinking": False})) < 100
