@@ -109,6 +109,7 @@ def test_who_does_not_read_is_closed(door: Door, count: int) -> None:
         with suppress(TimeoutError):
             for _ in range(count):
                 connection.sendall(asked)
+        until_sync(lambda: connected_to(door) > 0, "it is accepted")
         until_sync(lambda: connected_to(door) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
 
 
