@@ -55,11 +55,17 @@ def interrupt(tmp_path: Path, places: tuple[str, ...], part: float) -> int:
     return len(chosen)
 
 
+# What is interrupted between an open file and its first use leaves it to be collected.
+dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@dropped
 def test_nothing_is_lost_at_some_lines(tmp_path: Path) -> None:
     assert interrupt(tmp_path, BOOKS, 1 / 37) > 20
     assert interrupt(tmp_path, ROUNDS, 1 / 97) > 5
 
 
+@dropped
 @pytest.mark.slow
 @pytest.mark.parametrize("places", [BOOKS, ROUNDS], ids=["books", "rounds"])
 def test_nothing_is_lost_at_any_line(tmp_path: Path, places: tuple[str, ...]) -> None:
