@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +31,7 @@ RESERVE_SHARE = 32
 UNIX = getattr(socket, "AF_UNIX", None)
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 TELL_S = 60.0
-"""how often refused connections are told to the log"""
+"""seconds between two log lines of one reason for closing connections"""
 
 
 class Guest(socket.socket):
@@ -58,8 +59,10 @@ class Admission:
         self._waiting: dict[str, dict[int, Guest]] = {kind: {} for kind in places}
         """by kind and descriptor, the least recently used first"""
         self._closing = dict.fromkeys(places, 0)
-        self._refused = 0
-        self._told_at = -TELL_S
+        self._refused: Counter[str] = Counter()
+        """connections closed since that was logged, by the reason"""
+        self._logged: dict[str, float] = {}
+        """when each reason was logged last"""
         self._reserve: list[int] = []
         self._reserved = min(RESERVE, files.limit(RESERVE * RESERVE_SHARE) // RESERVE_SHARE)
         self.refill()
@@ -144,11 +147,12 @@ class Admission:
                 self._reserve.append(os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
 
     def _refuse(self, why: str) -> None:
-        self._refused += 1
+        """Count a closed connection; log each reason at most once in :data:`TELL_S`."""
+        self._refused[why] += 1
         now = time.monotonic()
-        if now - self._told_at >= TELL_S:
-            log.warning("%d connections were closed %s: %s", self._refused, self._lacking, why)
-            self._told_at, self._refused = now, 0
+        if now - self._logged.get(why, -TELL_S) >= TELL_S:
+            log.warning("%d connections were closed %s: %s", self._refused[why], self._lacking, why)
+            self._logged[why], self._refused[why] = now, 0
 
 
 class Listening(socket.socket):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -139,7 +140,7 @@ def test_a_command_there(trap: Trap, words: tuple[str, ...]) -> None:
 
 
 def test_the_doctor_there(trap: Trap) -> None:
-    assert "ok  llama_cpp" in trap.run("doctor").stdout
+    assert re.search(r"^ok +llama_cpp ", trap.run("doctor").stdout, re.MULTILINE)
     trap.check()
 
 
