@@ -82,7 +82,10 @@ def rename_examples(
 def function_examples(
     files: list[SourceFile], lines: tuple[int, int], words: list[str], drawn: Drawn, *, seeds: list[str]
 ) -> Iterator[Example]:
-    """What is drawn of every function of lines[0] to lines[1] lines, in random order, once for each seed."""
+    """Draw an example from each function of lines[0] to lines[1] lines, in random order, once for each seed.
+
+    A function for which ``drawn`` returns None gives none.
+    """
     sources = function_sources(files, lines)
     for seed in seeds:
         rng = random.Random(seed)

@@ -113,8 +113,11 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
 
 
 class _Alike(NamedTuple):
-    """Whether the cells of a prompt are the same in all pieces, in all short ones, in short ones of even
-    length, and in long ones of even length."""
+    """Ways to split a prompt into pieces: True where the probed ones all gave the same rows, bit for bit.
+
+    ``all``: any pieces; ``short``: any of up to :data:`SHORT_PIECE` tokens; ``even``: short ones of a
+    multiple of :data:`STEP` tokens; ``long``: those of a multiple of :data:`TILE` tokens.
+    """
 
     all: bool
     short: bool
@@ -177,8 +180,7 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
 def _alike(
     backend: Backend, sequence: int, tokens: list[int], after: list[int]
 ) -> Generator[None, None, _Alike]:
-    """The pieces in which ``tokens`` can be read so that nothing changes in their last row and in those of
-    ``after``."""
+    """Return the ways to split ``tokens`` that change no bit of their last row and the rows of ``after``."""
     rows = []
     for widths in ((len(tokens),), *LONG_PIECES, SHORT_PIECES, EVEN_PIECES, ODD_PIECES):
         backend.truncate(sequence, 0)

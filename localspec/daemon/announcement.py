@@ -1,7 +1,7 @@
-"""What tells clients where a daemon is, and whether its home is still there.
+"""The discovery file, which gives clients the daemon's addresses, and checks that the home still exists.
 
-A home may be deleted under a daemon that runs, and another one be made in its place: then nobody finds this
-daemon any more, and what lies in the new home belongs to its successor.
+A home may be deleted while its daemon runs, and another one be created at the same path. Clients then no
+longer find this daemon, and the files in the new home belong to its successor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Announcement:
             raise (of_system(error, told) or error) from None
 
     def withdraw(self) -> None:
-        """Take the announcement back, and the socket; what belongs to another daemon by now stays."""
+        """Delete the discovery file and the socket, unless they belong to another daemon by now."""
         if self._lost() is None:
             if self._is_mine():
                 self._path.unlink(missing_ok=True)
@@ -57,7 +57,7 @@ class Announcement:
         self._held.clear()
 
     async def keep(self) -> None:
-        """Make it again when it was deleted; returns when the home, or the socket, is no longer there."""
+        """Write the discovery file again when it was deleted; return once :meth:`_lost` finds a path lost."""
         while (lost := self._lost()) is None:
             if not self._path.exists():
                 with contextlib.suppress(OSError, LocalspecError):
@@ -67,7 +67,10 @@ class Announcement:
         log.error("%s was deleted or replaced: nobody finds this daemon any more, and it ends", lost)
 
     def _lost(self) -> Path | None:
-        """What is not there any more, or was replaced."""
+        """Return the first path that was deleted or replaced, of the home's directories and the socket.
+
+        The discovery file counts only where it names another daemon or is malformed. None if nothing is lost.
+        """
         for path, descriptor in self._held.items():
             if descriptor is not None and _is_other(path, _numbers(os.fstat(descriptor))):
                 return path
@@ -76,7 +79,7 @@ class Announcement:
         return self._path if self._is_mine() is False else None
 
     def _is_mine(self) -> bool | None:
-        """Whether the file tells of this daemon; None where it is not there or cannot be read now."""
+        """Return whether the discovery file is this daemon's; None if it is missing or cannot be read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=Discovery) == self._found
         except OSError:
@@ -86,14 +89,20 @@ class Announcement:
 
 
 def _opened(directory: Path) -> int | None:
-    """None where it cannot be held open, or too few files can; the socket tells enough then."""
+    """Open a directory, so that its inode number is not reused.
+
+    None on systems other than POSIX, and where the process may open fewer than :data:`FEW_FILES` files:
+    then only the socket shows that the home is lost.
+    """
     few = files.limit(FEW_FILES) < FEW_FILES
     return None if few or os.name != "posix" else os.open(directory, os.O_RDONLY)
 
 
 def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:
-    """Whether a file was deleted or replaced; one that cannot be looked at, as with no descriptor or by an
-    error of the disk, was not."""
+    """Return whether ``path`` is missing or no longer has the ``identity`` (device, inode).
+
+    False if it cannot be examined, as for lack of descriptors or after a disk error.
+    """
     try:
         return _numbers(os.stat(path)) != identity
     except (FileNotFoundError, NotADirectoryError):

@@ -29,8 +29,11 @@ Refusal = tuple[HTTPStatus, str]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What one listening socket asks for; only TCP asks for a loopback ``Host`` and the token, which
-    ``token`` reads: None where there is none."""
+    """The requirements of one listening socket: an ``Origin``, if sent, must be among ``origins``.
+
+    Over ``tcp`` a loopback ``Host`` and the token, or a nonce, are required as well. ``token`` reads the
+    token; None if there is none, which admits no client.
+    """
 
     tcp: bool
     token: Callable[[], str | None]
@@ -87,6 +90,6 @@ def _shown(headers: Headers) -> list[str]:
 
 
 def _offered(headers: Headers, prefix: str) -> list[str]:
-    """What comes after ``prefix`` in the subprotocols that begin so."""
+    """Return the offered subprotocols that begin with ``prefix``, without it."""
     names = (name.strip() for name in ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(","))
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]

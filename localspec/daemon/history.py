@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 STUCK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-"""how a full disk shows itself where SQLite needs a file beside its own"""
+"""errors of a full disk where SQLite cannot write a file beside the database"""
 ROOM = 1 << 16
-"""bytes for its log's index, the least that it needs"""
+"""bytes of the smallest such file, the index of the write-ahead log"""
 FULL_REMEDY = "Free some disk space, then run `localspec daemon restart`."
 DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
 
@@ -43,7 +43,7 @@ class History:
         # Beside the file, whose own locks would let several daemons in.
         self._lock = FileLock(f"{path}.lock")
         self.problem: str | None = None
-        """why chats are kept in memory only, where the disk has no room for the file"""
+        """message if the disk has no room for the file, so that chats are kept in memory only; else None"""
 
     async def open(self) -> None:
         """Open or create the file; one that is no database is set aside. On a full disk chats are kept in
@@ -95,7 +95,7 @@ class History:
         return found
 
     async def has_private(self) -> bool:
-        """Whether there are sessions that end with the daemon."""
+        """Return whether any session is kept in memory only, and so is lost when the daemon ends."""
         in_memory = (self._private,) if self.problem is None else (self._private, self._stored)
         return not await self._do(lambda: all(store.is_empty() for store in in_memory))
 
@@ -154,7 +154,10 @@ class History:
             raise of_system(error, "the history failed") or error from None
 
     def _has_no_room(self) -> bool:
-        """Whether a file of :data:`ROOM` cannot be written: quotas and a lack of inodes show so alone."""
+        """Return whether a temporary file of :data:`ROOM` bytes cannot be written for lack of space.
+
+        Quotas and a lack of inodes are detected by writing only.
+        """
         try:
             with tempfile.TemporaryFile(dir=self._path.parent, buffering=0) as file:
                 return file.write(bytes(ROOM)) < ROOM

@@ -31,7 +31,7 @@ SOCKET_NAME = "daemon.sock"
 SOCKET_PATH_BYTES = 103
 """the longest address of a Unix socket that every system takes"""
 OPEN_S = 3.0
-"""how long a handshake may take, and the proof of the token after it"""
+"""seconds that a handshake may take, without the proof of the token that follows it"""
 
 
 class Listeners:
@@ -145,7 +145,10 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
     async def _is_known(self, connection: ServerConnection, gate: Gate) -> bool:
-        """Whether the client came over the Unix socket, or has shown the token, or proves to know it."""
+        """Return whether the client is authenticated: by the Unix socket, by the token, or by a proof of it.
+
+        A token in the handshake was checked by :meth:`_admit`; a proof is awaited here.
+        """
         nonce = guard.nonce_of(connection.request.headers) if connection.request is not None else None
         if not gate.tcp or nonce is None:
             return True

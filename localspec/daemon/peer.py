@@ -40,7 +40,7 @@ class Peers:
         self._kernel: socket.socket | None = None
         self._asked = 0
         self.answers = False
-        """whether the kernel has ever answered; a sandbox may keep it from that"""
+        """True once the kernel has answered a query; in a sandbox it may never do so"""
         if hasattr(socket, "AF_NETLINK"):
             with contextlib.suppress(OSError):
                 self._opened()

@@ -65,13 +65,16 @@ class Pieces:
         if self._any:
             return min(start - start % self.chunk + self.chunk, length)
         run = next(run for run in self._runs(length) if start < run.end)
-        # Where pieces of a kind are alike, they need not lie on the grid.
+        # A unit below the piece means that all pieces of this run give equal cells: the grid does not matter.
         at = start if run.unit < run.piece else start - (start - run.start) % run.piece
         return min(at + run.piece, run.end)
 
     def shared(self, length: int, other: int, exact: int) -> int:
-        """Of a prompt of ``length`` tokens, how many leading cells are the same to the bit where one of
-        ``other`` tokens was read, and tokens were decoded behind it one by one; at most ``exact``."""
+        """Return the number of leading cells of two prompts of equal tokens that are equal to the bit.
+
+        One prompt has ``length`` tokens; of the other, ``other`` tokens were read in pieces, and those behind
+        them decoded one by one. At most ``exact``.
+        """
         if self._any:
             return exact
         at = 0

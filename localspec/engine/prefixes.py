@@ -78,7 +78,7 @@ def usable(
 
 
 def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, shared: int) -> int:
-    """How many of ``shared`` leading cells are as the sequence itself would have written them."""
+    """Return how many of ``shared`` leading cells have the bits that a prefill of ``sequence`` gives."""
     if capabilities.exact_piece == ANY_WIDTH:
         return min(shared, holder.exact)
     if holder.chunk != sequence.chunk:
@@ -127,14 +127,17 @@ class Prefixes:
             self._backend.close(cached.slot)
 
     def _certain(self, sequence: Sequence) -> int:
-        """How many of the request's cells are right; those behind them are cut off."""
+        """Cut off cells of uncertain content, and return the number of cells left.
+
+        0 if the request failed or is forgotten, or the cut is impossible.
+        """
         if sequence.error is not None or sequence.forgotten:
             return 0
         length = self._backend.length(sequence.slot)
         if sequence.sure is None:
             return length
         try:
-            # A KeyboardInterrupt came between a forward and what was to be kept of it.
+            # A KeyboardInterrupt ended the last step between a forward and the cut that follows it.
             return self._backend.truncate(sequence.slot, min(length, sequence.sure))
         except LocalspecError:
             return 0
@@ -149,7 +152,7 @@ class Prefixes:
         self._tree.add(cached.tokens, cached)
 
     def _lends(self, cached: Cached) -> int:
-        """How many of its cells a longer prompt that is strict may take over."""
+        """Return the number of leading cells that a longer prompt of a strict request may take over."""
         pieces = Pieces(cached.chunk, self._backend.capabilities)
         return pieces.shared(ANY_WIDTH, cached.prompt_length, cached.exact)
 

@@ -40,7 +40,7 @@ class Emitted(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the engine sets: tokens of context, and tokens of this prompt a forward at most."""
+    """The engine's limits in tokens: of the context, and of this prompt in one forward."""
 
     n_ctx: int
     chunk: int

@@ -143,7 +143,7 @@ class Room:
 
 
 class Rooms(NamedTuple):
-    """Who shows the token has places apart from who does not."""
+    """Separate places for requests with the token, ``owner``, and without it, ``others``."""
 
     owner: Room
     others: Room

@@ -24,8 +24,8 @@ REMEDY = "See /openapi.json for what is taken."
 T = TypeVar("T")
 
 Answer = Any
-"""what is sent as one JSON value, a :class:`Plain` text, or an :class:`AsyncIterator` of values that are sent
-as they come"""
+"""the content of a response: a JSON value, a :class:`Plain` text, or an :class:`AsyncIterator` of JSON values
+that are sent as they come"""
 
 
 class Plain(NamedTuple):

@@ -98,7 +98,10 @@ class Gate:
 
 
 def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
-    """Why a request with these headers is not let in, whatever it asks; None: it may be."""
+    """Return the refusal that a request's headers demand at every path, None if they demand none.
+
+    The ``Host`` must be loopback; a browser's request must come from an accepted page (``is_page``).
+    """
     hosts = headers.getlist("host")
     if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
         return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN

@@ -46,7 +46,7 @@ NEUTRAL: dict[str, Any] = {
     "backend_sampling": False,
     "lora": [],
 }
-"""what there is none of here, at what it is when it does nothing"""
+"""llama.cpp's settings that localspec lacks, with the values that switch them off"""
 UNSAID: dict[str, Any] = {
     "temperature": 0.7,
     "top_k": 0,
@@ -66,7 +66,11 @@ UNSAID: dict[str, Any] = {
 def generation_settings(
     options: Options = NO_OPTIONS, *, stream: bool = False, probabilities: int = 0, fills: bool = False
 ) -> Any:
-    """How a request with these options is answered, in llama.cpp's words; ``fills``: a gap."""
+    """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
+
+    ``probabilities``: the number of alternatives per token; ``fills``: a gap is filled in, at temperature 0
+    unless one is set.
+    """
     merged = options.over(configured().options)
     if fills and merged.temperature is None:
         merged = replace(merged, temperature=0.0)

@@ -193,7 +193,7 @@ async def _chunks(
 
 
 def _probable(body: Asking, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
-    """What was probable at each token, for who asks."""
+    """Return ``completion_probabilities``, one entry per token; no field unless ``n_probs`` asks for it."""
     return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
@@ -208,14 +208,14 @@ async def _options(client: Client, body: Asking) -> Options:
 
 
 def _asked(body: Asking, options: Options, prompt: prompts.Single) -> dict[str, Any]:
-    """What an answer repeats of its question."""
+    """Return the fields of an answer that describe its request: ``prompt`` and ``generation_settings``."""
     fills, stream = isinstance(body, InfillBody), bool(body.stream)
     settings = generation_settings(options, stream=stream, probabilities=body.n_probs or 0, fills=fills)
     return {"prompt": prompt, "generation_settings": settings}
 
 
 def _count(body: Asking, most: int) -> int:
-    """How many answers. Raises :class:`InvalidOptions`."""
+    """Return the number of answers, 1 by default. Raises :class:`InvalidOptions` if not in 1 to ``most``."""
     said = body.n if body.n_cmpl is None else body.n_cmpl
     count = 1 if said is None else said
     if not 1 <= count <= most:

@@ -28,12 +28,12 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 
 
 async def health(client: Client, body: Nothing) -> Answer:
-    """Whether the daemon answers."""
+    """The status of the daemon: ok, if it can be reached at all."""
     return {"status": "ok"}
 
 
 async def props(client: Client, body: Nothing) -> Answer:
-    """Of the model that is configured, which is loaded for that."""
+    """The properties of the configured model, which is loaded if it is not."""
     loaded = await client.load().result()
     template = await asyncio.to_thread(_template, loaded.path)
     return {
@@ -97,7 +97,7 @@ async def metrics(client: Client, body: Nothing) -> Answer:
 
 
 def _sequences() -> int:
-    """How many requests it answers at once; where that is chosen by the memory there is, at least one."""
+    """Return the configured number of concurrent sequences; 1, the least, where free memory decides it."""
     return configured().engine.parallel or 1
 
 

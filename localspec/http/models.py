@@ -28,7 +28,7 @@ def model_of(name: str | None) -> str | None:
 
 @cache
 def configured() -> Config:
-    """What ``config.toml`` said when the door was opened; when it changes, another one is."""
+    """Return ``config.toml`` as of the first call; a changed file takes effect in a new process."""
     return load_config()
 
 
@@ -56,7 +56,7 @@ async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """Whether the daemon finds a model by that name, even if it cannot be used."""
+    """Return whether a model of that name or path is found, even if it cannot be used."""
     try:
         find_model(name, configured().model_dirs)
     except ModelNotFound:

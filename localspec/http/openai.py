@@ -219,7 +219,7 @@ async def text(client: Client, body: TextBody) -> Answer:
 
 
 async def _filled(client: Client, body: TextBody) -> Answer:
-    """What is missing between one prompt and its suffix."""
+    """Answer with the text between one prompt and its suffix. Raises :class:`InvalidOptions`."""
     first, *more = prompts.prompts_of(body.prompt)
     if more:
         raise InvalidOptions("several prompts are not supported with suffix", "Send a request for each.")
@@ -253,7 +253,10 @@ def _best(found: list[several.Answered], tried: int, count: int) -> list[several
 
 
 def _count(said: int | None) -> int:
-    """How many answers. Raises :class:`InvalidOptions`."""
+    """Return the number of answers, 1 by default.
+
+    Raises :class:`InvalidOptions` if not in 1 to :data:`prompts.MOST`.
+    """
     count = 1 if said is None else said
     if not 1 <= count <= prompts.MOST:
         raise InvalidOptions(

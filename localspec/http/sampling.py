@@ -145,10 +145,11 @@ def options_of(
     own: dict[str, Any] | None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Options:
-    """What was said in a dialect; ``others`` by our names. ``own`` are options of ours, and come first;
-    ``names`` are what the dialect calls some of ours.
+    """Return the options of a request in a dialect.
 
-    What is None was not said. Raises :class:`InvalidOptions`.
+    ``others`` are further values by the names of :class:`Options`. ``own`` are values of the field
+    ``localspec``, which take precedence. ``names`` are the dialect's names of options, for error messages.
+    None stands for a value that was not given. Raises :class:`InvalidOptions`.
     """
     refuse(sampling, REFUSED)
     own = own or {}

@@ -1,4 +1,4 @@
-"""How long an answer took, as the dialects tell it."""
+"""Timings of an answer, in seconds and in llama.cpp's format."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from localspec.protocol.results import Result, Token
 
 
 def prompt_s(result: Result) -> float:
-    """Seconds from when it was its turn until the first token."""
+    """Seconds from the end of queueing to the first token."""
     return max(0.0, (result.stats.ttft_s or 0.0) - result.stats.queued_s)
 
 
 def decode_s(result: Result) -> float:
-    """Seconds from the first token to the last: what all tokens but the first took."""
+    """Seconds from the first token to the last; 0 if no speed was measured."""
     speed = result.stats.decode_tokens_per_s
     return (result.completion_tokens - 1) / speed if speed else 0.0
 
 
 def answer_s(result: Result) -> float:
-    """Seconds that all tokens take at the measured speed: their number by this is that speed."""
+    """Seconds for all tokens at the measured speed, 0 if there is none: their number by this is the speed."""
     speed = result.stats.decode_tokens_per_s
     return result.completion_tokens / speed if speed else 0.0
 
@@ -44,7 +44,7 @@ class Pace:
         }
 
     def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
-        """Those of what has come, with ``tokens``."""
+        """Count ``tokens``; return the tokens so far, and the milliseconds since the first ones came."""
         now = time.perf_counter()
         self._first_s = now if self._first_s is None else self._first_s
         self._answered += len(tokens)

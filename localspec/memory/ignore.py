@@ -92,11 +92,12 @@ class Rules:
                 self._sets.append((is_anchored, _compiled(some), [number for number, _ in some]))
 
     def excludes(self, path: bytes, *, is_directory: bool, but: Collection[int] = ()) -> bool | None:
-        """Whether the last rule that matches excludes a path, or includes it again; None where none does.
+        """True if the last matching rule excludes a path, False if it includes it, None if none matches.
 
-        ``path`` is relative to the file's directory, with slashes between names. What is in an excluded
-        directory is not matched: ask for every directory above, too. ``but``: rules that do not count.
-        Raises :class:`TooLarge`, from then on at once, where matching takes longer than :data:`MATCH_S`.
+        ``path`` is relative to the file's directory, with slashes between names. Rules for a directory do not
+        match the files in it: check every parent directory as well. ``but``: numbers of rules to disregard.
+        Raises :class:`TooLarge` for a path over :data:`MAX_PATH` bytes and where matching takes longer than
+        :data:`MATCH_S`; in the latter case every later call raises at once.
         """
         rules = self._rules
         found = (n for n in self.matching(path) if is_directory or not rules[n].only_directories)
@@ -154,14 +155,14 @@ rules_of = _Kept().get
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
-    """As git reads them: the rest of a line that holds a NUL is not there."""
+    """The lines as git reads them, without comments and empty ones; a line ends at its first NUL."""
     for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         if line and not line.startswith(b"#"):
             yield _trimmed(line.removesuffix(b"\r").split(b"\0")[0])
 
 
 def _trimmed(line: bytes) -> bytes:
-    """Without the spaces at its end, but for one behind a backslash."""
+    """Remove trailing spaces, except for one escaped by a backslash."""
     kept = line.rstrip(b" ")
     escapes = len(kept) - len(kept.rstrip(b"\\"))
     if escapes % 2 and len(kept) < len(line):
@@ -177,7 +178,7 @@ def _rule(line: bytes) -> Rule:
 
 
 def _portions(numbered: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """At most :data:`SET_BYTES` each, unless one alone is longer."""
+    """Split into groups of at most :data:`SET_BYTES` bytes of patterns; a longer pattern is a group alone."""
     some: list[tuple[int, bytes]] = []
     length = 0
     for number, pattern in numbered:
@@ -205,7 +206,7 @@ def _compiled(numbered: Iterable[tuple[int, bytes]]) -> re2.Set:
 
 
 def _translated(pattern: bytes) -> bytes:
-    """A regular expression; one that matches nothing where git says so of the pattern."""
+    """Return a pattern as a regular expression; a malformed one matches nothing, as in git."""
     out, at = bytearray(), 0
     while at < len(pattern):
         byte = pattern[at]
@@ -223,7 +224,10 @@ def _translated(pattern: bytes) -> bytes:
 
 
 def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """What asterisks match, and where the pattern goes on: two that stand for directories match slashes."""
+    """Translate the asterisks at ``at``: return a regular expression, and the index behind what it covers.
+
+    Two or more match slashes where they take the place of directories.
+    """
     end = at
     while end < len(pattern) and pattern[end] == STAR:
         end += 1
@@ -235,7 +239,10 @@ def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _bracket(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """What a bracket expression matches, which is never a slash, and where the pattern goes on."""
+    """Translate the bracket expression at ``at``: return a regular expression, and the index behind it.
+
+    It never matches a slash. A malformed one matches nothing, and takes the rest of the pattern.
+    """
     negated = pattern[at + 1 : at + 2] in (b"!", b"^")
     first = at = at + 1 + negated
     members, before = set[int](), 0
@@ -262,14 +269,14 @@ def _bracket(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _class_end(pattern: bytes, at: int) -> int:
-    """Where the bracket of a ``[:name:]`` closes that begins here; 0 where none begins."""
+    """Return the index of the closing bracket of a ``[:name:]`` that begins at ``at``; 0 if none does."""
     end = pattern.find(b"]", at + 2)
     return end if end >= at + 3 and pattern[end - 1] == ord(":") else 0
 
 
 @lru_cache(1024)
 def _one_of(members: bytes) -> bytes:
-    """One of these bytes; of none, what matches nothing."""
+    """Return a regular expression for one of these bytes; it matches nothing if there are none."""
     if not members:
         return rb"[^\x00-\xff]"
     hexadecimal = b"".join(b"\\x%02x" % byte for byte in members)

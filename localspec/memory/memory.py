@@ -33,7 +33,7 @@ CLOSE_S = 2.0
 ERASE_S = 5.0
 """that it then takes to erase what was forgotten, at most"""
 CHAT = "chat:"
-"""how the sources begin that say everything again at every turn"""
+"""prefix of the sources whose texts repeat everything before them at every turn"""
 OPEN_TABLES = 16
 """kept mapped for the next request; one that is in use stays mapped anyway"""
 FAULTS = (LocalspecError, OSError, ValueError, struct.error)
@@ -300,7 +300,7 @@ class Memory:
                 return True
             yield
         if table is not None:
-            # Who grew the table meanwhile may have found no entry of this name, and dropped it.
+            # A concurrent growth of the table may have found no entry of this source, and dropped its name.
             yield from apart(partial(self._files.note, name, lesson.source, since=since))
         return False
 
@@ -335,12 +335,14 @@ class Memory:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
     def _gives_way(self, earlier: Lesson, said: Moment, lesson: Lesson) -> bool:
-        """Whether a text that waits is part of a later one. One that was forgotten is not: it is kept until
-        it is noted as what must not come back."""
+        """Return whether the waiting text ``earlier`` is superseded by ``lesson``, which begins with it.
+
+        A forgotten text is not: it stays until its n-grams are marked as not to be learnt again.
+        """
         return not self._is_void(earlier, said) and _continues(lesson, earlier)
 
     def _is_void(self, lesson: Lesson, said: Moment) -> bool:
-        """Whether a text, or its table, was forgotten since it was said."""
+        """Return whether a text's source, or its table, was forgotten after the text was submitted."""
         table = self._table(said.table)
         is_replaced = said.epoch not in (None, None if table is None else table.epoch)
         return is_replaced or self._is_forgotten(tag_of(lesson.source), said.since)
@@ -419,5 +421,5 @@ def _weight(lesson: Lesson) -> int:
 
 
 def _continues(lesson: Lesson, earlier: Lesson) -> bool:
-    """Whether a chat's text begins with an earlier one."""
+    """Return whether the tokens of ``lesson`` begin with those of ``earlier``."""
     return list(lesson.tokens[: len(earlier.tokens)]) == list(earlier.tokens)

@@ -17,11 +17,11 @@ _rules = Rules("\n".join(LINES).encode())
 
 
 def is_secret(name: str) -> bool:
-    """Whether a file of this name, or a copy of one, holds secrets and little else."""
+    """Return whether a file name, without endings of copies, is one of a file that holds secrets."""
     name = name.lower()
     while name.endswith(COPIES):
         name = name[: -max(len(end) for end in COPIES if name.endswith(end))]
     try:
         return _rules.excludes(os.fsencode(name), is_directory=False) is True
     except (TooLarge, UnicodeEncodeError):
-        return True  # nothing on a disk is called so
+        return True  # too long or not encodable: no file has such a name

@@ -104,7 +104,7 @@ def _passwords(text: bytes) -> Iterator[Span]:
 
 
 def _decoded(value: bytes) -> bytes:
-    """What base64 stands for; nothing where it is none."""
+    """Decode base64, of the standard or the URL-safe alphabet; empty if ``value`` is malformed."""
     try:
         return base64.b64decode(
             value + b"=" * (-len(value) % 4), b"-_" if b"-" in value or b"_" in value else None

@@ -37,7 +37,7 @@ class Taught:
         self._size = 0
         self._key: Key = ("", "")
         self._new: list[Words] = []
-        """what was added last, all of one key, and is not yet among the rest"""
+        """marks added last, all of ``_key``, which :meth:`_settle` merges into ``_known``"""
 
     def fresh(self, key: Key, tokens: Sequence[int]) -> Generator[None, None, list[tuple[int, int]]]:
         """The (start, end) of the stretches that hold all n-grams that this source has not taught yet."""
@@ -92,7 +92,7 @@ class Taught:
 
 
 def _among(known: Words, marks: Words) -> NDArray[np.bool_]:
-    """Which marks are among the known ones, which are sorted."""
+    """Return a mask of the shape of ``marks``: True for those in ``known``, which is sorted."""
     if not len(known):
         return np.zeros(len(marks), np.bool_)
     nearest = np.minimum(np.searchsorted(known, marks), len(known) - 1)
@@ -106,7 +106,10 @@ def _marks(hashes: Words, tokens: Words) -> Words:
 
 
 def _stretches(fresh: NDArray[np.intp], margin: int, length: int) -> list[tuple[int, int]]:
-    """The places of ``fresh`` with what is around them; near ones together."""
+    """Return the (start, end) of stretches that cover the sorted positions ``fresh``.
+
+    Each reaches ``margin`` tokens further on both sides, within 0 and ``length``; overlapping ones are one.
+    """
     if not len(fresh):
         return []
     ends = np.flatnonzero(np.diff(fresh) > 2 * margin)

@@ -18,7 +18,7 @@ from localspec.memory.workspace import repository_of
 
 MAX_BYTES = 1024 * 1024
 IGNORES = ((".git/info/exclude", True), (".gitignore", False))
-"""where git reads what it ignores, the last word last, and whether through a symbolic link"""
+"""git's files of rules, by rising precedence; True if git follows a symbolic link in place of the file"""
 
 
 class Ignore(NamedTuple):
@@ -170,8 +170,10 @@ def _sparing(ignore: Ignore, folder: Path) -> Ignore:
 
 
 def _is_ignored(path: Path, ignores: Sequence[Ignore], *, is_directory: bool) -> bool:
-    """Whether the deepest rules that say anything of ``path`` exclude it. It is ignored, too, where rules
-    cannot be told, or are too many together."""
+    """Return whether the deepest file of rules with a match for ``path`` excludes it.
+
+    True as well where a file of rules cannot be read or matched, or the files are too large together.
+    """
     known = [ignore.rules for ignore in ignores if ignore.rules is not None]
     size, globs = sum(ignore.size for ignore in ignores), sum(rules.globs for rules in known)
     if len(known) < len(ignores) or size > MAX_RULES or globs > MAX_GLOBS:

@@ -28,7 +28,10 @@ def _roots(directory: Path) -> Iterator[Path]:
 
 
 def _is_trusted(root: Path) -> bool:
-    """Whether directory, ``.git`` and what that leads to are the user's own or the administrator's."""
+    """Return whether the user or the administrator owns ``root``, its ``.git``, and the target of that link.
+
+    False if one cannot be examined; True on systems without user ids.
+    """
     if not hasattr(os, "geteuid"):
         return True
     try:
@@ -39,7 +42,7 @@ def _is_trusted(root: Path) -> bool:
 
 
 def _trusted_users() -> set[int]:
-    """The ids of the user, of the administrator, and of who became the administrator by ``sudo``."""
+    """The ids of the user, of the administrator, and, under ``sudo``, of the user who ran it."""
     users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
         users.add(int(caller))

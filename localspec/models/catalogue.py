@@ -157,7 +157,7 @@ def is_path(name: str) -> bool:
 
 
 def _may_be_path(name: str) -> bool:
-    """Whether a name is written as paths are: with a separator, a ``~`` or a model file's suffix."""
+    """Return whether a name may be a path: it has a ``/``, a leading ``~`` or :data:`SUFFIX`, or is dots."""
     return "/" in name or name.startswith("~") or name.endswith(SUFFIX) or name in (".", "..")
 
 

@@ -36,7 +36,7 @@ ROLLED_BACK = frozenset(
 )
 """architectures of which llama.cpp keeps earlier states (its ``llm_arch_supports_rs_rollback``)"""
 CONVOLUTIONS = ("ssm_conv1d", "shortconv.conv")
-"""how the tensors begin that every recurrent layer has one of, or one for each of query, key and value"""
+"""prefixes of the tensors of which a recurrent layer has one, or one each for query, key and value"""
 NUMBER = 4
 """bytes of one number of a state"""
 MOST = 2**31
@@ -110,7 +110,10 @@ def needs_of(target: Path, draft: Path | None, config: EngineConfig, free: int |
 
 
 def states_kept(state: int, sequences: int, free: int | None) -> int:
-    """How many earlier states of ``state`` bytes are kept of each sequence, with ``free`` bytes of memory."""
+    """Return the number of earlier recurrent states kept per sequence, at most :data:`ROLLBACK`.
+
+    ``state`` is the size of one and ``free`` the memory available, in bytes; None sets no bound.
+    """
     if free is None or not state:
         return ROLLBACK
     return min(ROLLBACK, int(free * STATES_SHARE) // (state * sequences))

@@ -47,7 +47,7 @@ class Rendered(msgspec.Struct):
     text: str = ""
     error: str | None = None
     is_final: bool = True
-    """whether another process would meet the same error"""
+    """True if rendering again in another process would give the same error"""
 
 
 def receive(stream: BinaryIO) -> bytes | None:

@@ -114,7 +114,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prefill(msgspec.Struct, frozen=True, tag=True):
-    """How much of the prompt is in the cache, 0 to 1; and in tokens, as :class:`StreamProgress` has them."""
+    """The share of the prompt in the cache, 0 to 1, and its tokens; see :class:`StreamProgress`."""
 
     id: int
     fraction: float

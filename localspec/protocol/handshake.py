@@ -28,7 +28,7 @@ from msgspec import Meta
 from localspec.protocol.params import Params
 
 PATIENCE_S = 3.0
-"""how long either side waits for the other's proof"""
+"""seconds that either side waits for the other's proof"""
 LONGEST_UNPROVED = 4096
 """bytes of a message from a side that has proved nothing yet"""
 NONCE_PREFIX = "localspec.nonce."
@@ -61,11 +61,11 @@ def new_nonce() -> str:
 
 
 def proof(token: str, side: Side, port: int, client_nonce: str, daemon_nonce: str) -> str:
-    """What a ``side`` that knows ``token`` answers."""
+    """Return the proof of ``side`` that it has ``token``: 64 hex digits, computed as described above."""
     said = f"localspec.v1 {side} {port} {client_nonce} {daemon_nonce}"
     return hmac.new(token.encode(), said.encode(), "sha256").hexdigest()
 
 
 def proves(told: str, expected: str) -> bool:
-    """Whether a proof is the expected one, compared in constant time."""
+    """Return whether a proof equals the expected one, comparing in constant time."""
     return hmac.compare_digest(told.encode(), expected.encode())

@@ -363,7 +363,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     http_problem: str | None = None
     """why it is not open where it is to be, once that is known"""
     history_problem: str | None = None
-    """why chats are kept in memory only"""
+    """message if chats are kept in memory only, because the disk is full; else None"""
 
 
 class Metrics(msgspec.Struct, frozen=True):

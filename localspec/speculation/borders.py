@@ -1,4 +1,4 @@
-"""How firmly top-k, top-p and min-p keep tokens: the borders of what they keep while logits move.
+"""Borders of the sets that top-k, top-p and min-p keep while logits move, and a choice's margin.
 
 While no two logits of a row move against each other by ``x`` or more, each is off by less than x / 2 from a
 common shift. Then the r-th largest moves by less than x / 2, and the odds of the mass of the r largest change
@@ -103,7 +103,7 @@ class Borders:
         return found - x
 
     def margin(self, own: float, best_other: float, rivals: Rivals, most: float) -> float:
-        """How far logits must move before another token than the chosen one may be drawn; at most ``most``.
+        """Return the margin of the chosen token: no smaller movement of logits changes it; at most ``most``.
 
         ``own`` is the chosen token's logit, ``best_other`` the largest of all others.
         """
@@ -158,6 +158,6 @@ def _ranks(values: Scores, cuts: Cuts, kept: Kept, size: int) -> _Ranks:
         following = (kept.top + BLUR * width) - width * bins.astype(np.float64)
         least = following - (1.0 + 2 * BLUR) * width
     odds = np.log(mass) - np.log(np.maximum(kept.total - mass, EXACT * kept.total))
-    # Where sums say no more: all that come after are at most as probable as the first of them.
+    # A lower bound where sums are lost in rounding: no later token is more probable than the following one.
     alone = (kept.top - following) / cuts.temperature - math.log(size)
     return _Ranks(least, following, np.maximum(odds, alone))

@@ -34,7 +34,7 @@ class Cuts(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether some tokens may be left without a chance."""
+        """True if any of top-k, top-p and min-p is switched on."""
         return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
     @property
@@ -135,8 +135,8 @@ def _heaviest(weights: Scores, need: float, rest: float) -> Ids:
 
 
 def _bins_inside(values: Scores, weights: Scores, need: float) -> tuple[NDArray[np.bool_], Ids, float]:
-    """Which values are in the nucleus for certain, the indices of those that are to be sorted, and the
-    weight of the former."""
+    """Return a mask of the values certainly in the nucleus, the indices of the values that must be sorted to
+    find the rest of it, and the summed weight of the former. All others are outside."""
     if len(values) <= SORTED:
         return np.zeros(len(values), dtype=np.bool_), np.arange(len(values)), 0.0
     keys, _ = bins_of(values)

@@ -27,7 +27,7 @@ CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 CHUNK = 256
 """tokens of context fed per proposal; a longer context is caught up with over several rounds"""
 SLOWER = 1.1
-"""how fast choosing from a row is taken to grow"""
+"""largest factor from one measurement of the time to choose a token to the next estimate of it"""
 LOOKAHEAD = 48.0
 """rounds over which a prefill of the draft model is spread where nothing says how long the answer gets"""
 
@@ -43,7 +43,7 @@ class _Cursor:
     checked: int = 0
     """how much of the context is known to be in the draft's vocabulary"""
     choosing_s: float = 0.0
-    """what choosing a token from a row takes, where that is more than its argmax"""
+    """estimated seconds to choose a token from a row, other than by argmax; 0 before the first measurement"""
 
     def follow(self, context: Sequence[int]) -> int:
         """How much of ``fed`` still holds; the newest token of the context is always fed again."""
@@ -220,7 +220,7 @@ class DraftModel(Proposer):
             started, cursor = time.perf_counter(), drafting.cursor
             self._sample(drafting, rows.row(i)[: self._size])
             took = time.perf_counter() - started
-            # What holds it up only ever makes it slower.
+            # Interference only lengthens a measurement: the estimate rises by SLOWER at most.
             cursor.choosing_s = min(took, SLOWER * cursor.choosing_s) if cursor.choosing_s else took
 
     def _sample(self, drafting: _Drafting, row: NDArray[np.float32]) -> None:

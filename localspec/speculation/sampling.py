@@ -57,17 +57,17 @@ class SamplingParams:
 
     @property
     def alters(self) -> bool:
-        """Whether logits are changed before a token is chosen."""
+        """True if a logit bias or penalties change logits before a token is chosen."""
         return self.penalises or bool(self.logit_bias)
 
     @property
     def takes_argmax(self) -> bool:
-        """Whether the largest logit of a row, as it is, decides."""
+        """True if the choice is the argmax of the unchanged row."""
         return self.greedy and not self.alters
 
     @property
     def cuts(self) -> Cuts:
-        """What is left of a row; greedy requests have the plain softmax."""
+        """The temperature of the softmax, 1 for greedy requests, and the cuts of a row."""
         temperature = 1.0 if self.greedy else self.temperature
         return Cuts(temperature, self.top_k, self.top_p, self.min_p)
 
@@ -212,7 +212,7 @@ class Sampler:
                 scores[token] -= self.params.frequency_penalty * count + self.params.presence_penalty
 
     def distribution(self, row: NDArray[np.float32], drafted: Sequence[int]) -> Distribution:
-        """What the next token is drawn from. At temperature 0: the plain softmax after the penalties.
+        """Return the distribution of the next token; at temperature 0 that of temperature 1.
 
         Raises as :meth:`scores` does.
         """
@@ -230,8 +230,8 @@ class Sampler:
         return self._choose(row, drafted, position, firmly=False).token
 
     def choose(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Choice:
-        """What :meth:`pick` says, and how far the logits of two tokens must move against each other before
-        it may say something else; not told beyond :data:`CLEAR` where tokens are cut off."""
+        """Return the token of :meth:`pick`, and its margin in logits: no smaller movement of two logits
+        against each other changes the choice. At most :data:`CLEAR` where tokens are cut off."""
         return self._choose(row, drafted, position, firmly=True)
 
     def _choose(

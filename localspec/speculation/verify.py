@@ -65,7 +65,7 @@ class TargetRows:
         return self._forward.margins[self._start + i]
 
     def is_sound(self, i: int) -> bool:
-        """Whether the best logit of row ``i`` is a finite number, as far as argmax and margin can tell."""
+        """Return whether row ``i``'s logit at its argmax is finite; other logits are not examined."""
         return math.isfinite(self._forward.peaks[self._start + i])
 
     def row(self, i: int) -> Row:

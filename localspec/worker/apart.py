@@ -45,14 +45,14 @@ class Apart:
         self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is work that has not been handed over."""
+        """True if there is work whose outcome has not been handed over."""
         return bool(self._jobs)
 
     def begin(
         self, id: int, fate: Fate, work: Callable[[], T], then: Callable[[Callable[[], T]], None]
     ) -> None:
-        """Do ``work``, then have the engine's thread call ``then`` with a function that returns what it has
-        returned, or raises what it has raised; that is not to be called of work that was dropped."""
+        """Run ``work`` in the thread, then call ``then`` on the engine's thread, with a function that returns
+        the result of ``work`` or raises its exception. That function must not be called for dropped work."""
         future = self._thread.submit(work)
         self._jobs[id] = fate, future
         future.add_done_callback(lambda done: self._channel.call(lambda: self._end(id, then, done)))

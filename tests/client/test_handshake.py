@@ -59,7 +59,7 @@ def test_a_proof_is_that_of_the_documentation() -> None:
 
 @asynccontextmanager
 async def listener(answer: Answer) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """What takes connections as a daemon does, and answers the nonce so; its port, and the frames it got."""
+    """A WebSocket server whose first frame is that of ``answer``; yields its port and the frames received."""
     got: list[bytes] = []
 
     async def handle(connection: ServerConnection) -> None:

@@ -207,7 +207,7 @@ def arrive(guarded: Listening, opened: list[socket.socket]) -> Guest:
 
 
 def is_over(each: socket.socket) -> bool:
-    """Whether it was shut down from this side."""
+    """Return whether an accepted connection was shut down: it reads end-of-file. Makes it non-blocking."""
     each.setblocking(False)
     try:
         return each.recv(1) == b""

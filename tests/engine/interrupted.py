@@ -56,8 +56,10 @@ def interrupted_at(n: int, places: tuple[str, ...], work: Callable[[], None]) ->
 
 
 def moments(places: tuple[str, ...], work: Callable[[], None]) -> list[int]:
-    """Where to interrupt the work: each of its lines in these files by the first, the last and up to two
-    other times that it is run, as numbers for :func:`interrupted_at`."""
+    """Return points at which to interrupt the work, as rising numbers for :func:`interrupted_at`.
+
+    Of each line in these files: the first, the last and up to two other executions.
+    """
     times: dict[tuple[str, int], list[int]] = {}
     for n, line in enumerate(interrupted_at(sys.maxsize, places, work), 1):
         times.setdefault(line, []).append(n)
@@ -127,7 +129,7 @@ def asked(
 
 
 class Truth:
-    """What a fresh engine answers, asked once for each request."""
+    """The texts that a fresh engine generates, computed once per request."""
 
     def __init__(self, fresh: Callable[[], Engine]) -> None:
         self._fresh = fresh
@@ -141,8 +143,8 @@ class Truth:
 
 
 def check(scene: Scene, truth: Truth) -> Counter[str]:
-    """The requests of an interrupted scene end, each once; no slot is open that nobody holds; and what is
-    asked then is answered right. Returns how they ended."""
+    """Check that every request of an interrupted scene ends once, that no slot leaks, and that later requests
+    get the right texts. Returns the number of requests by finish reason or error message."""
     engine, ends = scene.engine, Counter[str]()
     steps = sum(1 for _ in range(PATIENCE) if engine.step())
     assert steps < PATIENCE

@@ -55,7 +55,7 @@ def interrupt(tmp_path: Path, places: tuple[str, ...], part: float) -> int:
     return len(chosen)
 
 
-# What is interrupted between an open file and its first use leaves it to be collected.
+# An interrupt between opening a file and its first use leaves closing it to the garbage collector.
 dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 

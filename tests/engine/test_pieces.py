@@ -33,8 +33,11 @@ Cell = tuple[object, ...]
 
 
 def cells(capabilities: Capabilities, start: int, end: int) -> list[Cell]:
-    """What a forward over these tokens writes, on a model that rounds as ``capabilities`` say and no better:
-    where widths are not alike, each has its own numbers."""
+    """Return a label for each cell that a forward over these tokens writes; equal labels mean equal bits.
+
+    The model rounds as ``capabilities`` say and no better: cells of widths that are not alike have labels of
+    their own.
+    """
     width = end - start
     if width < TILE:
         alike = capabilities.exact_piece >= SHORT_PIECE or (capabilities.even_short and width % 8 == 0)
@@ -44,8 +47,10 @@ def cells(capabilities: Capabilities, start: int, end: int) -> list[Cell]:
 
 
 def written(capabilities: Capabilities, pieces: Pieces, length: int, start: int = 0) -> list[Cell]:
-    """What reading a prompt writes; the last piece is asked for a row, and computed as MLX does that: the row
-    apart, in a forward of its own, where the piece is a wide one."""
+    """Return the labels of the cells that reading a prompt from ``start`` on writes.
+
+    As on MLX, the row of a last piece of more than HEADLESS tokens is computed in a forward of its own.
+    """
     found: list[Cell] = []
     for at, to in pieces.of(start, length):
         apart = to == length and to - at > HEADLESS

@@ -1,4 +1,4 @@
-"""How many of a chat's oldest turns are dropped, and how often its tokens are counted for that."""
+"""The number of a chat's oldest turns that are dropped, and the number of tokenizations it takes to find."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def idle(door: Door, stack: ExitStack) -> None:
 
 
 def is_healthy(door: Door) -> bool:
-    """Whether a new connection is answered; it is closed while as many are closing as have places."""
+    """Return whether a new connection is answered; it is not while all places to close in are taken."""
     with suppress(httpx2.TransportError):
         return door.ask("GET", "/health").status_code == 200
     return False
@@ -138,7 +138,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvic
 
 
 def is_stuck(server: uvicorn.Server) -> bool:
-    """Whether an answer waits to be read by the client."""
+    """Return whether writing an answer is paused because the client has not read enough of it."""
     connections = server.server_state.connections
     return any(isinstance(each, patience.Impatient) and each.flow.write_paused for each in connections)
 

@@ -149,7 +149,7 @@ def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
         answer = door.ask("POST", "/api/chat", {**CHAT, "model": "localspec", "stream": False}, **site)
         assert answer.status_code == 200 and answer.headers["vary"] == "Origin"
         assert answer.headers["access-control-allow-origin"] == OBSIDIAN
-        # What others may ask without the token a page may not.
+        # Requests that other clients may send without the token need it from a page.
         refused = door.ask("GET", "/api/tags", authorization="", **site)
         assert (
             refused.status_code == 401 and door.ask("GET", "/api/tags", authorization="").status_code == 200
@@ -164,7 +164,7 @@ def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
 
 
 def models_listed(door: Door) -> float:
-    """How often the daemon was asked for the models."""
+    """Return the number of ``models/list`` requests in the daemon's metrics."""
 
     async def told() -> str:
         async with await wire(door.daemon) as client:

@@ -210,7 +210,7 @@ def test_somebody_listens(door: Door) -> None:
 def test_the_version(door: Door) -> None:
     told = door.ask("GET", "/api/version").json()
     assert told == {"version": API_LEVEL, "localspec": __version__}
-    # What clients that are known to look at it want at least.
+    # The least version that clients known to check it require.
     assert tuple(map(int, API_LEVEL.split("."))) >= (0, 13, 4)
 
 

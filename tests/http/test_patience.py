@@ -100,7 +100,7 @@ def connected_to(door: Door) -> int:
 
 @pytest.mark.parametrize("count", [1, 50])
 def test_who_does_not_read_is_closed(door: Door, count: int) -> None:
-    """Whether an answer is being sent, or all are and the connection is to be closed."""
+    """Both while an answer is being sent, and after the last one, while unread bytes delay the close."""
     asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -1,4 +1,4 @@
-"""What `make` installs is pinned with hashes, and fits what pyproject.toml asks for."""
+"""The locks that `make` installs from: pinned with hashes, and in versions that pyproject.toml accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits to be learnt: bounded, each part of a chat once, nothing that was forgotten."""
+"""The queue of texts to learn: bounded, each part of a chat learnt once, no forgotten text learnt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.memory.tables import FP, files_in, no_piece, refuse, remember, words
 
 CHAT = random.Random(1).choices(range(50_000), k=9000)
 TURNS = [CHAT[: 360 * turn] for turn in range(1, 26)]
-"""of a chat of 9,000 tokens what each turn says: all so far; 117,000 tokens together"""
+"""the texts of a chat's turns, each with all before it: 9,000 tokens in the last, 117,000 together"""
 
 
 def memory_in(folder: Path, told: list[str] | None = None) -> Memory:

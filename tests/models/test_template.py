@@ -38,7 +38,7 @@ def render(source: str | None, *, bos: str = "", eos: str = "") -> str:
 
 
 def failure(source: str) -> str:
-    """Why a template is refused; this process must not compute for it."""
+    """Render a template that is refused, in less than 1 s of this process's CPU; return the error message."""
     begun = time.process_time()
     with pytest.raises(ModelInvalid) as caught:
         render(source)

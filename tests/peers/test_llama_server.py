@@ -46,7 +46,7 @@ MUST_PASS = [
 
 
 def source() -> Path:
-    """Where their tests are, or the test is skipped with what is missing."""
+    """Return the directory of llama.cpp's server tests; skip if they or their packages are missing."""
     root = os.environ.get(SOURCE)
     if root is None or not (Path(root) / "tools/server/tests/utils.py").exists():
         pytest.skip(f"llama.cpp's own server tests: {SOURCE} names no source with tools/server/tests")

@@ -116,7 +116,7 @@ def test_what_is_kept_is_what_sorting_all_of_it_keeps(
 
 
 def test_more_than_are_sorted_are_cut_to_the_token() -> None:
-    """What stands in the bin of the last token is sorted, ties by their ids."""
+    """Values in the bin of the last token are sorted, equal ones by their ids."""
     row = np.round(flat(151_936, np.random.default_rng(5)), 3).astype(np.float32)
     for top_p in (0.3, 0.5, 0.9):
         cuts = Cuts(top_p=top_p)
@@ -163,7 +163,7 @@ def moved(row: Row, d: float, chosen: int, rng: np.random.Generator) -> Iterator
 def test_no_error_smaller_than_the_margin_changes_the_choice(
     params: SamplingParams, kind: Callable[[int, np.random.Generator], Row], size: int, seed: int
 ) -> None:
-    """What strict mode rests on, at the sizes of real vocabularies."""
+    """The property that strict mode depends on, at the sizes of real vocabularies."""
     rng = np.random.default_rng(seed)
     row = kind(size, rng)
     one = Sampler(params, Noise(seed), seeded=True, prompt=(0, 1))

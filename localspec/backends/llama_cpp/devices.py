@@ -14,7 +14,7 @@ from localspec.models.builds import build_for
 KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
 """``enum ggml_backend_dev_type``"""
 GPU = "(gpu)"
-"""what stands in the description of a model that is on a GPU as a whole, on each backend"""
+"""mark in the description of a model whose layers are all on a GPU, the same for every backend"""
 
 
 class Device(NamedTuple):

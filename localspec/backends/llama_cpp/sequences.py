@@ -19,9 +19,9 @@ from localspec.backends.base import Span
 from localspec.errors import EngineError
 
 LENGTH = struct.Struct("<I")
-"""of a saved sequence, in tokens, before what llama.cpp makes of it"""
+"""header of a saved sequence, its length in tokens, before llama.cpp's own format"""
 WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-"""what of a sequence is saved: everything, or only what is not cells of attention"""
+"""parts of a sequence to save: all of it, or its recurrent states alone, without cells of attention"""
 
 
 class Sequences:
@@ -175,7 +175,7 @@ class RecurrentSequences(Sequences):
             facts.pop(sequence, None)
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
-        # What a span is filled up with, and its drafts before that, are to be taken back.
+        # Padding after a span, and its drafts before it, must be rolled back.
         extra = (width - len(span.tokens) + max(span.rows - 1, 0) for span in spans)
         return max(extra) <= min(self._kept, width - 1)
 
@@ -189,7 +189,7 @@ class RecurrentSequences(Sequences):
         self.lengths[sequence] += n
 
     def undo(self, sequence: int) -> None:
-        # How much of the forward is in the state is unknown.
+        # The state may hold any part of the failed forward: no rollback is exact, only a mark is.
         self._go_to(sequence, self._mark_at(sequence, self.lengths[sequence]))
 
     def rollback(self, sequence: int) -> int | None:
@@ -241,7 +241,7 @@ class RecurrentSequences(Sequences):
         self._set_length(sequence, self.lengths[sequence])
 
     def _mark_at(self, sequence: int, length: int) -> _Mark | None:
-        """The last mark at or before a length; None: only the beginning is."""
+        """Return the last mark at or before ``length``; None if there is none."""
         before = [mark for mark in self._marks[sequence] if mark.length <= length]
         return before[-1] if before else None
 
@@ -254,7 +254,7 @@ class RecurrentSequences(Sequences):
         self._written[sequence] = self.lengths[sequence] = length
 
     def _settle(self, sequence: int) -> None:
-        """Make the cut that was noted; nothing more can be taken back then."""
+        """Make the noted cut, if any; no further rollback is possible until the next forward."""
         length = self.lengths[sequence]
         if length < self._written[sequence]:
             self.begin(sequence)

@@ -21,7 +21,7 @@ STREAK = 12
 
 
 Computed = tuple[list[Sequence[State]], MlxLogits]
-"""What one forward leaves: the states of each of its sequences, and its rows."""
+"""the result of one forward: the new states of each sequence, and the rows of logits"""
 
 
 class Foresight:

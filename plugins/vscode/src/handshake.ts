@@ -20,7 +20,7 @@ export function offered(nonce: string): string[] {
   return [SUBPROTOCOL, `localspec.nonce.${nonce}`];
 }
 
-/** What a side that knows the token answers. */
+/** Return the proof of `side` that it has the token: an HMAC-SHA256 as 64 hex digits. */
 export function proof(token: string, side: Side, port: number, clientNonce: string, daemonNonce: string): string {
   const said = `${SUBPROTOCOL} ${side} ${port} ${clientNonce} ${daemonNonce}`;
   return createHmac("sha256", token).update(said).digest("hex");

@@ -18,7 +18,7 @@ const HARMLESS = ["*.pub", "*.py"];
 const ALWAYS = [".env*"];
 const COPIES = ["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp"];
 
-/** Whether a file's name, or what it is a copy of, marks secrets. Samples of environments count as such. */
+/** Return whether a file's name, without endings of copies, marks secrets. Sample `.env` files count, too. */
 export function isSecret(name: string): boolean {
   let small = name.toLowerCase();
   for (let end: string | undefined; (end = COPIES.find((each) => small.endsWith(each))); ) {
