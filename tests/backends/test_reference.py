@@ -100,7 +100,7 @@ def test_an_interrupted_switch_is_made_again(backend: LlamaCppBackend) -> None:
 
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.backends.llama_cpp.reference.lib._lib", object())
+    monkeypatch.setattr("localspec.backends.llama_cpp.scheduler.lib._lib", object())
     mode = reference.ReferenceMode(None, ["Q8_0"])
     assert not mode.available
     mode.for_widths(1, 1)

@@ -8,9 +8,10 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from typing import TextIO
 
 import httpx2
 import pytest
@@ -60,28 +61,36 @@ def is_healthy(door: Door) -> bool:
     return False
 
 
+@contextmanager
+def under_way(door: Door, folder: Path) -> Iterator[tuple[socket.socket, TextIO]]:
+    """An answer begun without the token, its first line read: its connection, and the FIFO of its lines.
+
+    The answer ends when the FIFO is closed.
+    """
+    os.mkfifo(lines := folder / "lines")
+    with (
+        door.sent(STREAM, text(f"lines {lines}"), shown=False) as stream,
+        lines.open("w", buffering=1) as fifo,
+    ):
+        fifo.write("first\n")
+        read_until(stream, b"first")
+        yield stream, fifo
+
+
 def test_an_answer_under_way_goes_on_beside_idle_connections(door: Door, tmp_path: Path) -> None:
     """It was begun before them, without the token, and nothing is asked on its connection meanwhile."""
-    os.mkfifo(lines := tmp_path / "lines")
-    with ExitStack() as stack:
-        stream = stack.enter_context(door.sent(STREAM, text(f"lines {lines}"), shown=False))
-        with lines.open("w", buffering=1) as fifo:
-            fifo.write("first\n")
-            read_until(stream, b"first")
-            idle(door, stack)
-            fifo.write("second\n")
-            read_until(stream, b"second")
+    with under_way(door, tmp_path) as (stream, fifo), ExitStack() as stack:
+        idle(door, stack)
+        fifo.write("second\n")
+        read_until(stream, b"second")
+        fifo.close()
         read_until(stream, b"[DONE]")
 
 
 def test_a_connection_whose_answer_has_ended_was_used_then(door: Door, tmp_path: Path) -> None:
-    os.mkfifo(lines := tmp_path / "lines")
-    with ExitStack() as stack:
-        stream = stack.enter_context(door.sent(STREAM, text(f"lines {lines}"), shown=False))
-        with lines.open("w", buffering=1) as fifo:
-            fifo.write("first\n")
-            read_until(stream, b"first")
-            idle(door, stack)
+    with under_way(door, tmp_path) as (stream, fifo), ExitStack() as stack:
+        idle(door, stack)
+        fifo.close()
         read_until(stream, b"[DONE]")
         stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
         assert door.ask("GET", "/health").status_code == 200

@@ -164,18 +164,23 @@ def test_what_is_to_be_erased_is_erased_at_the_end_though_there_is_no_time(
     assert "chat:1" not in files_in(tmp_path).sources("user").names()
 
 
-@pytest.mark.parametrize("steps", [0, 3, 40, 400])
-@pytest.mark.parametrize("by", ["engine", "command"])
-def test_the_next_turn_brings_nothing_forgotten_back(by: str, steps: int, tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, CHAT[:2000], source="chat:1")
-    memory.learn(Lesson(CHAT[:3000], None, "chat:1"))
+def forget_while_learning(memory: Memory, folder: Path, text: Sequence[int], steps: int, by: str) -> None:
+    """Learn a text of chat 1 for ``steps`` steps; then forget the chat by the engine or by a command."""
+    memory.learn(Lesson(text, None, "chat:1"))
     for _ in range(steps):
         memory._step()
     if by == "engine":
         memory.forget("chat:1")
     else:
-        forget(tmp_path, refuse, source="chat:1")
+        forget(folder, refuse, source="chat:1")
+
+
+@pytest.mark.parametrize("steps", [0, 3, 40, 400])
+@pytest.mark.parametrize("by", ["engine", "command"])
+def test_the_next_turn_brings_nothing_forgotten_back(by: str, steps: int, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    remember(memory, CHAT[:2000], source="chat:1")
+    forget_while_learning(memory, tmp_path, CHAT[:3000], steps, by)
     while memory.work():
         pass
     remember(memory, CHAT[:2000] + CHAT[5000:6000], source="chat:1")
@@ -198,13 +203,7 @@ def test_what_waited_when_it_was_forgotten_does_not_come_back(
     memory = memory_in(tmp_path)
     remember(memory, [1] * 30, source="run")
     remember(memory, CHAT[-20:], source="chat:1")
-    memory.learn(Lesson(CHAT[:2000], None, "chat:1"))
-    for _ in range(steps):
-        memory._step()
-    if by == "engine":
-        memory.forget("chat:1")
-    else:
-        forget(tmp_path, refuse, source="chat:1")
+    forget_while_learning(memory, tmp_path, CHAT[:2000], steps, by)
     while is_noted and memory.work():
         pass
     remember(memory, CHAT[:3000], source="chat:1")

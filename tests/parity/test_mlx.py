@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hypothesis
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import settings
 
-from tests.parity.cases import Case, cases
-from tests.parity.play import Tally, play
+from tests.parity.generated import FIXED, played
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from tests.parity.loaded_mlx import MODELS, TEXTS, loaded_mlx  # noqa: E402
 
-FIXED = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 QUICK = ("qwen3.5",)
 """attention and, between its layers, states that cannot be taken back"""
 CASES = 2
@@ -25,15 +22,7 @@ CASES = 2
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_model_says_what_it_says_alone(name: str, tmp_path: Path) -> None:
-    tally = Tally()
     with loaded_mlx(name, tmp_path) as world:
-
-        @hypothesis.seed(MODELS.index(name))
-        @settings(FIXED, max_examples=CASES)
-        @given(case=cases(TEXTS))
-        def same(case: Case) -> None:
-            play(world, case, tally)
-
-        same()
+        tally = played(world, TEXTS, MODELS.index(name), settings(FIXED, max_examples=CASES))
     assert tally.cases >= CASES
     print(f"{name}: {tally}")

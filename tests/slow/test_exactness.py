@@ -8,11 +8,12 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 
 from tests.mlx_models import FAMILIES
 from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel, cases
 from tests.parity.chains import LIMIT, chi_square, draws
+from tests.parity.generated import FIXED, played
 from tests.parity.loaded import LONG, MODELS, loaded, texts_of
 from tests.parity.loaded_hybrid import HYBRID_TEXTS, loaded_hybrid
 from tests.parity.loaded_hybrid import MODELS as HYBRIDS
@@ -26,12 +27,7 @@ Record = Callable[[str, object], None]
 TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = share(200), share(125), 20, 15, 100_000
 HYBRID_CASES = share(60)
 MLX_MODELS = (*FAMILIES, "qwen3, 8-bit cells", "qwen3, 4-bit cells")
-AT_LENGTH = settings(
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+AT_LENGTH = settings(FIXED, phases=(Phase.generate, Phase.shrink))
 
 
 def report(tally: Tally, record: Record, what: str) -> None:
@@ -59,16 +55,10 @@ def test_toys(number: int, record_property: Record) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> None:
-    tally, wanted = Tally(), LONG_CASES if name.endswith(LONG) else LOADED_CASES
+    wanted = LONG_CASES if name.endswith(LONG) else LOADED_CASES
+    how = settings(AT_LENGTH, max_examples=wanted)
     with loaded(name, tmp_path) as world:
-
-        @hypothesis.seed(MODELS.index(name))
-        @settings(AT_LENGTH, max_examples=wanted)
-        @given(case=cases(texts_of(name)))
-        def same(case: Case) -> None:
-            play(world, case, tally)
-
-        same()
+        tally = played(world, texts_of(name), MODELS.index(name), how)
     report(tally, record_property, name)
     assert tally.cases >= wanted and 0 < tally.accepted < tally.drafted
     assert tally.cached > 0 and tally.cancelled > 0
@@ -77,16 +67,9 @@ def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> No
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_hybrids(name: str, tmp_path: Path, record_property: Record) -> None:
-    tally = Tally()
+    how = settings(AT_LENGTH, max_examples=HYBRID_CASES)
     with loaded_hybrid(name, tmp_path) as world:
-
-        @hypothesis.seed(HYBRIDS.index(name))
-        @settings(AT_LENGTH, max_examples=HYBRID_CASES)
-        @given(case=cases(HYBRID_TEXTS))
-        def same(case: Case) -> None:
-            play(world, case, tally)
-
-        same()
+        tally = played(world, HYBRID_TEXTS, HYBRIDS.index(name), how)
     report(tally, record_property, name)
     assert tally.cases >= HYBRID_CASES and tally.cached > 0
     assert 0 < tally.accepted < tally.drafted or name in ("qwen3next", "mamba")
@@ -97,16 +80,9 @@ def test_mlx_models(name: str, tmp_path: Path, record_property: Record) -> None:
     pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
     from tests.parity.loaded_mlx import TEXTS, loaded_mlx
 
-    tally = Tally()
+    how = settings(AT_LENGTH, max_examples=MLX_CASES)
     with loaded_mlx(name, tmp_path) as world:
-
-        @hypothesis.seed(MLX_MODELS.index(name))
-        @settings(AT_LENGTH, max_examples=MLX_CASES)
-        @given(case=cases(TEXTS))
-        def same(case: Case) -> None:
-            play(world, case, tally)
-
-        same()
+        tally = played(world, TEXTS, MLX_MODELS.index(name), how)
     report(tally, record_property, f"mlx {name}")
     assert tally.cases >= MLX_CASES and 0 < tally.accepted < tally.drafted
     assert tally.tokens > 100

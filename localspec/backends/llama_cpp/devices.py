@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import llama_cpp.llama_cpp as lib
 
-from localspec.backends.llama_cpp.reference import CPU, exported
+from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
 from localspec.models.builds import build_for
 
 KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
@@ -25,24 +25,20 @@ class Device(NamedTuple):
 
 
 def devices_of(context: Any) -> list[Device]:
-    """The devices that a context may use, in its order; raises AttributeError where the library exports no
-    way to tell."""
-    pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
-    scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
-    count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
-    backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
-    device_of = exported("ggml_backend_get_device", pointer, pointer)
-    type_of = exported("ggml_backend_dev_type", number, pointer)
+    """Return the devices that a context may use, in its order.
+
+    Raises AttributeError where the library does not export the functions needed.
+    """
+    pointer, text = ctypes.c_void_p, ctypes.c_char_p
     name_of = exported("ggml_backend_dev_name", text, pointer)
     told_by = exported("ggml_backend_dev_description", text, pointer)
-    found = (device_of(backend_at(scheduler, i)) for i in range(count))
     return [
         Device(
-            KINDS.get(type_of(device), "device"),
-            f"{name_of(device).decode('utf-8', 'replace')} {told_by(device).decode('utf-8', 'replace')}",
+            KINDS.get(each.kind, "device"),
+            f"{name_of(each.device).decode('utf-8', 'replace')} "
+            f"{told_by(each.device).decode('utf-8', 'replace')}",
         )
-        for device in found
-        if device
+        for each in backends_of(context)
     ]
 
 

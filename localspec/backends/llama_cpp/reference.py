@@ -21,12 +21,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import llama_cpp.llama_cpp as lib
+from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
 
 TILE = 64
 """from this many rows on, attention is computed in tiles"""
-CPU = 0
-"""``GGML_BACKEND_DEVICE_TYPE_CPU``"""
 
 ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
 """types of weights whose products reference mode does not touch"""
@@ -61,32 +59,21 @@ class ReferenceMode:
 
 
 def _switches(context: Any) -> list[Switch]:
-    """One per CPU backend of the context; none where the library does not lead there."""
-    pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+    """Return one switch per CPU backend of the context; none where the library does not export the way."""
+    pointer = ctypes.c_void_p
     try:
-        scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
-        count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
-        backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
-        device_of = exported("ggml_backend_get_device", pointer, pointer)
-        type_of = exported("ggml_backend_dev_type", number, pointer)
+        backends = backends_of(context)
         registry_of = exported("ggml_backend_dev_backend_reg", pointer, pointer)
-        find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, text)
+        find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, ctypes.c_char_p)
     except AttributeError:
         return []
     found: list[Switch] = []
-    for backend in (backend_at(scheduler, i) for i in range(count)):
-        device = device_of(backend)
-        if device and type_of(device) == CPU:
-            address = find(registry_of(device), b"ggml_backend_cpu_set_use_ref")
+    for each in backends:
+        if each.kind == CPU:
+            address = find(registry_of(each.device), b"ggml_backend_cpu_set_use_ref")
             if address:
-                found.append(_switch(address, backend))
+                found.append(_switch(address, each.backend))
     return found
-
-
-def exported(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of llama.cpp's library or of those it is linked with; AttributeError: it is not exported."""
-    function = ctypes.CFUNCTYPE(result, *arguments)
-    return function((name, lib._lib))
 
 
 def _switch(address: int, backend: int) -> Switch:
