@@ -27,6 +27,9 @@ def test_what_a_model_does_is_found(noise: float) -> None:
     if noise:
         # Two tokens of a row move by up to the noise each, in both of the rows compared.
         assert noise < found.margin_bound <= SAFETY * 4 * noise
+        assert found.drift_bound == found.margin_bound, (
+            "a change seen in either kind of row is possible in both"
+        )
     else:
         assert found == Rounding(
             0.0,

@@ -140,7 +140,7 @@ SOUND = {
 
 @pytest.mark.parametrize(
     "spoilt",
-    [{"margin_bound": float("nan")}, {"drift_bound": -1.0}]
+    [{"margin_bound": float("nan")}, {"drift_bound": -1.0}, {"drift_bound": 0.05}]
     + [{"exact_width": width} for width in (0, -3, 9, 65, ANY_WIDTH)],
 )
 def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) -> None:
