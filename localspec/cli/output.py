@@ -171,27 +171,36 @@ class Progress:
     """What is going on before text comes: a live line on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
-        self._status: Any = None
+        self._live: Any = None
+        self._spinner: Any = None
 
     def update(self, what: str, fraction: float) -> None:
         """``fraction`` of ``what`` is done, 0 to 1."""
         if what == "queued" or sys.stderr is None or not sys.stderr.isatty():
             return
+        from rich.spinner import Spinner
         from rich.text import Text
 
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
         # As it is: what stands in brackets, as in a file's name, would be taken for markup.
-        self._status.update(Text(printable(f"{what} {fraction:.0%}")))
+        text = Text(printable(f"{what} {fraction:.0%}"))
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._spinner, console = Spinner("dots", text, style="status.spinner"), Console(stderr=True)
+            # Rich would write what comes to stdout meanwhile to stderr.
+            self._live = Live(
+                self._spinner, console=console, transient=True, redirect_stdout=False, refresh_per_second=12.5
+            )
+            self._live.start()
+        else:
+            self._spinner.update(text=text)
 
     def stop(self) -> None:
         """Text comes: clear the line."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 class Transfer:
@@ -228,7 +237,7 @@ class Transfer:
             *(progress.TextColumn("{task.description}", markup=False), progress.BarColumn()),
             *(progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn()),
         )
-        bar = progress.Progress(*columns, console=Console(stderr=True))
+        bar = progress.Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
         bar.add_task(self.what, total=self.total, completed=self.done)
         bar.start()
         return bar
@@ -273,7 +282,8 @@ class Printer:
         """what there was of the answer when it was interrupted"""
 
     def progress(self, what: str, fraction: float) -> None:
-        self._progress.update(what, fraction)
+        if not (self._events and is_terminal()):  # there the events themselves show how far it is
+            self._progress.update(what, fraction)
         if self._events:
             json({"event": "progress", "stage": what, "fraction": fraction})
 

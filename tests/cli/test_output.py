@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 import msgspec
 import pexpect
@@ -119,3 +121,27 @@ def test_what_takes_a_moment_shows_nothing() -> None:
     terminal.expect_exact("done")
     assert "reading" not in terminal.before
     terminal.expect(pexpect.EOF)
+
+
+EVENTS = """
+import sys
+from localspec.cli.output import Printer
+sys.stdout = open(sys.argv[1], "w") if sys.argv[1:] else sys.stdout
+printer = Printer(events=True)
+for stage in ("queued", "loading the target model", "reading the prompt"):
+    printer.progress(stage, 0.5)
+printer.delta("text", ())
+"""
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_events_beside_a_live_line_go_to_stdout(tmp_path: Path, *, to_file: bool) -> None:
+    """While stderr is a terminal, whether stdout is one or not."""
+    words = ["-c", EVENTS, *([str(tmp_path / "events")] if to_file else [])]
+    terminal = pexpect.spawn(sys.executable, words, timeout=DEADLINE_S, dimensions=(24, 200))
+    terminal.expect(pexpect.EOF)
+    shown = terminal.before
+    text = (tmp_path / "events").read_bytes() if to_file else shown
+    events = [json.loads(line) for line in text.splitlines() if line]
+    assert [event["event"] for event in events] == ["progress", "progress", "progress", "delta"]
+    assert (b"reading the prompt 50%" in shown) == to_file
