@@ -1,6 +1,7 @@
 """Greedy answers of a GGUF, and the figures that several tests share."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,25 @@ def word_f1(text: str, right: str) -> float:
     return 2 * common / max(1, ours.total() + theirs.total())
 
 
-def share(values: list[bool]) -> float:
-    """The share of true values, to three places; 0 of none."""
+class Scores:
+    """The answers to a test's tasks as examples, each with a value, 0 to 1, of every one of `names`."""
+
+    def __init__(self, *names: str) -> None:
+        self._values: dict[str, list[float]] = {name: [] for name in names}
+        self._examples: list[dict[str, Any]] = []
+
+    def add(self, example: dict[str, Any], *values: float) -> None:
+        """Add an answer, with its values in the order of the names."""
+        self._examples.append(example)
+        for kept, value in zip(self._values.values(), values, strict=True):
+            kept.append(value)
+
+    def figures(self) -> dict[str, Any]:
+        """The number of answers, the mean of each value, and the examples."""
+        means = {name: share(values) for name, values in self._values.items()}
+        return {"count": len(self._examples), **means, "examples": self._examples}
+
+
+def share(values: Sequence[float]) -> float:
+    """The mean of values, of flags the share of true ones, to three places; 0 of none."""
     return round(sum(values) / len(values), 3) if values else 0.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..corpus import SourceFile
 from ..infill import FimPieces, context_of, cut
-from .answers import Answerer, share
+from .answers import Answerer, Scores
 
 EXTRA_TOKENS = 40
 
@@ -27,15 +27,11 @@ def held_back_gaps(files: list[SourceFile], count: int, seed: int) -> list[FimPi
 
 def score_middles(model: Answerer, gaps: list[FimPieces]) -> dict[str, Any]:
     """Shares of right first lines, of wholly right answers, and of those that ended in time."""
-    line: list[bool] = []
-    exact: list[bool] = []
-    ended: list[bool] = []
-    examples = []
+    scores = Scores("line", "exact", "ended")
     for gap in gaps:
         given = model.complete(context_of(gap), model.tokens(gap.middle) * 2 + EXTRA_TOKENS)
-        line.append(given.text.split("\n")[0].rstrip() == gap.middle.split("\n")[0].rstrip())
-        exact.append(given.text.rstrip() == gap.middle.rstrip())
-        ended.append(given.ended)
-        examples.append({"prefix": gap.prefix[-80:], "answer": given.text, "right": gap.middle})
-    figures = {"count": len(gaps), "line": share(line), "exact": share(exact), "ended": share(ended)}
-    return {**figures, "examples": examples}
+        line = given.text.split("\n")[0].rstrip() == gap.middle.split("\n")[0].rstrip()
+        exact = given.text.rstrip() == gap.middle.rstrip()
+        example = {"prefix": gap.prefix[-80:], "answer": given.text, "right": gap.middle}
+        scores.add(example, line, exact, given.ended)
+    return scores.figures()

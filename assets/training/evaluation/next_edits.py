@@ -5,7 +5,7 @@ from typing import Any
 
 from ..next_edit import NextEdit, next_edit
 from ..words import Identifiers
-from .answers import Answerer, share
+from .answers import Answerer, Scores
 from .renames import unseen_functions
 
 LINES = (3, 14)
@@ -24,12 +24,9 @@ def next_edit_tasks(count: int, words: list[str], seed: int) -> list[NextEdit]:
 
 def score_next_edits(model: Answerer, tasks: list[NextEdit]) -> dict[str, Any]:
     """Shares of exact regions and of answers that ended."""
-    exact: list[bool] = []
-    ended: list[bool] = []
-    examples = []
+    scores = Scores("exact", "ended")
     for task in tasks:
         given = model.complete(task.prompt(), int(model.tokens(task.updated) * 1.5) + EXTRA_TOKENS)
-        exact.append(given.text == task.updated)
-        ended.append(given.ended)
-        examples.append({"current": task.current, "answer": given.text, "right": task.updated})
-    return {"count": len(tasks), "exact": share(exact), "ended": share(ended), "examples": examples}
+        example = {"current": task.current, "answer": given.text, "right": task.updated}
+        scores.add(example, given.text == task.updated, given.ended)
+    return scores.figures()

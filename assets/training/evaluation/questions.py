@@ -5,7 +5,7 @@ from typing import Any
 
 from ..library import Entry
 from ..questions import EXPLAIN, UNKNOWN, WORDINGS, answer, is_held_back, unknown_names
-from .answers import Answer, Answerer, share, word_f1
+from .answers import Answer, Answerer, Scores, share, word_f1
 
 ANSWER_TOKENS = 220
 RIGHT = 0.9  # of word_f1
@@ -29,20 +29,15 @@ def sentence_found(given: str, entry: Entry, wording: str) -> bool:
 
 def score_questions(model: Answerer, entries: list[Entry], count: int, seed: int) -> dict[str, Any]:
     """Shares of answers with the right sentences, of exact ones, and of those that ended."""
-    found: list[bool] = []
-    exact: list[bool] = []
-    ended: list[bool] = []
-    examples = []
+    scores = Scores("first_sentence", "exact", "ended")
     for entry, wording in held_back_questions(entries, count, seed):
         question = wording.format(path=entry.path)
         given = model.answer(question, ANSWER_TOKENS)
         right = answer(entry, wording)
-        found.append(sentence_found(given.text, entry, wording))
-        exact.append(given.text == right)
-        ended.append(given.ended)
-        examples.append({"question": question, "answer": given.text, "right": right})
-    figures = {"count": count, "first_sentence": share(found), "exact": share(exact), "ended": share(ended)}
-    return {**figures, "examples": examples}
+        example = {"question": question, "answer": given.text, "right": right}
+        is_found = sentence_found(given.text, entry, wording)
+        scores.add(example, is_found, given.text == right, given.ended)
+    return scores.figures()
 
 
 def score_unknown(

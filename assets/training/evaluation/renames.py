@@ -15,7 +15,7 @@ from ..corpus import SourceFile, definitions
 from ..edits import FIRST_REQUESTS, RenameEdit, mentions, rename, rename_one_of, repeated_names
 from ..errors import RecipeError
 from ..words import Identifiers
-from .answers import Answerer, share
+from .answers import Answerer, Scores
 
 PACKAGES = ("rich", "requests", "textual", "websockets", "click", "jinja2", "gguf")
 LENGTHS = ((3, 6), (7, 12), (13, 25), (26, 60))  # lines
@@ -80,18 +80,12 @@ def invented_tasks(count: int, words: list[str], seed: int) -> list[RenameEdit]:
 
 def score_renames(model: Answerer, tasks: list[RenameEdit]) -> dict[str, Any]:
     """The share of exact answers and of those that ended, and difflib's mean similarity."""
-    exact: list[bool] = []
-    ended: list[bool] = []
-    similarities: list[float] = []
-    examples = []
+    scores = Scores("exact", "ended", "similarity")
     for task in tasks:
         question = FIRST_REQUESTS[0].format(old=task.old, new=task.new, code=fenced(task.before))
         right = task.answer()
         given = model.answer(question, int(model.tokens(right) * 1.5) + 20)
-        exact.append(given.text == right)
-        ended.append(given.ended)
-        similarities.append(difflib.SequenceMatcher(None, given.text, right, autojunk=False).ratio())
-        examples.append({"old": task.old, "new": task.new, "answer": given.text, "right": right})
-    mean = round(sum(similarities) / max(1, len(similarities)), 3)
-    figures = {"count": len(tasks), "exact": share(exact), "ended": share(ended), "similarity": mean}
-    return {**figures, "examples": examples}
+        similarity = difflib.SequenceMatcher(None, given.text, right, autojunk=False).ratio()
+        example = {"old": task.old, "new": task.new, "answer": given.text, "right": right}
+        scores.add(example, given.text == right, given.ended, similarity)
+    return scores.figures()

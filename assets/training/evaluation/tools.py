@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..chat import format_prompt
 from ..tools import Json, Tool, ToolMaker, call_text, result_prompt, system_turn
-from .answers import Answerer, share
+from .answers import Answerer, Scores
 
 ANSWER_TOKENS = 160
 
@@ -66,34 +66,25 @@ def parsed_call(text: str) -> Any:
 
 def score_calls(model: Answerer, tasks: list[ToolTask]) -> dict[str, Any]:
     """Shares of exact calls, of valid ones, and of answers that ended."""
-    exact: list[bool] = []
-    valid: list[bool] = []
-    ended: list[bool] = []
-    examples = []
+    scores = Scores("exact", "valid", "ended")
     for task in tasks:
         given = model.complete(system_turn(task.tools) + format_prompt(task.request), ANSWER_TOKENS)
         right = {"name": task.tool.name, "arguments": task.arguments}
         call = parsed_call(given.text)
-        exact.append(call == right)
-        valid.append(isinstance(call, dict) and call.keys() == right.keys())
-        ended.append(given.ended)
-        examples.append({"request": task.request, "answer": given.text, "right": right})
-    figures = {"count": len(tasks), "exact": share(exact), "valid": share(valid), "ended": share(ended)}
-    return {**figures, "examples": examples}
+        valid = isinstance(call, dict) and call.keys() == right.keys()
+        example = {"request": task.request, "answer": given.text, "right": right}
+        scores.add(example, call == right, valid, given.ended)
+    return scores.figures()
 
 
 def score_results(model: Answerer, tasks: list[ToolTask], words: list[str], seed: int) -> dict[str, Any]:
     """The share of answers that tell a tool's result exactly."""
     maker = ToolMaker(words, random.Random(f"tool results {seed}"))
-    exact: list[bool] = []
-    ended: list[bool] = []
-    examples = []
+    scores = Scores("exact", "ended")
     for task in tasks:
         result, told = maker.result()
         called = format_prompt(task.request) + call_text(task.tool.name, task.arguments) + "<|im_end|>\n"
         prompt = system_turn(task.tools) + called + result_prompt(result)
         given = model.complete(prompt, ANSWER_TOKENS)
-        exact.append(given.text == told)
-        ended.append(given.ended)
-        examples.append({"result": result, "answer": given.text, "right": told})
-    return {"count": len(tasks), "exact": share(exact), "ended": share(ended), "examples": examples}
+        scores.add({"result": result, "answer": given.text, "right": told}, given.text == told, given.ended)
+    return scores.figures()
