@@ -197,7 +197,7 @@ class Listening(socket.socket):
 
 
 def _is_connected(guest: Guest) -> bool:
-    """Whether the peer is still there: one that has reset the connection has no user any more."""
+    """Return whether the peer has not reset the connection; always True for a Unix socket."""
     if guest.family == UNIX:
         return True
     try:
