@@ -56,11 +56,12 @@ class Server:
             # The door is closed last: what streams there ends as everything else does.
             stack.push_async_callback(self._close_door)
             stack.push_async_callback(self._stop)
+            # Before clients can find the daemon, and end it.
+            _on_signals(daemon.stopping.set)
             await self._listen()
             daemon.http_flag |= was_left_open()
             if daemon.http_flag or self._config.http.enabled:
                 self._door = asyncio.create_task(keep_open(daemon))
-            _on_signals(daemon.stopping.set)
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
             await self._until_stopped()

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -97,6 +98,27 @@ def test_a_signal_stops_it_gracefully(start: StartDaemon, number: int) -> None:
     assert not daemon.discovery_path.exists()
     assert not Path(daemon.socket).exists()
     assert len(workers) == 1 and gone(workers[0])
+
+
+ENDED_AT_ONCE = """
+import os, signal
+from localspec.daemon.__main__ import main
+from localspec.daemon.announcement import Announcement
+make = Announcement.make
+def make_and_be_stopped(self):
+    make(self)
+    os.kill(os.getpid(), signal.SIGTERM)
+Announcement.make = make_and_be_stopped
+raise SystemExit(main([]))
+"""
+
+
+def test_a_signal_stops_it_as_soon_as_it_can_be_found(home: Path) -> None:
+    write_config(home)
+    command = (sys.executable, "-c", ENDED_AT_ONCE)
+    environment = {**os.environ, "LOCALSPEC_HOME": str(home)}
+    ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, timeout=DEADLINE_S)
+    assert ended.returncode == 0 and not (home / "runtime" / "daemon.json").exists()
 
 
 def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> None:
