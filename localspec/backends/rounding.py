@@ -86,7 +86,7 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
     by how much the distance of two plausible tokens changed. A few dozen rows do not show the worst,
     hence the factor: of 31,840 rows of the bundled F16 model 3 moved by more than 1.5 times as much. Where
     activations are quantised a change in the last bit is a millionth of a logit, or, where it crosses a step,
-    0.2 logits, in either kind of row: the largest change of both is the bound of both.
+    0.2 logits, in either kind of row: the largest change of all is the bound of both.
     A width is exact where every number of every row was equal to the bit, in all of ``PLACES``; batches
     are where that holds for the rows of two sequences together. The text is this file: natural enough, and
     always there. Raises :class:`EngineBusy` where no sequence is free.
@@ -105,9 +105,9 @@ def rounding_steps(backend: Backend) -> Generator[None, None, Rounding]:
         wide = max(wide, found.batched)
     largest = SAFETY * max(wide, drift)
     return Rounding(
-        largest if wide else 0.0,
-        largest if drift else 0.0,
-        exact_width=ANY_WIDTH if wide == drift == 0.0 and len(exact) == len(WIDTHS) else _widest(exact),
+        largest,
+        largest,
+        exact_width=ANY_WIDTH if largest == 0.0 else _widest(exact),
         exact_piece=_longest_piece(alike, drift, exact) if longest >= LONG else 1,
         exact_batches=exact_batches,
         even_short=alike.even and longest >= LONG,
@@ -162,7 +162,7 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
         backend.mark(sequence)
         reference = yield from _feed(backend, sequence, steps, [1] * STEPS)
         reference_after = yield from _feed(backend, sequence, after, [1] * AFTER)
-        exact = yield from _exact_widths(backend, sequence, tokens[: n + STEPS], reference)
+        exact, changed = yield from _exact_widths(backend, sequence, tokens[: n + STEPS], reference)
         yield from _go_back(backend, sequence, tokens[:n], n)
         batched = yield from _batched(backend, sequence, steps, reference)
         yield from _go_back(backend, sequence, tokens[:n], n)
@@ -172,7 +172,7 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
     finally:
         backend.close(sequence)
     return _Changes(
-        wide=_change(wide, reference),
+        wide=max(changed, _change(wide, reference)),
         batched=batched,
         drift=_change(drifted, reference_after),
         exact=exact,
@@ -217,10 +217,10 @@ def _read(
 
 def _exact_widths(
     backend: Backend, sequence: int, tokens: list[int], reference: Rows
-) -> Generator[None, None, set[int]]:
-    """The widths that give the rows of ``reference``, of the last of ``tokens``, in all places; from the
-    last on, because what stands behind a place is lost."""
-    start, exact = len(tokens) - STEPS, set(WIDTHS)
+) -> Generator[None, None, tuple[set[int], float]]:
+    """Return the widths that give the rows of ``reference``, of the last of ``tokens``, in all places, and
+    the largest change at the others. The last place comes first: what stands behind a place is lost."""
+    start, exact, changed = len(tokens) - STEPS, set(WIDTHS), 0.0
     for place in PLACES:
         at = start + place
         for width in sorted(exact):
@@ -231,9 +231,11 @@ def _exact_widths(
                 # A state may be computed otherwise than the rows beside it: the next row shows it.
                 after = yield from _feed(backend, sequence, tokens[start + end : start + end + 1], [1])
                 rows = np.concatenate([rows, after])
-            if not np.array_equal(rows, reference[place : place + len(rows)]):
+            expected = reference[place : place + len(rows)]
+            if not np.array_equal(rows, expected):
                 exact.remove(width)
-    return exact
+                changed = max(changed, _change(rows, expected), TINY)
+    return exact, changed
 
 
 def _batched(

@@ -51,10 +51,10 @@ class KnownRounding:
         margin, drift = float(state["margin_bound"]), float(state["drift_bound"])
         if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
             raise ValueError("no bounds")
-        if margin and drift and margin != drift:
+        if margin != drift:
             raise ValueError("no bounds of this version: each was measured by itself")
         width = int(state["exact_width"])
-        if not (1 <= width <= max(WIDTHS) or (width == ANY_WIDTH and margin == drift == 0.0)):
+        if not (1 <= width <= max(WIDTHS) if margin else width == ANY_WIDTH):
             raise ValueError("no width that is probed")
         piece, batches = int(state["exact_piece"]), state["exact_batches"] is True
         if piece not in (1, SHORT_PIECE, ANY_WIDTH):

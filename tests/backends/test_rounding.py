@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from localspec.backends.base import ANY_WIDTH
+from localspec.backends.base import ANY_WIDTH, Span
 from localspec.backends.rounding import (
     CONTEXTS,
     PRESUMED,
@@ -16,7 +19,7 @@ from localspec.backends.rounding import (
     rounding_steps,
     set_rounding,
 )
-from localspec.backends.toy import ToyBackend, markov
+from localspec.backends.toy import ToyBackend, ToyLogits, markov
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05])
@@ -40,6 +43,32 @@ def test_what_a_model_does_is_found(noise: float) -> None:
             even_short=True,
             even_long=True,
         )
+
+
+class RarelyNoisy(ToyBackend):
+    """Rows of forwards of eight tokens are off now and then, all others never."""
+
+    seed = 0
+
+    def forward(self, batch: Sequence[Span]) -> ToyLogits:
+        self._is_wide = max(len(span.tokens) for span in batch) == 8
+        return super().forward(batch)
+
+    def _error(self, flags: list[bool]) -> NDArray[np.float64]:
+        draw = np.random.default_rng([self.seed, len(flags) // 8])
+        is_off = self._is_wide and draw.random() < 0.3
+        return draw.uniform(-self.noise, self.noise, self.vocabulary.size) * is_off
+
+
+def test_a_width_that_changes_rows_now_and_then_has_bounds() -> None:
+    found = []
+    for seed in range(8):
+        backend = RarelyNoisy(markov())
+        backend.make_noisy(0.05, exact_width=7)
+        backend.seed = seed
+        found.append(measure_rounding(backend, within_s=math.inf))
+    inexact = [each for each in found if each is not None and each.exact_width < ANY_WIDTH]
+    assert len(inexact) > 4 and all(each.margin_bound == each.drift_bound > 0 for each in inexact)
 
 
 @pytest.mark.parametrize(("true", "found"), [(1, 1), (2, 2), (4, 4), (6, 5), (8, ANY_WIDTH)])

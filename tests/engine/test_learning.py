@@ -129,7 +129,7 @@ def test_records_are_private(tmp_path: Path) -> None:
 
 SOUND = {
     "margin_bound": 0.1,
-    "drift_bound": 0.0,
+    "drift_bound": 0.1,
     "exact_width": 3,
     "exact_piece": 1,
     "exact_batches": True,
@@ -140,7 +140,12 @@ SOUND = {
 
 @pytest.mark.parametrize(
     "spoilt",
-    [{"margin_bound": float("nan")}, {"drift_bound": -1.0}, {"drift_bound": 0.05}]
+    [
+        {"margin_bound": float("nan")},
+        {"drift_bound": -1.0},
+        {"drift_bound": 0.05},
+        {"margin_bound": 0.0, "drift_bound": 0.0},
+    ]
     + [{"exact_width": width} for width in (0, -3, 9, 65, ANY_WIDTH)],
 )
 def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) -> None:
@@ -150,7 +155,7 @@ def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) ->
     assert learning.rounding.measured is None
     learning.rounding.restore(SOUND)
     assert learning.rounding.measured == Rounding(
-        0.1, 0.0, exact_width=3, exact_piece=1, exact_batches=True, even_short=True, even_long=False
+        0.1, 0.1, exact_width=3, exact_piece=1, exact_batches=True, even_short=True, even_long=False
     )
 
 
