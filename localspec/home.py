@@ -152,13 +152,13 @@ def here() -> Path:
         raise LocalspecError("this directory was deleted", "Go to one that is there, such as ~.") from None
 
 
-def private_dir(path: Path) -> Path:
-    """Create ``path`` if need be and take every right from group and others.
+def private_dir(path: Path, *, parents: bool = True) -> Path:
+    """Create ``path`` if need be, with its ``parents``, and take every right from group and others.
 
     Raises :class:`LocalspecError` for a directory of another user, or one that cannot be made.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        path.mkdir(parents=parents, exist_ok=True, mode=PRIVATE)
         found = path.stat()
         if os.name == "posix" and found.st_uid != os.geteuid():
             raise LocalspecError(f"{path} is not a directory of yours", "Remove it, or set LOCALSPEC_HOME.")

@@ -133,12 +133,6 @@ class TableFiles:
         table = self.open(name)
         if table is not None:
             return table
-        if not self.folder.parent.parent.is_dir():
-            # A home that was deleted is not brought back by what is learnt in the end.
-            told = f"{self.folder.parent.parent} is not there any more, and nothing is learnt"
-            raise StorageError(told, "Run `localspec daemon restart` if its home was moved.")
-        private_dir(self.folder.parent)
-        private_dir(self.folder)
         with self.lock():
             # Meanwhile another process may have made it.
             return self._settle(name) or self._create(name, workspace, bits, epoch)
@@ -233,6 +227,7 @@ class TableFiles:
 
         Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
         """
+        self._make_folder()
         lock = FileLock(self.folder / "lock", mode=0o600)
         try:
             self._acquire(lock, time.monotonic() + timeout)
@@ -250,6 +245,21 @@ class TableFiles:
             yield
         finally:
             lock.release()
+
+    def _make_folder(self) -> None:
+        """Create the folder, but never the data directory: a home that was deleted stays deleted.
+
+        The lock's library creates every missing parent, so this comes before each lock. Raises
+        :class:`StorageError`.
+        """
+        data = self.folder.parent.parent
+        if not data.is_dir():
+            raise StorageError(
+                f"{data} was deleted: nothing is learnt or forgotten in its n-gram memory",
+                "Run `localspec daemon restart` if its home was moved.",
+            )
+        private_dir(self.folder.parent, parents=False)
+        private_dir(self.folder, parents=False)
 
     def _acquire(self, lock: FileLock, until: float) -> None:
         while True:

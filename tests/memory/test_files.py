@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import sys
 import threading
@@ -304,6 +305,27 @@ def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     assert len(errors) == 1 and errors[0].remedy
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda files: files.note("user", "chat:1", since=0.0),
+        lambda files: files.forget_source("user", "chat:1", tag_of("chat:1")),
+        lambda files: files.forget("user"),
+        lambda files: files.open_or_create("user", None),
+    ],
+    ids=["note", "forget source", "forget", "create"],
+)
+def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[TableFiles], object]) -> None:
+    (tmp_path / "data").mkdir()
+    files = TableFiles(tmp_path / "data" / "memory" / FP, pytest.fail, start_bits=6)
+    table = files.open_or_create("user", None)
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(StorageError, match="was deleted"):
+        change(files)
+    table.close()
+    assert not (tmp_path / "data").exists()
 
 
 def test_names_depend_on_the_real_path(tmp_path: Path) -> None:
