@@ -33,7 +33,8 @@ AS_IT_IS = (sys.executable, "-m", "localspec.daemon")
 AT_ONCE = (
     sys.executable,
     "-c",
-    "from localspec.daemon import pace, __main__; pace.LONGEST_S = 0.0; __main__.main()",
+    "from localspec.daemon import __main__; from localspec.daemon.inline import pace; "
+    "pace.LONGEST_S = 0.0; __main__.main()",
 )
 
 

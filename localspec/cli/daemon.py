@@ -46,7 +46,7 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
 
 
 def _lacking() -> list[str]:
-    from localspec.daemon.door import lacking
+    from localspec.daemon.http_server import lacking
 
     return lacking()
 
@@ -107,7 +107,7 @@ def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = 
     wire
         The token of the daemon's own wire over TCP instead.
     """
-    from localspec.daemon.token import create, read_or_create
+    from localspec.daemon.access.token import create, read_or_create
 
     path = home.token_path() if wire else home.http_token_path()
     output.write(f"{(create if new else read_or_create)(path)}\n")

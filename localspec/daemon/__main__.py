@@ -19,8 +19,8 @@ from functools import partial
 from localspec.config import Config, load_config
 from localspec.daemon import files, instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
-from localspec.daemon.pool import COMMAND
 from localspec.daemon.server import Server
+from localspec.daemon.workers.pool import COMMAND
 from localspec.errors import ExitCode, LocalspecError
 
 log = logging.getLogger("localspec.daemon")

@@ -1,4 +1,4 @@
-"""One client: its requests, each answered exactly once, and what it may not do."""
+"""One client: its requests, each answered exactly once, and its limits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from localspec._version import __version__
-from localspec.daemon import methods
+from localspec.daemon.access.transport import CLOSE_S
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.events import Subscription
-from localspec.daemon.exchange import Exchange, Newest, Shared
-from localspec.daemon.outbox import Outbox
-from localspec.daemon.pace import Pace
-from localspec.daemon.transport import CLOSE_S
+from localspec.daemon.methods import table
+from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.relay.outbox import Outbox
+from localspec.daemon.relay.subscription import Subscription
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
@@ -42,7 +41,7 @@ class Connection:
         self._initialized = False
         self._live: dict[Id, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shared = Shared(daemon, self.outbox, Subscription(self.outbox), Newest(), Pace())
+        self._subscription = Subscription(self.outbox)
         self._dropped = False
 
     # The life of a connection.
@@ -50,7 +49,7 @@ class Connection:
     async def serve(self) -> None:
         """Answer until the client is gone and its requests have ended."""
         self.daemon.connections.add(self)
-        self.daemon.events.subscriptions.add(self._shared.subscription)
+        self.daemon.events.subscriptions.add(self._subscription)
         self.daemon.metrics.connections.inc()
         self.daemon.metrics.opened.inc()
         sending = asyncio.create_task(self.outbox.run())
@@ -64,7 +63,7 @@ class Connection:
             await self._end(sending)
 
     async def _end(self, sending: asyncio.Task[None]) -> None:
-        """End what it asked for, and give its place free, whatever happens."""
+        """End its requests and release its place, whatever happens."""
         try:
             self.outbox.close(now=True)
             for exchange in tuple(self._live.values()):
@@ -74,7 +73,8 @@ class Connection:
         except Exception:  # a defect of ours: it must not cost a place for ever
             log.exception("a connection did not end well")
         finally:
-            self.daemon.events.subscriptions.discard(self._shared.subscription)
+            self.daemon.events.subscriptions.discard(self._subscription)
+            self.daemon.editors.forget(self.outbox)
             self.daemon.connections.discard(self)
             self.daemon.metrics.connections.dec()
 
@@ -85,7 +85,7 @@ class Connection:
         await self._requests_ended()
 
     async def _requests_ended(self) -> None:
-        await self.daemon.ahead.leave(self._shared.newest)
+        await self.daemon.prefetch.leave(self.outbox)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -157,8 +157,8 @@ class Connection:
         if call.method == "$/cancelRequest":
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
-        exchange = self._live[id] = Exchange(id, self._shared)
-        if call.method in methods.WORK:
+        exchange = self._live[id] = Exchange(id, self.outbox, self._subscription)
+        if call.method in table.WORK:
             self.daemon.busy.add(exchange)
         self._spawn(self._answer(exchange, call.method, params))
 
@@ -187,7 +187,7 @@ class Connection:
             raise ShuttingDown("the daemon is stopping")
         if len(self._live) >= limits.max_in_flight:
             raise QueueFull(f"this connection has {len(self._live)} requests in flight already")
-        if method in methods.NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
+        if method in table.NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
             raise QueueFull(f"the daemon has {len(self.daemon.busy)} requests waiting or running already")
 
     # The requests.
@@ -195,7 +195,7 @@ class Connection:
     async def _answer(self, exchange: Exchange, method: str, params: Params) -> None:
         answer: object = None
         try:
-            answer = await methods.HANDLERS[method](exchange, params)
+            answer = await table.HANDLERS[method](self.daemon, exchange, params)
         except (LocalspecError, ProtocolFault) as error:
             answer = error
         except OSError as error:

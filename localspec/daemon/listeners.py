@@ -1,4 +1,4 @@
-"""The sockets that a daemon listens on, and who is let in."""
+"""The sockets that a daemon listens on, and the admission of clients."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from localspec import home
-from localspec.daemon import files, guard, loopback, token
-from localspec.daemon.admission import Admission, Listening
-from localspec.daemon.challenge import authenticated
+from localspec.daemon import files
+from localspec.daemon.access import guard, loopback, token
+from localspec.daemon.access.admission import Admission, Listening
+from localspec.daemon.access.challenge import authenticated
+from localspec.daemon.access.guard import Gate
+from localspec.daemon.access.transport import CLOSE_S, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.guard import Gate
-from localspec.daemon.transport import CLOSE_S, Socket
 from localspec.protocol.handshake import LONGEST_UNPROVED
 from localspec.protocol.messages import FULL, SUBPROTOCOL
 

@@ -16,12 +16,13 @@ from websockets.frames import CloseCode
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import supervisor, token
+from localspec.daemon import supervisor
+from localspec.daemon.access import token
 from localspec.daemon.announcement import Announcement
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.door import keep_open, was_left_open
+from localspec.daemon.http_server import was_left_open
 from localspec.daemon.listeners import Listeners
-from localspec.daemon.pool import COMMAND
+from localspec.daemon.workers.pool import COMMAND
 from localspec.errors import FULL
 from localspec.protocol.messages import PROTOCOL, Discovery
 
@@ -41,9 +42,9 @@ class Server:
         self, config: Config, worker_command: tuple[str, ...] = COMMAND, *, http: bool = False
     ) -> None:
         self._config = config
-        self._door: asyncio.Task[None] | None = None
+        self._http: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker_command)
-        self._daemon.http_flag = http
+        self._daemon.http_server.flag = http
         self._listeners = Listeners(self._daemon)
         self._announcement: Announcement | None = None
 
@@ -53,21 +54,21 @@ class Server:
         await daemon.history.open()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(daemon.history.close)
-            # The door is closed last: what streams there ends as everything else does.
-            stack.push_async_callback(self._close_door)
+            # The HTTP server ends last: its streams end as all others do.
+            stack.push_async_callback(self._close_http)
             stack.push_async_callback(self._stop)
             # Before clients can find the daemon, and end it.
             _on_signals(daemon.stopping.set)
             await self._listen()
-            daemon.http_flag |= was_left_open()
-            if daemon.http_flag or self._config.http.enabled:
-                self._door = asyncio.create_task(keep_open(daemon))
+            daemon.http_server.flag |= was_left_open()
+            if daemon.http_server.flag or self._config.http.enabled:
+                self._http = asyncio.create_task(daemon.http_server.run())
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
             await self._until_stopped()
 
     async def _until_stopped(self) -> None:
-        """Wait for the end that somebody asks for, or for that of the home."""
+        """Wait for a stop that was asked for, or for the removal of the home."""
         assert self._announcement is not None
         keeping = asyncio.create_task(self._announcement.keep())
         stopping = asyncio.create_task(self._daemon.stopping.wait())
@@ -111,10 +112,10 @@ class Server:
         await self._listeners.closed(END_S)
         log.info("stopped")
 
-    async def _close_door(self) -> None:
-        if self._door is not None:
-            self._door.cancel()
-            await asyncio.wait([self._door])
+    async def _close_http(self) -> None:
+        if self._http is not None:
+            self._http.cancel()
+            await asyncio.wait([self._http])
 
     async def _drain(self) -> None:
         """Answers that are nearly done are done in a moment."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.config import WITHOUT_TOKEN, Config, HttpConfig
-from localspec.daemon.door import lacking
-from localspec.daemon.loopback import HOST
+from localspec.daemon.access.loopback import HOST
+from localspec.daemon.http_server import lacking
 from localspec.doctor.finding import Finding
 from localspec.errors import AGENT_CONTEXT, INSTALL_HTTP
 from localspec.models.fit import context_size

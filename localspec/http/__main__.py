@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
-from localspec.daemon import loopback, token
-from localspec.daemon.admission import Admission, Listening
-from localspec.daemon.door import lacking
+from localspec.daemon.access import loopback, token
+from localspec.daemon.access.admission import Admission, Listening
+from localspec.daemon.http_server import lacking
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localspec.daemon.guard import LOOPBACK, bearers, is_token
+from localspec.daemon.access.guard import LOOPBACK, bearers, is_token
 from localspec.errors import DaemonError, LocalspecError
 
 ADMIT = "admit"

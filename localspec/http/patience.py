@@ -8,7 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from localspec.daemon.admission import Admission
+from localspec.daemon.access.admission import Admission
 from localspec.http.gate import ADMIT, WORK
 
 HEAD_S = 10.0

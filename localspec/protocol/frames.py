@@ -168,6 +168,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: dict[str, str]
 
 
+StreamEvent = Prefill | Delta | Round | Degraded
+"""an event of a request before its end"""
 ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Stop
 OfRequest = Prefill | Delta | Round | Degraded | Done | Tokenized | Failed
 """has the id of what it answers"""

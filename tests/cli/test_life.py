@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import unix_connect
 from websockets.typing import Subprotocol
 
-from localspec.daemon import door
+from localspec.daemon import http_server
 from localspec.errors import ExitCode
 from localspec.protocol import jsonrpc
 from tests.cli.harness import CONFIG, LONG, Cli
@@ -171,7 +171,7 @@ def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
 
 
 def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PACKAGES", ("starlette", "nobody_has_this"))
+    monkeypatch.setattr(http_server, "PACKAGES", ("starlette", "nobody_has_this"))
     done = cli("daemon", "run", "--http")
     assert done.returncode == 69 and "the HTTP door lacks nobody_has_this. Install it" in done.stderr
 

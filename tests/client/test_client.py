@@ -18,8 +18,8 @@ from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.stream import Reading
-from localspec.daemon.challenge import authenticated
-from localspec.daemon.guard import nonce_of
+from localspec.daemon.access.challenge import authenticated
+from localspec.daemon.access.guard import nonce_of
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,

@@ -23,7 +23,7 @@ from websockets.typing import Subprotocol
 
 from localspec.client import connect, discovery
 from localspec.client.wire import open_socket
-from localspec.daemon.guard import nonce_of
+from localspec.daemon.access.guard import nonce_of
 from localspec.errors import DaemonUnavailable, LocalspecError, Unauthorized
 from localspec.protocol import jsonrpc
 from localspec.protocol.handshake import (

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from localspec.client import connect
-from localspec.daemon.admission import PLACES, RESERVE, TELL_S, Admission, Guest, Listening
-from localspec.daemon.loopback import listen
-from localspec.daemon.peer import Peers
+from localspec.daemon.access.admission import PLACES, RESERVE, TELL_S, Admission, Guest, Listening
+from localspec.daemon.access.loopback import listen
+from localspec.daemon.access.peer import Peers
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
 from tests.waiting import DEADLINE_S, run, until

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.daemon.deltas import DELTA_BYTES, KEPT_BYTES, MERGED_BYTES, TOKEN_BYTES, Deltas, Merged
+from localspec.daemon.relay.deltas import DELTA_BYTES, KEPT_BYTES, MERGED_BYTES, TOKEN_BYTES, Deltas, Merged
 from localspec.errors import Gone, InvalidOptions
 from localspec.protocol.results import Token
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.datastructures import Headers
 
-from localspec.daemon.guard import Gate, refusal
+from localspec.daemon.access.guard import Gate, refusal
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import answer, request
 from tests.daemon.harness import DaemonProcess

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.identity import Weighed, identify, weigh
-from localspec.daemon.worker import Key
+from localspec.daemon.workers.identity import Weighed, identify, weigh
+from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.models.catalogue import bundled_model
 from localspec.models.sections import Sections, places_of

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from localspec.daemon.loopback import HOST, listen
+from localspec.daemon.access.loopback import HOST, listen
 
 
 def test_connections_send_at_once() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from localspec.daemon.deltas import MERGED_BYTES, Deltas
-from localspec.daemon.outbox import Outbox
+from localspec.daemon.relay.deltas import MERGED_BYTES, Deltas
+from localspec.daemon.relay.outbox import Outbox
 from localspec.protocol.results import Token
 from tests.waiting import run, soon, until
 

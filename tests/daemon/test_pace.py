@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localspec.daemon.pace import GAP_S, GAPS, LONGEST_S, PAUSE_S, Pace
+from localspec.daemon.inline.pace import GAP_S, GAPS, LONGEST_S, PAUSE_S, Pace
 from tests.daemon.harness import DaemonProcess, raw
 from tests.waiting import run
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from localspec.config import Config, DaemonConfig
-from localspec.daemon.events import Events
-from localspec.daemon.identity import weigh
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.pool import Pool
-from localspec.daemon.worker import Key
+from localspec.daemon.relay.subscription import Events
+from localspec.daemon.workers.identity import weigh
+from localspec.daemon.workers.pool import Pool
+from localspec.daemon.workers.worker import Key
 from localspec.models.sections import Sections
 from localspec.units import MB
 from tests.daemon.echo_daemon import WORKER

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.events import Events
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.pool import Pool, key_of
-from localspec.daemon.worker import Job, Key, StreamEvent, WorkerProcess
+from localspec.daemon.relay.subscription import Events
+from localspec.daemon.workers.pool import Pool, key_of
+from localspec.daemon.workers.worker import Job, Key, WorkerProcess
 from localspec.errors import EngineCrashed, ModelAmbiguous, ModelInvalid, ShuttingDown
-from localspec.protocol.frames import Delta, Loading, Prefill
+from localspec.protocol.frames import Delta, Loading, Prefill, StreamEvent
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER

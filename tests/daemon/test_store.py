@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from localspec.daemon.store import Session, Store, Turn
+from localspec.daemon.chats.store import Session, Store, Turn
 from localspec.errors import (
     InvalidOptions,
     MessageNotFound,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.daemon.history import History
-from localspec.daemon.store import MIGRATIONS, Store, Turn
+from localspec.daemon.chats.history import History
+from localspec.daemon.chats.store import MIGRATIONS, Store, Turn
 from localspec.errors import DaemonUnavailable, DiskFull, LocalspecError
 from localspec.protocol.options import Options
 from tests.daemon.test_store import ALL, said, session
@@ -189,7 +189,7 @@ async def fill(history: History, pages: int = 0) -> None:
 
 def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None:
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.history import History\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats.history import History\n"
         "from localspec.errors import DaemonUnavailable\n"
         "try:\n    asyncio.run(History(Path(sys.argv[1])).open())\n"
         "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"

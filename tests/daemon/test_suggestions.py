@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.daemon.suggestions import KEPT, SHOWN, TAIL, TYPED, Asked, Found, Suggestions
+from localspec.daemon.inline.suggestions import KEPT, SHOWN, TAIL, TYPED, Asked, Found, Suggestions
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 

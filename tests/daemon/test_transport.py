@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from localspec.daemon.transport import Socket
+from localspec.daemon.access.transport import Socket
 from tests.waiting import run, soon
 
 MUCH = "x" * 20_000_000

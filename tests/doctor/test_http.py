@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.config import Config, EngineConfig, HttpConfig
-from localspec.daemon import door
+from localspec.daemon import http_server
 from localspec.doctor import http
 from localspec.errors import INSTALL_HTTP
 from localspec.protocol.messages import DaemonStatus, LoadedModel
@@ -47,7 +47,7 @@ def test_closed_open_and_in_between() -> None:
 
 
 def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PACKAGES", ("starlette", "nobody_has_this"))
+    monkeypatch.setattr(http_server, "PACKAGES", ("starlette", "nobody_has_this"))
     assert told(HttpConfig())[0][1].endswith(INSTALL_HTTP), "it has to be installed first"
     assert INSTALL_HTTP in http.clients(HttpConfig(), None)
     (found,) = http.door(HttpConfig(enabled=True), None)

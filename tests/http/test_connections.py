@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from localspec.daemon.admission import Admission, Listening
-from localspec.daemon.loopback import listen
+from localspec.daemon.access.admission import Admission, Listening
+from localspec.daemon.access.loopback import listen
 from localspec.http import patience
 from localspec.http.patience import PLACES
 from tests.http.door import SECTION, Door, opened

@@ -14,9 +14,7 @@ import psutil
 import pytest
 
 from localspec.client import connect
-from localspec.config import Config
-from localspec.daemon import door as door_module
-from localspec.daemon.daemon import Daemon
+from localspec.daemon import http_server
 from tests.client.conftest import own_home
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone, write_config
 from tests.http.door import SECTION, Door, _status, door_of, opened
@@ -113,11 +111,11 @@ def test_a_port_that_others_have_is_named_and_tried_again() -> None:
 def test_a_program_that_is_not_there_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door_module, "COMMAND", ("/nowhere/python",))
-    monkeypatch.setattr(door_module, "PAUSES_S", (0,))
+    monkeypatch.setattr(http_server, "COMMAND", ("/nowhere/python",))
+    monkeypatch.setattr(http_server, "PAUSES_S", (0,))
 
     async def test() -> None:
-        opening = asyncio.create_task(door_module.keep_open(Daemon(Config())))
+        opening = asyncio.create_task(http_server.HttpServer().run())
         await until(lambda: caplog.text.count("the HTTP door cannot be started") > 1, "it is told twice")
         opening.cancel()
         await asyncio.wait([opening])

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from localspec.client.wire import open_socket
-from localspec.daemon.challenge import authenticated
+from localspec.daemon.access.challenge import authenticated
 from localspec.protocol.handshake import NONCE_PREFIX
 from tests.vscode.editor import put_program
 from tests.waiting import DEADLINE_S, until_sync

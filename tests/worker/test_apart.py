@@ -11,7 +11,7 @@ from typing import BinaryIO
 import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.daemon.worker import STOP_S
+from localspec.daemon.workers.worker import STOP_S
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.memory.memory import Memory

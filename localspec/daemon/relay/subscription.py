@@ -1,21 +1,21 @@
-"""Who wants to hear of what: the subscriptions of all connections."""
+"""The subscriptions of all connections to live events."""
 
 from __future__ import annotations
 
-from localspec.daemon.outbox import Outbox
+from localspec.daemon.relay.outbox import Outbox
 from localspec.protocol import jsonrpc
 from localspec.protocol.events import LiveEvent, RoundEvent
 
 
 class Subscription:
-    """The kinds of events that one connection wants; none at first."""
+    """The kinds of live events that one connection has subscribed to; none at first."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.kinds: frozenset[str] = frozenset()
         self._outbox = outbox
 
     def tell(self, event: LiveEvent) -> None:
-        """Send it, if it is wanted."""
+        """Send ``event`` if its kind is subscribed to; a round is dropped for a client that is behind."""
         if event.__struct_config__.tag not in self.kinds:
             return
         frame = jsonrpc.notification("event", event)
@@ -26,12 +26,12 @@ class Subscription:
 
 
 class Events:
-    """What all clients may know is told here. Token ids are text: rounds go to their own client only."""
+    """Events for all clients. Rounds hold token ids, which are text: they go to their own client only."""
 
     def __init__(self) -> None:
         self.subscriptions: set[Subscription] = set()
 
     def publish(self, event: LiveEvent) -> None:
-        """Send it to all who want it."""
+        """Send ``event`` to every subscriber of its kind."""
         for subscription in self.subscriptions:
             subscription.tell(event)

@@ -1,4 +1,4 @@
-"""The n-gram memory's files, by way of the command that works on them.
+"""Methods of the n-gram memory, whose files the command `localspec memory` works on.
 
 The daemon has neither numpy nor a tokenizer; a worker has both, but would have to load a model to count
 some files. ``localspec memory`` takes a moment, needs no weights, and goes well with whoever has the
@@ -18,7 +18,7 @@ import msgspec
 
 from localspec import home, process
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.exchange import Exchange
+from localspec.daemon.relay.exchange import Exchange
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed
@@ -35,18 +35,18 @@ class Failure(msgspec.Struct):
     error: dict[str, str] | None = None
 
 
-async def stats(exchange: Exchange, params: messages.Nothing) -> MemoryStats:
-    return await _run(exchange, MemoryStats, "stats")
+async def stats(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> MemoryStats:
+    return await _run(daemon, exchange, MemoryStats, "stats")
 
 
-async def forget(exchange: Exchange, params: messages.MemoryForget) -> Forgotten:
+async def forget(daemon: Daemon, exchange: Exchange, params: messages.MemoryForget) -> Forgotten:
     arguments = ["--yes"]
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")
     if params.source is not None:
-        await exchange.daemon.pool.forget(params.source)
+        await daemon.pool.forget(params.source)
         arguments.append(f"--source={params.source}")
-    return await _run(exchange, Forgotten, "forget", *arguments)
+    return await _run(daemon, exchange, Forgotten, "forget", *arguments)
 
 
 async def forget_chat(daemon: Daemon, source: str) -> None:
@@ -70,8 +70,8 @@ def _has_tables() -> bool:
     return any((home.data_dir() / "memory").rglob("*.ngm"))
 
 
-async def prime(exchange: Exchange, params: messages.MemoryPrime) -> Primed:
-    sections = exchange.daemon.pool.sections
+async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime) -> Primed:
+    sections = daemon.pool.sections
     options = await asyncio.to_thread(sections.merged, Options(workspace=params.workspace))
     arguments = [f"--model={options.model}", "--stdin"]
     if params.workspace is not None:
@@ -82,7 +82,9 @@ async def prime(exchange: Exchange, params: messages.MemoryPrime) -> Primed:
     paths = [absolute(path) for path in params.paths]
     if not paths and not params.texts:
         raise InvalidOptions("there is nothing to learn", "Give paths, or texts.")
-    return await _run(exchange, Primed, "prime", *arguments, *paths, input=msgspec.json.encode(params.texts))
+    return await _run(
+        daemon, exchange, Primed, "prime", *arguments, *paths, input=msgspec.json.encode(params.texts)
+    )
 
 
 def absolute(path: str) -> str:
@@ -93,14 +95,14 @@ def absolute(path: str) -> str:
     return path
 
 
-async def _run(exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
+async def _run(daemon: Daemon, exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
     """The command's result; one runs at a time. A cancel ends it, and what was learned stays."""
     if any("\0" in argument for argument in arguments):
         raise InvalidOptions("a path or name has a NUL in it", "No file has such a name.")
     async with contextlib.AsyncExitStack() as turn:
         try:
             async with exchange.waiting():
-                await turn.enter_async_context(exchange.daemon.memory_turn)
+                await turn.enter_async_context(daemon.memory_turn)
         except TimeoutError:
             raise Gone("cancelled before it began") from None
         process = await _start(*arguments)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.daemon import files
-from localspec.daemon.peer import Peers
+from localspec.daemon.access.peer import Peers
 
 log = logging.getLogger(__name__)
 

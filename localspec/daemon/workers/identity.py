@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.config import EngineConfig
-from localspec.daemon.worker import Key
+from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room, auto_draft
 from localspec.models.catalogue import BACKENDS, FORMATS, all_places, find_model, format_of, place_of

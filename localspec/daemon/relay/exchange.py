@@ -1,22 +1,18 @@
-"""One request and its one response: what a handler sees of the wire."""
+"""One request and its one response, as a handler sees the wire."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from localspec.daemon.asker import Asker
-from localspec.daemon.daemon import Daemon
-from localspec.daemon.deltas import Deltas
-from localspec.daemon.events import Subscription
-from localspec.daemon.outbox import Outbox
-from localspec.daemon.pace import Pace
-from localspec.daemon.worker import StreamEvent
+from localspec.daemon.relay.deltas import Deltas
+from localspec.daemon.relay.outbox import Outbox
+from localspec.daemon.relay.receiver import Receiver
+from localspec.daemon.relay.subscription import Subscription
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.events import RoundEvent, RoundFacts
-from localspec.protocol.frames import Degraded, Delta, Loading, Prefill, Round
+from localspec.protocol.frames import Degraded, Delta, Loading, Prefill, Round, StreamEvent
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import (
     ModelProgress,
@@ -27,50 +23,24 @@ from localspec.protocol.messages import (
 )
 
 
-class Newest:
-    """The newest completion of each path: a newer one cancels the older at once."""
+class Exchange(Receiver):
+    """Sends the messages of one request, and ends the request when it is cancelled.
 
-    def __init__(self) -> None:
-        self._by_path: dict[str, Exchange] = {}
+    ``subscription`` is the connection's: all requests of one connection share it.
+    """
 
-    @contextmanager
-    def hold(self, path: str | None, exchange: Exchange) -> Iterator[None]:
-        """Inside, ``exchange`` is the completion for ``path``."""
-        if path is None:
-            yield
-            return
-        if (older := self._by_path.get(path)) is not None:
-            older.cancel()
-        self._by_path[path] = exchange
-        try:
-            yield
-        finally:
-            if self._by_path.get(path) is exchange:
-                del self._by_path[path]
-
-
-class Shared(NamedTuple):
-    """What the requests of one connection have in common."""
-
-    daemon: Daemon
-    outbox: Outbox
-    subscription: Subscription
-    newest: Newest
-    pace: Pace
-
-
-class Exchange(Asker):
-    """Sends what belongs to one request, and ends it when it is cancelled."""
-
-    def __init__(self, id: Id, shared: Shared) -> None:
-        super().__init__(shared.daemon)
+    def __init__(self, id: Id, outbox: Outbox, subscription: Subscription) -> None:
+        super().__init__()
         self.id = id
-        _, self._outbox, self.subscription, self.newest, self.pace = shared
+        self.client: object = outbox
+        """identifies the connection"""
+        self.subscription = subscription
+        self._outbox = outbox
         self._deltas = Deltas(id)
         self._on_lost: Callable[[], None] = self.cancel
 
     def lose(self) -> None:
-        """The client is gone: a stream may go on without it, all else is cancelled."""
+        """Handle a lost client: a stream may go on without it, anything else is cancelled."""
         self._on_lost()
 
     @contextmanager
@@ -85,11 +55,11 @@ class Exchange(Asker):
     # What goes to the client.
 
     def started(self, stream: str) -> None:
-        """Tell what its stream is called."""
+        """Send the name of the stream."""
         self._notify("stream/started", StreamStarted(self.id, stream))
 
     def take_up(self, deltas: Deltas, missed: list[StreamDelta]) -> None:
-        """Send what was missed of a stream, and its deltas from now on."""
+        """Send the ``missed`` deltas of a stream, and all later ones."""
         self._deltas = deltas
         for delta in missed:
             self._notify("stream/delta", delta)
@@ -98,7 +68,7 @@ class Exchange(Asker):
         self._notify("stream/progress", StreamProgress(self.id, stage, fraction))
 
     def stream(self, event: StreamEvent) -> None:
-        """Pass a worker's event on."""
+        """Forward a worker's event to the client."""
         match event:
             case Delta():
                 self._outbox.delta(self._deltas, event.text, event.tokens)
@@ -114,11 +84,11 @@ class Exchange(Asker):
 
     @property
     def watched(self) -> bool:
-        """Whether the client wants to hear of the rounds."""
+        """True if the client has subscribed to rounds."""
         return RoundEvent.__struct_config__.tag in self.subscription.kinds
 
     def round(self, event: StreamEvent) -> None:
-        """Of a worker's events pass on the rounds alone: all that is told of an answer that comes whole."""
+        """Forward ``event`` if it is a round: the only event sent of an answer that is not streamed."""
         if isinstance(event, Round):
             facts = {field: getattr(event, field) for field in RoundFacts.__struct_fields__}
             self.subscription.tell(RoundEvent(request=self.id, **facts))
@@ -127,7 +97,7 @@ class Exchange(Asker):
         self._notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
 
     def answer(self, answer: object) -> None:
-        """The one response: a result, or the error it is."""
+        """Send the one response: a result or an error."""
         if isinstance(answer, (LocalspecError, ProtocolFault)):
             frame = jsonrpc.failure(self.id, answer)
         else:
@@ -136,19 +106,3 @@ class Exchange(Asker):
 
     def _notify(self, method: str, params: object) -> None:
         self._outbox.put(jsonrpc.notification(method, params), after=self._deltas)
-
-
-class Quiet(Exchange):
-    """Work of the daemon's own beside a request: it can be cancelled, and tells the client nothing."""
-
-    def __init__(self, beside: Exchange) -> None:
-        vars(self).update(vars(beside))
-        self.cancelled = False
-        self._on_cancel = []
-
-    @property
-    def watched(self) -> bool:
-        return False
-
-    def _notify(self, method: str, params: object) -> None:
-        pass

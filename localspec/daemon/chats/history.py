@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from localspec.daemon.store import Begun, Session, Store, Turn
+from localspec.daemon.chats.store import Begun, Session, Store, Turn
 from localspec.errors import FULL, DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
 from localspec.protocol.options import Options
 from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage

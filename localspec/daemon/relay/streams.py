@@ -1,4 +1,4 @@
-"""The answers that can be picked up again: those that run, and for a while those that have ended."""
+"""The streams that can be resumed: those that run, and for a while those that have ended."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from localspec.errors import Gone
 from localspec.protocol.results import Result
 
 MOST_ENDED = 64
-"""streams that are kept after their end"""
+"""ended streams that are kept at most"""
 
 
 class Kept(Protocol):
-    """A stream, as far as keeping it goes."""
+    """A stream as its registry sees it."""
 
     id: str
     session: str | None
     message: int | None
-    followed: bool
     task: asyncio.Task[Result]
 
+    @property
+    def followed(self) -> bool: ...
     def cancel(self) -> None: ...
 
 
@@ -28,16 +29,22 @@ S = TypeVar("S", bound=Kept)
 
 
 class Streams(Generic[S]):
-    """The streams that can be picked up: those that run, and for ``grace`` seconds those that have ended."""
+    """A registry of streams: those that run, and for ``grace`` seconds those that have ended.
 
-    def __init__(self, grace: float) -> None:
+    ``busy`` is the set of work that needs a model, which a running stream is part of.
+    """
+
+    def __init__(self, grace: float, busy: set[object]) -> None:
         self.grace = grace
+        self._busy = busy
         self.running: set[S] = set()
         self._known: dict[str, S] = {}
         self._ended: dict[str, asyncio.TimerHandle] = {}
 
-    def add(self, stream: S) -> None:
-        """``stream`` begins."""
+    def add(self, stream: S, request: object) -> None:
+        """Register ``stream``, which takes the place of its ``request`` among the busy."""
+        self._busy.discard(request)
+        self._busy.add(stream)
         self._known[stream.id] = stream
         self.running.add(stream)
 
@@ -48,12 +55,12 @@ class Streams(Generic[S]):
         return stream
 
     def unfollowed(self, session: str) -> dict[int, str]:
-        """The streams of answers that are given in ``session`` to nobody, by the number of the message."""
+        """The ids of the running streams of ``session`` without a follower, by their answer's message id."""
         streams = (each for each in self.running if each.session == session and not each.followed)
         return {each.message: each.id for each in streams if each.message is not None}
 
     async def end(self, session: str) -> None:
-        """Cancel what is answered in ``session``, wait for its end, and forget what was said."""
+        """Cancel the streams of ``session``, wait for their ends, and drop them."""
         of_session = [stream for stream in self._known.values() if stream.session == session]
         await self._cancel([stream for stream in self.running if stream.session == session])
         for stream in of_session:
@@ -72,7 +79,8 @@ class Streams(Generic[S]):
             await asyncio.wait([stream.task for stream in streams])
 
     def on_end(self, stream: S) -> None:
-        """``stream`` has ended: whoever missed that may still come for a while."""
+        """Keep an ended ``stream`` for a while: a client that missed the end may resume it."""
+        self._busy.discard(stream)
         self.running.discard(stream)
         if stream.id not in self._known:
             return
@@ -85,7 +93,7 @@ class Streams(Generic[S]):
             self.drop(self._known[next(iter(self._ended))])
 
     def drop(self, stream: S) -> None:
-        """Nobody can pick ``stream`` up any more."""
+        """Forget ``stream``: it cannot be resumed any more."""
         self._known.pop(stream.id, None)
         if (timer := self._ended.pop(stream.id, None)) is not None:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""What is begun before it is asked for: one piece of work for each path of each client."""
+"""Prefetched completions: one piece of work for each path of each client."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from localspec.daemon.suggestions import Asked
+from localspec.daemon.inline.suggestions import Asked
 
 MOST = 16
-"""questions that are looked ahead for at once, for all clients together"""
+"""prefetches at once, of all clients together"""
 
 CLEAR_S = 1.0
-"""how long work that is cancelled may take to end"""
+"""seconds that cancelled work may take to end"""
 
 
 class Cancellable(Protocol):
-    """What does the work."""
+    """The request or receiver that the work belongs to."""
 
     def cancel(self) -> None:
         """End it at once."""
 
 
 class Work(NamedTuple):
-    """``asked`` is the question that it answers before it is put, if it does."""
+    """Work for a path; ``asked`` is the question that it prefetches the answer to, None for a prefill."""
 
     doer: Cancellable
     asked: Asked | None
     task: asyncio.Task[None] | None
 
     def serves(self, asked: Asked) -> bool:
-        """Whether it is of use to who asks this, now or once he has typed on."""
+        """True if it answers ``asked``, or what ``asked`` becomes as the user types on."""
         mine = self.asked
         return mine is not None and mine.rest == asked.rest and mine.prefix.startswith(asked.prefix)
 
@@ -41,8 +41,8 @@ class Work(NamedTuple):
             await asyncio.wait([self.task])
 
 
-class Ahead:
-    """The work under way, by client and path; newer work takes the place of older."""
+class Prefetch:
+    """The work under way, by client and path; newer work replaces older."""
 
     def __init__(self) -> None:
         self._work: dict[tuple[object, str], Work] = {}
@@ -50,7 +50,7 @@ class Ahead:
     def begin(
         self, client: object, path: str, doer: Cancellable, asked: Asked, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Do ``work``, which answers ``asked``, beside everything else; of too many the oldest ends."""
+        """Start ``work``, which answers ``asked``, in a task; of too many the oldest is cancelled."""
         self.cancel(client, path)
         others = self._own()
         if len(others) >= MOST:
@@ -61,7 +61,7 @@ class Ahead:
 
     @contextmanager
     def hold(self, client: object, path: str, doer: Cancellable) -> Iterator[None]:
-        """Inside, ``doer`` works ahead for ``path``."""
+        """Register ``doer`` as the work for ``path`` while the context is open."""
         self.cancel(client, path)
         mine = self._work[client, path] = Work(doer, None, None)
         try:
@@ -73,12 +73,12 @@ class Ahead:
         return self._work.get((client, path))
 
     def cancel(self, client: object, path: str) -> None:
-        """End what is done for ``path``."""
+        """Cancel the work for ``path``."""
         if (work := self._work.get((client, path))) is not None:
             work.doer.cancel()
 
     async def clear(self) -> None:
-        """End all that nobody asked for, and wait for that, but not for long."""
+        """Cancel all prefetches, and wait :data:`CLEAR_S` at most for their ends."""
         own = self._own()
         for work in own:
             work.doer.cancel()
@@ -87,11 +87,11 @@ class Ahead:
             await asyncio.wait(tasks, timeout=CLEAR_S)
 
     def _own(self) -> list[Work]:
-        """The questions that are looked ahead for, the oldest first."""
+        """The prefetches, the oldest first."""
         return [each for each in self._work.values() if each.task is not None]
 
     async def leave(self, client: object) -> None:
-        """The client is gone: end all that is done for it, and wait for that."""
+        """Cancel all work of a lost client, and wait for its end."""
         mine = [work for (owner, _), work in self._work.items() if owner is client]
         for work in mine:
             work.doer.cancel()

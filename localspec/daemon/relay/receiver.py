@@ -1,4 +1,4 @@
-"""Who asked for a generation: what is told on the way, and when it is to end early."""
+"""The receiver of a generation's events, which can end it early."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from localspec.daemon.daemon import Daemon
-from localspec.daemon.worker import StreamEvent
-from localspec.protocol.frames import Loading
+from localspec.protocol.frames import Loading, StreamEvent
 
 
-class Asker(ABC):
+class Receiver(ABC):
     """A request, or a stream that goes on without one."""
 
-    def __init__(self, daemon: Daemon) -> None:
-        self.daemon = daemon
+    def __init__(self) -> None:
         self.cancelled = False
         self._on_cancel: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
-        """Ask for the end: the response still comes, with what there is."""
+        """Request the end: the response still comes, with the text so far."""
         self.cancelled = True
         for stop in tuple(self._on_cancel):
             stop()
@@ -39,7 +36,7 @@ class Asker(ABC):
 
     @asynccontextmanager
     async def waiting(self, deadline: float | None = None) -> AsyncIterator[None]:
-        """Inside is a wait that ``deadline`` (loop time) or a cancel ends with TimeoutError."""
+        """A context for a wait, which ``deadline`` (loop time) or a cancel ends with TimeoutError."""
         now = asyncio.get_running_loop().time
         async with asyncio.timeout_at(deadline) as scope:
             with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
@@ -48,16 +45,33 @@ class Asker(ABC):
     @property
     @abstractmethod
     def watched(self) -> bool:
-        """Whether the client wants to hear of the rounds."""
+        """True if a record of each round is wanted."""
 
     @abstractmethod
     def progress(self, stage: str, fraction: float) -> None:
-        """Tell how far it has come."""
+        """Report progress: ``fraction`` of ``stage``, 0 to 1."""
 
     @abstractmethod
     def stream(self, event: StreamEvent) -> None:
-        """Pass a worker's event on."""
+        """Forward a worker's event."""
 
     @abstractmethod
     def model_progress(self, model: str, frame: Loading) -> None:
-        """Tell how far a model is loaded."""
+        """Report how far a model is loaded."""
+
+
+class Silent(Receiver):
+    """The receiver of work that no client asked for: it can be cancelled, and sends nothing."""
+
+    @property
+    def watched(self) -> bool:
+        return False
+
+    def progress(self, stage: str, fraction: float) -> None:
+        pass
+
+    def stream(self, event: StreamEvent) -> None:
+        pass
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""Completions for editors: asked of the model or known already, looked ahead, and what became of them."""
+"""Methods of the completions: answered by the model or from the cache, prefetched, and judged by feedback."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import math
 from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
-from localspec.daemon.exchange import Exchange, Quiet
-from localspec.daemon.generation import first_deadline, generate, merged, nothing, waited
-from localspec.daemon.pool import key_of
-from localspec.daemon.suggestions import Asked, Found, Shown
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.inline.pace import Pace
+from localspec.daemon.inline.suggestions import Asked, Found, Shown
+from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
+from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.relay.receiver import Silent
+from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages
 from localspec.protocol.frames import Teach
@@ -29,55 +32,60 @@ VARIED = 0.7
 log = logging.getLogger(__name__)
 
 
-async def inline(exchange: Exchange, params: messages.CompletionInline) -> messages.Completions:
+async def inline(
+    daemon: Daemon, exchange: Exchange, params: messages.CompletionInline
+) -> messages.Completions:
     """Answers with whole items, not with a stream: only a finished completion can be shown."""
     began = asyncio.get_running_loop().time()
+    editor = daemon.editors.of(exchange.client)
     if params.trigger == "automatic":
-        exchange.pace.asked(began)
-    with exchange.newest.hold(params.path, exchange):
+        editor.pace.asked(began)
+    with editor.newest.hold(params.path, exchange):
         deadline = first_deadline(params, began)
-        asked = await _asked(exchange, params)
+        asked = await _asked(daemon, params)
         # What belongs to no file is asked by all kinds of programs, each with files of its own beside.
-        found = None if asked.path is None else await _known(exchange, asked, deadline)
+        found = None if asked.path is None else await _known(daemon, exchange, asked, deadline)
         if found is None:
             if not asked.invoked:
-                await _paused(exchange, began, deadline)
-            answer = await _ask(exchange, asked, params, began)
+                await _paused(exchange, editor.pace, began, deadline)
+            answer = await _ask(daemon, exchange, asked, params, began)
         else:
-            answer = _answer_known(exchange, asked, found, params.n)
+            answer = _answer_known(daemon, asked, found, params.n)
     answer = replace(answer, elapsed_ms=1000 * (asyncio.get_running_loop().time() - began))
-    exchange.daemon.metrics.answered.labels(answer.source).inc()
+    daemon.metrics.answered.labels(answer.source).inc()
     if answer.items and answer.result.finish_reason not in UNFINISHED and not exchange.cancelled:
-        _look_ahead(exchange, asked.after(answer.items[0].text), params.extra)
+        _prefetch(daemon, exchange, asked.after(answer.items[0].text), params.extra)
     return answer
 
 
-async def warm(exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
-    """Read a prompt while nobody waits; the path's next completion ends that."""
-    ahead, path = exchange.daemon.ahead, params.path
-    with contextlib.nullcontext() if path is None else ahead.hold(exchange.newest, path, exchange):
-        options = replace(await merged(exchange, params.options, params.path), max_tokens=0)
+async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
+    """Prefill a prompt in the background; the path's next completion ends that."""
+    prefetch, path = daemon.prefetch, params.path
+    with contextlib.nullcontext() if path is None else prefetch.hold(exchange.client, path, exchange):
+        options = replace(await merged(daemon, params.options, params.path), max_tokens=0)
         asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
-        result = await generate(exchange, _request(asked, params.extra, "background"), lambda _: None)
+        result = await generate(daemon, exchange, _request(asked, params.extra, "background"), lambda _: None)
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
 
 
-async def feedback(exchange: Exchange, params: messages.CompletionFeedback) -> messages.Nothing:
-    """Count what became of an item; what was accepted is learnt. Raises :class:`Gone`."""
-    shown, metrics = exchange.daemon.suggestions.shown(params.item), exchange.daemon.metrics
+async def feedback(
+    daemon: Daemon, exchange: Exchange, params: messages.CompletionFeedback
+) -> messages.Nothing:
+    """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
+    shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
     metrics.suggestions.labels(params.event).inc()
     if params.event in ("accepted", "partial"):
         chars = len(shown.text) if params.chars is None else min(params.chars, len(shown.text))
         if chars > shown.accepted:
             metrics.accepted_chars.inc(chars - shown.accepted)
             shown.accepted = chars
-            _teach(exchange, shown)
+            _teach(daemon, shown)
     return messages.Nothing()
 
 
-async def _asked(exchange: Exchange, params: messages.CompletionInline) -> Asked:
-    """The question, with all that is configured for it."""
-    options = await merged(exchange, params.options, params.path)
+async def _asked(daemon: Daemon, params: messages.CompletionInline) -> Asked:
+    """The question, with the options that are configured for it."""
+    options = await merged(daemon, params.options, params.path)
     return Asked(
         params.prefix,
         params.suffix,
@@ -90,17 +98,17 @@ async def _asked(exchange: Exchange, params: messages.CompletionInline) -> Asked
     )
 
 
-async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Found | None:
-    """What is known of the answer, once what is being looked ahead for exactly this has come; all other
-    work ahead for this path ends at once, unless the person types towards it."""
-    ahead, suggestions = exchange.daemon.ahead, exchange.daemon.suggestions
+async def _known(daemon: Daemon, exchange: Exchange, asked: Asked, deadline: float | None) -> Found | None:
+    """The known answer, if any; a prefetch of exactly this question is awaited. All other work for this path
+    is cancelled at once, unless the user types towards its question."""
+    suggestions = daemon.suggestions
     found = suggestions.find(asked)
-    work = None if asked.path is None else ahead.find(exchange.newest, asked.path)
+    work = None if asked.path is None else daemon.prefetch.find(exchange.client, asked.path)
     if work is None or (found is not None and work.serves(asked)):
         return found
     # In the background it might wait for others: then it is asked anew, before them.
     is_asked = found is None and work.task is not None and work.asked == asked
-    if is_asked and len(exchange.daemon.busy) <= 1:
+    if is_asked and len(daemon.busy) <= 1:
         try:
             async with exchange.waiting(deadline):
                 await work.ended()
@@ -111,16 +119,16 @@ async def _known(exchange: Exchange, asked: Asked, deadline: float | None) -> Fo
     return found
 
 
-async def _paused(exchange: Exchange, began: float, deadline: float | None) -> None:
-    """Wait until the person has probably stopped typing; a newer question ends it."""
+async def _paused(exchange: Exchange, pace: Pace, began: float, deadline: float | None) -> None:
+    """Wait until the user has probably stopped typing; a newer question ends it."""
     longest = math.inf if deadline is None else PAUSE_SHARE * (deadline - began)
     with contextlib.suppress(TimeoutError):  # nothing is left to do then, which is soon found
         async with exchange.waiting(deadline):
-            await asyncio.sleep(min(exchange.pace.wait, longest))
+            await asyncio.sleep(min(pace.wait, longest))
 
 
 async def _ask(
-    exchange: Exchange, asked: Asked, params: messages.CompletionInline, arrived: float
+    daemon: Daemon, exchange: Exchange, asked: Asked, params: messages.CompletionInline, arrived: float
 ) -> messages.Completions:
     """The model's answer."""
     now = asyncio.get_running_loop().time
@@ -132,54 +140,54 @@ async def _ask(
         max_predict_ms=params.max_predict_ms,
     )
     request = waited(request, began - arrived)
-    is_loaded = any(key_of(asked.options) in worker.names for worker, _ in exchange.daemon.pool.loaded())
+    is_loaded = any(key_of(asked.options) in worker.names for worker, _ in daemon.pool.loaded())
     requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
     try:
-        raw = await asyncio.gather(*(generate(exchange, each, exchange.round) for each in requests))
+        raw = await asyncio.gather(*(generate(daemon, exchange, each, exchange.round) for each in requests))
     except LocalspecError:
         exchange.cancel()  # the others, for which nobody waits any more
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
     if is_loaded:  # else it tells how long a load takes
-        exchange.pace.answered(now() - began, whole=whole)
+        daemon.editors.of(exchange.client).pace.answered(now() - began, whole=whole)
     results = [finished(result, asked.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole and asked.path is not None:
-        exchange.daemon.suggestions.keep(asked, texts)
+        daemon.suggestions.keep(asked, texts)
     result = next((each for each in results if each.text), results[0])  # the first item's
-    items = exchange.daemon.suggestions.show(asked, texts)
+    items = daemon.suggestions.show(asked, texts)
     reprefilled = result.prompt_tokens - result.cached_tokens
     return messages.Completions(items, result.stats, result, "model", reprefilled)
 
 
-def _answer_known(exchange: Exchange, asked: Asked, found: Found, count: int) -> messages.Completions:
+def _answer_known(daemon: Daemon, asked: Asked, found: Found, count: int) -> messages.Completions:
     texts = found.texts[:count]
     result = replace(nothing(asked.options, "stop"), text=texts[0] if texts else "")
-    items = exchange.daemon.suggestions.show(asked, texts)
+    items = daemon.suggestions.show(asked, texts)
     return messages.Completions(items, result.stats, result, found.source)
 
 
-def _look_ahead(exchange: Exchange, asked: Asked, extra: tuple[File, ...]) -> None:
-    """Ask what comes after this completion, as if it were accepted."""
-    ahead, path = exchange.daemon.ahead, asked.path
-    if path is None or exchange.daemon.suggestions.find(asked) is not None:
+def _prefetch(daemon: Daemon, exchange: Exchange, asked: Asked, extra: tuple[File, ...]) -> None:
+    """Prefetch the completion ``asked``, which follows if the item is accepted."""
+    path = asked.path
+    if path is None or daemon.suggestions.find(asked) is not None:
         return
-    work = ahead.find(exchange.newest, path)
+    work = daemon.prefetch.find(exchange.client, path)
     if work is not None and work.asked == asked:
         return
-    quiet = Quiet(exchange)
-    ahead.begin(exchange.newest, path, quiet, asked, _keep_answer(quiet, asked, extra))
+    silent = Silent()
+    daemon.prefetch.begin(exchange.client, path, silent, asked, _keep_answer(daemon, silent, asked, extra))
 
 
-async def _keep_answer(quiet: Quiet, asked: Asked, extra: tuple[File, ...]) -> None:
+async def _keep_answer(daemon: Daemon, silent: Silent, asked: Asked, extra: tuple[File, ...]) -> None:
     try:
-        result = await generate(quiet, _request(asked, extra, "background"), lambda _: None)
+        result = await generate(daemon, silent, _request(asked, extra, "background"), lambda _: None)
     except LocalspecError as error:
-        log.debug("nothing was looked ahead: %s", error.code)
+        log.debug("a prefetch failed: %s", error.code)
         return
     if result.finish_reason not in UNFINISHED:
         text = finished(result, asked.gap).text
-        quiet.daemon.suggestions.keep(asked, (text,) if text else ())
+        daemon.suggestions.keep(asked, (text,) if text else ())
 
 
 def _request(asked: Asked, extra: tuple[File, ...], priority: Priority) -> Request:
@@ -208,11 +216,11 @@ def _varied(options: Options, number: int) -> Options:
     return replace(options, seed=seed, temperature=options.temperature or VARIED)
 
 
-def _teach(exchange: Exchange, shown: Shown) -> None:
-    """Have what was accepted learnt where its model is loaded."""
+def _teach(daemon: Daemon, shown: Shown) -> None:
+    """Have the worker of its model learn the accepted text, where one is loaded."""
     if shown.path is None or shown.options.remember is False:
         return
     text = shown.before + shown.text[: shown.accepted]
-    for worker, _ in exchange.daemon.pool.loaded():
+    for worker, _ in daemon.pool.loaded():
         if key_of(shown.options) in worker.names:
             worker.send(Teach(shown.path, text, shown.options.workspace))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.daemon.watch import Watch
+from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
     InvalidOptions,
@@ -27,8 +27,6 @@ from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.frames import (
     Cancel,
-    Degraded,
-    Delta,
     Done,
     Failed,
     FromWorker,
@@ -36,10 +34,9 @@ from localspec.protocol.frames import (
     Load,
     LoadFailed,
     Loading,
-    Prefill,
     Ready,
-    Round,
     Stop,
+    StreamEvent,
     Submit,
     Tokenize,
     Tokenized,
@@ -67,8 +64,6 @@ REMEDIES = {-signal.SIGKILL: KILLED_REMEDY, -signal.SIGBUS: SHORTENED_REMEDY}
 """by a process's exit code"""
 
 NOTHING = Needs()
-
-StreamEvent = Prefill | Delta | Round | Degraded
 
 
 class Key(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from localspec.daemon.deltas import Deltas, Merged
+from localspec.daemon.relay.deltas import Deltas, Merged
 from localspec.protocol.results import Token
 
 LIVE_SHARE = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-from localspec.daemon.store import Session
+from localspec.daemon.chats.store import Session
 
 
 class Turns:

@@ -1,4 +1,4 @@
-"""The models: which there are, and which are loaded."""
+"""Methods of the models: list, load, unload, tokenize."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import asyncio
 import psutil
 from msgspec.structs import replace
 
-from localspec.daemon.exchange import Exchange
-from localspec.daemon.generation import merged
-from localspec.daemon.pool import Pool, key_of
-from localspec.daemon.worker import WorkerProcess
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.methods.generation import merged
+from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.workers.pool import Pool, key_of
+from localspec.daemon.workers.worker import WorkerProcess
 from localspec.errors import Gone
 from localspec.models.catalogue import all_places, read_disk
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
 
-async def list_all(exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
-    daemon = exchange.daemon
+async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     loaded = {
         (place, ready.backend)
         for worker, ready in daemon.pool.loaded()
@@ -39,11 +39,11 @@ def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) ->
     return any((place, model.backend) in loaded for place in all_places(model))
 
 
-async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
+async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
     """Load a model before it is needed; a load that is cancelled goes on for whoever comes next."""
-    pool = exchange.daemon.pool
+    pool = daemon.pool
     said = Options(model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace)
-    key = key_of(await merged(exchange, said))
+    key = key_of(await merged(daemon, said))
     try:
         async with (
             exchange.waiting(),
@@ -59,16 +59,14 @@ async def load(exchange: Exchange, params: messages.ModelLoad) -> messages.Loade
     return described(pool, worker)
 
 
-async def tokenize(exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
+async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
     """Find a text's tokens; the model is loaded for that."""
-    key = key_of(await merged(exchange, Options(model=params.model)))
+    key = key_of(await merged(daemon, Options(model=params.model)))
     how = {"start": params.start, "special": params.special, "pieces": params.pieces}
     try:
         async with (
             exchange.waiting(),
-            exchange.daemon.pool.lease(
-                key, lambda frame: exchange.model_progress(key.model, frame)
-            ) as worker,
+            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
         ):
             found = await worker.tokenize(params.text, **how)
     except TimeoutError:
@@ -77,10 +75,10 @@ async def tokenize(exchange: Exchange, params: messages.Tokenize) -> messages.To
     return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, pieces)))
 
 
-async def unload(exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
-    # What nobody asked for keeps no model at work.
-    await exchange.daemon.ahead.clear()
-    return messages.Unloaded(tuple(await exchange.daemon.pool.unload(params.model)))
+async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
+    # A prefetch must not keep a model busy.
+    await daemon.prefetch.clear()
+    return messages.Unloaded(tuple(await daemon.pool.unload(params.model)))
 
 
 def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:

@@ -9,17 +9,20 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from localspec.daemon.asker import Asker
-from localspec.daemon.memory import absolute
-from localspec.daemon.pool import key_of
-from localspec.daemon.worker import StreamEvent
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.methods.memory import absolute
+from localspec.daemon.relay.receiver import Receiver
+from localspec.daemon.workers.pool import key_of
+from localspec.protocol.frames import StreamEvent
 from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats
 
 
-async def generate(asker: Asker, request: Request, on_event: Callable[[StreamEvent], None]) -> Result:
-    """Run ``request`` on the worker that its options, which are merged already, name; load it if need be.
+async def generate(
+    daemon: Daemon, receiver: Receiver, request: Request, on_event: Callable[[StreamEvent], None]
+) -> Result:
+    """Run ``request`` on the worker that its (merged) options name; load its model first if need be.
 
     A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which count the load too), give a result with
     the text so far. Raises what the load or the worker raises.
@@ -29,25 +32,25 @@ async def generate(asker: Asker, request: Request, on_event: Callable[[StreamEve
     key = key_of(options)
     async with AsyncExitStack() as lease:
         try:
-            async with asker.waiting(first_deadline(request, began)):
+            async with receiver.waiting(first_deadline(request, began)):
                 worker = await lease.enter_async_context(
-                    asker.daemon.pool.lease(key, lambda frame: asker.model_progress(key.model, frame))
+                    daemon.pool.lease(key, lambda frame: receiver.model_progress(key.model, frame))
                 )
         except TimeoutError:
-            return nothing(options, "cancelled" if asker.cancelled else "deadline")
-        job = worker.submit(waited(request, loop.time() - began), on_event, watch=asker.watched)
+            return nothing(options, "cancelled" if receiver.cancelled else "deadline")
+        job = worker.submit(waited(request, loop.time() - began), on_event, watch=receiver.watched)
         try:
-            with asker.cancelled_by(job.cancel):
+            with receiver.cancelled_by(job.cancel):
                 result: Result = await job.end
         except asyncio.CancelledError:
             job.cancel()
             raise
-    asker.daemon.metrics.count_result(result)
+    daemon.metrics.count_result(result)
     return result
 
 
 class Limited(Protocol):
-    """What has deadlines."""
+    """A request with deadlines."""
 
     @property
     def max_ms(self) -> int | None: ...
@@ -56,13 +59,13 @@ class Limited(Protocol):
 
 
 def first_deadline(limited: Limited, began: float) -> float | None:
-    """Until when it may take to begin, by the clock of ``began``."""
+    """The time at which it must have begun, by the clock of ``began``; None for no limit."""
     limits = [ms for ms in (limited.max_ms, limited.max_prompt_ms) if ms is not None]
     return began + min(limits) / 1000 if limits else None
 
 
 def waited(request: Request, seconds: float) -> Request:
-    """The request, which has so much less time left; a millisecond at least."""
+    """``request`` with its deadlines ``seconds`` nearer, but a millisecond away at least."""
 
     def left(ms: int | None) -> int | None:
         return None if ms is None else max(1, round(ms - 1000 * seconds))
@@ -86,14 +89,14 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
     )
 
 
-async def merged(asker: Asker, options: Options, path: str | None = None) -> Options:
+async def merged(daemon: Daemon, options: Options, path: str | None = None) -> Options:
     """``options`` over the configuration's, of which parts may be for their workspace or model alone.
 
     ``path``: of the file that is asked about. Raises :class:`InvalidOptions`.
     """
     if options.workspace:
         absolute(options.workspace)
-    sections = asker.daemon.pool.sections
+    sections = daemon.pool.sections
     if sections.need_the_disk:
         return check_options(await asyncio.to_thread(sections.merged, options, path))
     return check_options(sections.merged(options))

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 from localspec import process
 from localspec.config import Config, EngineConfig
-from localspec.daemon.events import Events
-from localspec.daemon.identity import Weighed, identify, places_among, weigh
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.worker import Key, WorkerProcess
+from localspec.daemon.relay.subscription import Events
+from localspec.daemon.workers.identity import Weighed, identify, places_among, weigh
+from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import free_memory

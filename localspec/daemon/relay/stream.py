@@ -1,4 +1,4 @@
-"""One answer that is streamed: it goes on without its client for a while, and can be picked up again."""
+"""One streamed answer: it goes on without its client for a while, and can be resumed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
-from localspec.daemon.asker import Asker
-from localspec.daemon.daemon import Daemon
-from localspec.daemon.deltas import Deltas
-from localspec.daemon.exchange import Exchange
-from localspec.daemon.worker import StreamEvent
+from localspec.daemon.relay.deltas import Deltas
+from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.relay.receiver import Receiver
+from localspec.daemon.relay.streams import Streams
 from localspec.errors import Gone, LocalspecError
-from localspec.protocol.frames import Delta, Loading
+from localspec.protocol.frames import Delta, Loading, StreamEvent
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
@@ -22,7 +21,7 @@ Work = Callable[["Stream"], Awaitable[Result]]
 
 
 class Follower:
-    """The request that a stream is told to; ``left`` gets the error it ends with if it is no longer."""
+    """The request that a stream is sent to; ``left`` gets an error when it is replaced or lost."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -34,15 +33,16 @@ class Follower:
             self.left.exception()  # nobody may be there to take it
 
 
-class Stream(Asker):
-    """One generation, told to whoever follows it; ``patience`` is how many seconds it goes on for nobody."""
+class Stream(Receiver):
+    """One generation, sent to its follower; it goes on without one for ``patience`` seconds."""
 
-    def __init__(self, daemon: Daemon, *, session: str | None, patience: float) -> None:
-        super().__init__(daemon)
+    def __init__(self, streams: Streams[Stream], *, session: str | None, patience: float) -> None:
+        super().__init__()
+        self._streams = streams
         self.id = secrets.token_hex(16)
         self.session = session
         self.message: int | None = None
-        """the number of the message that it answers with, once its turn has come"""
+        """the id of the answer's message, once its turn has come"""
         self._patience = patience
         self._deltas = Deltas()
         self._follower: Follower | None = None
@@ -53,10 +53,10 @@ class Stream(Asker):
         self.task.add_done_callback(self._on_end)
 
     async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
-        """Tell ``exchange`` what came after delta ``after_seq`` and what comes; returns the end.
+        """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result.
 
-        Who followed before is told :class:`Gone`, and so is this one when another takes over. Raises
-        what the generation raises, and :class:`Gone` for what is no longer kept.
+        The follower before it gets :class:`Gone`, and so does this one when another takes over. Raises
+        the generation's error, and :class:`Gone` for deltas that are no longer kept.
         """
         missed = self._deltas.resume(exchange.id, after_seq)
         if self._follower is not None:
@@ -68,11 +68,11 @@ class Stream(Asker):
             await asyncio.wait({self.task, follower.left}, return_when=asyncio.FIRST_COMPLETED)
         return follower.left.result() if follower.left.done() else self.task.result()
 
-    # What the generation tells.
+    # Events of the generation.
 
     @property
     def followed(self) -> bool:
-        """Whether somebody is told."""
+        """True if there is a follower."""
         return self._follower is not None
 
     @property
@@ -93,10 +93,10 @@ class Stream(Asker):
         if self._follower is not None:
             self._follower.exchange.model_progress(model, frame)
 
-    # Its ends.
+    # Ends.
 
     def _lose(self, follower: Follower) -> None:
-        """The client of ``follower`` is gone."""
+        """Handle the loss of the client of ``follower``."""
         follower.leave("the client is gone")
         if self._follower is not follower:
             return
@@ -110,7 +110,7 @@ class Stream(Asker):
             self.cancel()
 
     def _give_up(self) -> None:
-        self.daemon.streams.drop(self)
+        self._streams.drop(self)
         self.cancel()
 
     def _on_end(self, task: asyncio.Task[Result]) -> None:
@@ -118,8 +118,7 @@ class Stream(Asker):
         error = None if task.cancelled() else task.exception()
         if self._follower is None and error is not None and not isinstance(error, LocalspecError):
             log.error("an answer that nobody followed failed", exc_info=error)
-        self.daemon.busy.discard(self)
-        self.daemon.streams.on_end(self)
+        self._streams.on_end(self)
 
     def _cancel_alarm(self) -> None:
         if self._alarm is not None:
@@ -128,15 +127,17 @@ class Stream(Asker):
 
 
 async def streamed(
-    exchange: Exchange, work: Work, *, session: str | None = None, patience: float = 0
+    streams: Streams[Stream],
+    exchange: Exchange,
+    work: Work,
+    *,
+    session: str | None = None,
+    patience: float = 0,
 ) -> Result:
-    """Do ``work`` as a stream that ``exchange`` follows from its start; returns the end."""
-    daemon = exchange.daemon
-    stream = Stream(daemon, session=session, patience=patience)
+    """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
+    stream = Stream(streams, session=session, patience=patience)
     exchange.started(stream.id)
-    daemon.streams.add(stream)
-    daemon.busy.discard(exchange)
-    daemon.busy.add(stream)
+    streams.add(stream, exchange)
     stream.start(work)
     return await stream.follow(exchange)
 

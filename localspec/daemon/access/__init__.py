@@ -1,0 +1,1 @@
+"""Connections: listening, authentication and the bounds on unauthenticated clients."""

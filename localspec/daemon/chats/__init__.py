@@ -1,0 +1,1 @@
+"""Chats: their turns, their messages and their file."""

@@ -1,0 +1,1 @@
+"""Completions at the cursor, for editors."""

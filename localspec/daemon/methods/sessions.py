@@ -1,0 +1,136 @@
+"""Methods of the sessions: open, list, read, configure, fork, close, delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from localspec import home
+from localspec.daemon.chats.store import Session
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.methods import memory
+from localspec.daemon.methods.generation import merged
+from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.workers.pool import key_of
+from localspec.errors import Gone, InvalidOptions
+from localspec.protocol import sessions as wire
+from localspec.protocol.events import SessionEvent
+from localspec.protocol.messages import Nothing
+from localspec.protocol.options import Options
+
+
+async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
+    """Loads the model first, so that no session is left behind when it cannot be loaded."""
+    options = await merged(daemon, params.options)
+    pairing = await _pairing(daemon, exchange, options, "opened")
+    kept = _kept(params.options, options)
+    session = await daemon.history.new_session(kept, params.system, params.private)
+    _tell(daemon, session, SessionEvent(session.id, "opened"))
+    return wire.SessionOpened(session.id, pairing)
+
+
+async def list_some(daemon: Daemon, exchange: Exchange, params: wire.SessionQuery) -> wire.SessionList:
+    return wire.SessionList(await daemon.history.summaries(params))
+
+
+async def get(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> wire.SessionContent:
+    history = daemon.history
+    session = await history.session(params.session)
+    messages = await history.messages(session)
+    left = daemon.streams.unfollowed(session.id)
+    return wire.SessionContent(
+        session=session.id,
+        title=session.title,
+        options=session.options,
+        system=session.system,
+        private=session.private,
+        messages=tuple(replace(m, stream=left[m.id]) if m.id in left else m for m in messages),
+    )
+
+
+async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename) -> Nothing:
+    title = " ".join(params.title.split())
+    if not title:
+        raise InvalidOptions("the title is blank", "Give one that can be read.")
+    session = await daemon.history.session(params.session)
+    await daemon.history.rename(session, title)
+    _tell(daemon, session, SessionEvent(session.id, "renamed"))
+    return Nothing()
+
+
+async def configure(
+    daemon: Daemon, exchange: Exchange, params: wire.SessionConfigure
+) -> wire.SessionConfigured:
+    """Loads another model first; one that cannot be loaded changes nothing. Counts from the next turn on."""
+    session = await daemon.history.session(params.session)
+    options = await merged(daemon, params.options)
+    before = await merged(daemon, session.options)
+    pairing = None
+    if key_of(options) != key_of(before):
+        pairing = await _pairing(daemon, exchange, options, "changed")
+    await daemon.history.configure(session, _kept(params.options, options))
+    _tell(daemon, session, SessionEvent(session.id, "changed"))
+    return wire.SessionConfigured(pairing)
+
+
+async def fork(daemon: Daemon, exchange: Exchange, params: wire.SessionFork) -> wire.SessionForked:
+    history = daemon.history
+    copy = await history.fork(await history.session(params.session), params.message)
+    _tell(daemon, copy, SessionEvent(copy.id, "opened"))
+    return wire.SessionForked(copy.id)
+
+
+async def close(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
+    """End what it is answering; a private one is no more."""
+    session = await daemon.history.session(params.session)
+    if session.private:
+        await _delete(daemon, session)
+    else:
+        await daemon.streams.end(session.id)
+    return Nothing()
+
+
+async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
+    session = await daemon.history.session(params.session)
+    await _delete(daemon, session)
+    _tell(daemon, session, SessionEvent(session.id, "deleted"))
+    return Nothing()
+
+
+async def _delete(daemon: Daemon, session: Session) -> None:
+    """From the history first, so that nothing more is said in it; then what is being said is ended, and what
+    was computed and learnt of it is given up."""
+    source = session.source
+    await daemon.history.delete(session)
+    await daemon.streams.end(session.id)
+    await daemon.pool.forget(source)
+    await asyncio.to_thread(home.delete_chat_caches, source)
+    if not session.private:
+        await memory.forget_chat(daemon, source)
+
+
+async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
+    """Load what ``options`` name, and say what came of it; raises the load's error."""
+    key, pool = key_of(options), daemon.pool
+    try:
+        async with (
+            exchange.waiting(),
+            pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
+        ):
+            ready = worker.ready.result()
+    except TimeoutError:
+        raise Gone(f"the session was not {what}: it was cancelled") from None
+    return wire.Pairing(ready.model, ready.draft, options.proposer or "auto", ready.backend, ready.reason)
+
+
+def _kept(options: Options, merged: Options) -> Options:
+    """What a session keeps of ``options``: a draft model belongs to the model that it was paired with."""
+    if options.draft in (None, "auto", "none"):
+        return options
+    return replace(options, model=merged.model)
+
+
+def _tell(daemon: Daemon, session: Session, event: SessionEvent) -> None:
+    if not session.private:
+        daemon.events.publish(event)

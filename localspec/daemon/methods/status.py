@@ -1,0 +1,61 @@
+"""Methods of the daemon itself: its events, metrics, status and shutdown."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from localspec._version import __version__
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.http_server import leave_open
+from localspec.daemon.methods import models
+from localspec.daemon.relay.exchange import Exchange
+from localspec.errors import EngineBusy
+from localspec.protocol import messages
+
+
+async def events_subscribe(
+    daemon: Daemon, exchange: Exchange, params: messages.EventsSubscribe
+) -> messages.Nothing:
+    exchange.subscription.kinds = frozenset(params.kinds)
+    return messages.Nothing()
+
+
+async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Metrics:
+    totals = daemon.metrics
+    return messages.Metrics(totals.totals(), totals.text())
+
+
+async def daemon_status(
+    daemon: Daemon, exchange: Exchange, params: messages.Nothing
+) -> messages.DaemonStatus:
+    return messages.DaemonStatus(
+        pid=os.getpid(),
+        version=__version__,
+        protocol=messages.PROTOCOL,
+        uptime_s=time.monotonic() - daemon.started,
+        socket=daemon.socket,
+        url=daemon.url,
+        resident_bytes=models.resident_bytes(os.getpid()),
+        connections=len(daemon.connections),
+        running=len(daemon.busy),
+        models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
+        settings=daemon.settings.state(),
+        http=daemon.http_server.url,
+        http_problem=daemon.http_server.problem,
+        history_problem=daemon.history.problem,
+    )
+
+
+async def daemon_shutdown(
+    daemon: Daemon, exchange: Exchange, params: messages.DaemonShutdown
+) -> messages.Nothing:
+    if params.if_idle:
+        if await daemon.history.has_private():
+            raise EngineBusy("a private session would end with it")
+        if daemon.busy:
+            raise EngineBusy("it is at work")
+        if daemon.http_server.flag:
+            leave_open()
+    daemon.stopping.set()
+    return messages.Nothing()

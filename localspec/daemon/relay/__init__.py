@@ -1,0 +1,1 @@
+"""From a worker's events to what is sent to a client."""

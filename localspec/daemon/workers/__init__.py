@@ -1,0 +1,1 @@
+"""Model processes: started, lent to requests, watched and ended."""
