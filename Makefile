@@ -5,6 +5,7 @@
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
+# make docs             the documentation as a site, build/docs; its generated parts are written anew
 # make locks           locks/*.txt anew after a change of pyproject.toml; wants uv. UPGRADE=--upgrade: newest versions
 # make vsix            the VS Code extension, as plugins/vscode/localspec-….vsix; wants Node ≥ 20
 # make editors         VS Code and two Neovims into .editors, for tests; as root also what Debian has of editors
@@ -24,7 +25,7 @@ OURS := $(PIP) install --quiet --no-build-isolation --no-deps -e .
 LOCK := uv pip compile --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 UPGRADE ?=
 
-.PHONY: run install mlx http test lint types test-slow locks vsix editors soak clean
+.PHONY: run install mlx http test lint types test-slow docs locks vsix editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -67,10 +68,14 @@ test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
 	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
 
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m assets.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # The others take their versions from dev.txt, which has all.
 locks:
 	$(LOCK) $(UPGRADE) locks/build.in -o locks/build.txt
-	$(LOCK) $(UPGRADE) pyproject.toml --extra dev --extra bench --extra mlx --extra editors -o locks/dev.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra dev --extra bench --extra mlx --extra editors --extra docs -o locks/dev.txt
 	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench -o locks/install.txt
 	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra http -o locks/http.txt
 	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra mlx -o locks/mlx.txt

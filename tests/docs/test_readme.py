@@ -1,4 +1,4 @@
-"""What the README shows runs, and what it names exists."""
+"""Examples of README and of the documentation run, and what they name exists."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from pathlib import Path
 import pytest
 
 from localspec.config import parse_config
-from localspec.settings import settings
 from tests.cli.harness import Cli
-from tests.docs.settings import with_table
+from tests.hygiene.source import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension"}
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
+WRITTEN = "\n".join([README, *(text for name, text in PAGES.items() if name != "cli.md")])
+"""all but the page that is the parsers' own"""
+SNIPPETS = re.findall(r"```python\n(.*?)```", WRITTEN, re.DOTALL)
+OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model"}
+MOST_LINES = 150
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES
 
 
 def test_there_are_two_snippets() -> None:
@@ -35,35 +41,30 @@ def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
 
 
 def test_the_settings_are_valid() -> None:
-    (settings,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    assert parse_config(tomllib.loads(settings), where="README.md").engine.threads == 4
-
-
-def test_the_table_of_settings_is_current() -> None:
-    assert with_table(README) == README, "run python -m tests.docs.settings"
-    assert all(f"\n| `{setting.key}` | {setting.takes} |" in README for setting in settings())
-
-
-def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place"):
-        with_table(README.replace("<!-- end of settings -->", ""))
+    (settings,) = re.findall(r"```toml\n(.*?)```", WRITTEN, re.DOTALL)
+    assert parse_config(tomllib.loads(settings), where="settings.md").engine.threads == 4
 
 
 def test_every_flag_exists(cli: Cli) -> None:
-    models = ("models list", "models load", "models pull")
+    models = ("models list", "models load", "models pull", "models pair")
     daemon = ("daemon logs", "daemon run", "daemon token", "doctor")
     commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", WRITTEN))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS
 
 
 def test_every_path_exists() -> None:
-    named = set(re.findall(r"(?:assets|localspec|tests)/[\w./-]+\w", README))
+    named = set(re.findall(r"(?<![\w/.-])(?:assets|localspec|tests)/[\w./-]+\w", WRITTEN))
     assert named and all((ROOT / path).exists() for path in named), named
 
 
 def test_every_command_of_the_makefile_exists() -> None:
-    targets = re.findall(r"`(?:\.venv/bin/)?make ([a-z-]+)", README)
+    targets = re.findall(r"(?:`|^)(?:\.venv/bin/)?make ([a-z-]+)", WRITTEN, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets and all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_every_page_is_two_clicks_from_readme() -> None:
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", README))
+    assert set(PAGES) - linked == {"index.md"}

@@ -1,0 +1,71 @@
+"""The generated parts of the documentation are current and complete."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from assets.docs.__main__ import PARTS, Part, current
+from assets.docs.parts import DOCS, END, filled, table
+from localspec.cli.app import app
+from localspec.cli.examples import EXAMPLES
+from localspec.errors import LocalspecError
+from localspec.protocol.messages import METHODS, NOTIFICATIONS
+from localspec.settings import settings
+from tests.hygiene.source import ROOT
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("part", PARTS, ids=[part.name for part in PARTS])
+def test_a_part_is_current(part: Part) -> None:
+    assert current(part) == page(part.page), "run .venv/bin/python -m assets.docs"
+
+
+def test_a_page_without_a_place_is_refused() -> None:
+    for part in PARTS:
+        with pytest.raises(ValueError, match="no place"):
+            filled(page(part.page).replace(END.format(name=part.name), ""), part.name, "")
+
+
+def test_the_table_of_settings_has_all() -> None:
+    written = page("settings.md")
+    assert all(f"\n| `{setting.key}` | {setting.takes} |" in written for setting in settings())
+
+
+def test_every_command_has_a_section() -> None:
+    headings = set(re.findall(r"^#+ localspec ?(.*)$", page("cli.md"), re.MULTILINE))
+    assert set(EXAMPLES) <= headings
+    assert {name for name in app if not name.startswith("-")} <= headings
+
+
+def test_every_error_has_a_row() -> None:
+    rows = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page("troubleshooting.md"), re.MULTILINE))
+    kinds = [LocalspecError]
+    for kind in kinds:
+        kinds += [each for each in kind.__subclasses__() if each.__module__ == LocalspecError.__module__]
+    assert rows == {(kind.code, kind.__name__) for kind in kinds if "code" in vars(kind)}
+
+
+def test_every_method_is_described_and_has_its_parameters() -> None:
+    written = page("wire.md")
+    described = written.partition("## Methods\n")[2].partition("### Parameters")[0]
+    for name in METHODS:
+        assert f"`{name}`" in described and f"\n#### `{name}`\n" in written, name
+    assert all(f"\n#### `{name}`\n" in written or name == "event" for name in NOTIFICATIONS)
+
+
+def test_every_transcript_has_a_section() -> None:
+    written = page("transcripts.md")
+    for path in (ROOT / "tests" / "transcripts").glob("*.jsonl"):
+        section = written.partition(f"\n## {path.stem}\n")[2].partition("\n## ")[0]
+        frames = re.findall(r"^[→←] ", section, re.MULTILINE)
+        about = sum(line.startswith('{"about"') for line in path.read_text("utf-8").splitlines())
+        assert len(frames) == len(path.read_text("utf-8").splitlines()) - about
+
+
+def test_cells_of_a_table_keep_their_bars() -> None:
+    assert table(("a", "b"), [("x | y\nz", "<t>")]).splitlines()[-1] == r"| x \| y z | \<t> |"
