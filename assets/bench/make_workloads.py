@@ -36,7 +36,7 @@ from localspec.bench.inflate import Shape, inflate
 from localspec.bench.workload import CODE, Case, Turn, request_of, usable_code
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Prompt, TextPrompt
 from localspec.protocol.results import Result

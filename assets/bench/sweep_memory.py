@@ -19,7 +19,7 @@ from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.memory.files import MAX_BITS
 from localspec.memory.memory import Lesson, Memory
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 
 LESSON = 1500
 """tokens of a text, as a request with its answer has"""

@@ -54,7 +54,9 @@ from localspec.bench.two_up import measure_two_up
 from localspec.bench.workload import WORKLOADS, Case, load_workload, quick
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, format_of, model_name
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.description import format_of
+from localspec.models.model import own_name
 from localspec.protocol.options import unknown_key
 
 RESTART, TWO_UP, SWEEP = "warm-restart", "two-up", "sweep"
@@ -173,7 +175,7 @@ class Bench:
             results.propose_costs = propose_costs(makers.items())
         ours = {contestant.name for contestant in self._contestants} - {CONTROL}
         runs = [run for run in results.runs if run.contestant in ours and run.workload != SWEEP]
-        results.overheads = overheads_of(runs, model_name(self._models[TARGET]), stand)
+        results.overheads = overheads_of(runs, own_name(self._models[TARGET]), stand)
         self._special(stand)
         if not self._order.quick and format_of(self._models[TARGET]) == "gguf":
             self._large_vocabulary()

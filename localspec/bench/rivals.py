@@ -26,7 +26,7 @@ from localspec.bench.references import (
 from localspec.bench.results import Contestant, Run
 from localspec.config import EngineConfig
 from localspec.errors import INSTALL_MLX, BackendUnavailable
-from localspec.models.catalogue import format_of
+from localspec.models.description import format_of
 from localspec.protocol.requests import Request
 
 SERVER, MLX_LM = "llama-server", "mlx-lm"

@@ -23,8 +23,8 @@ from localspec.engine.idle import WIDEST, measure_costs
 from localspec.engine.learning import Learning
 from localspec.engine.load import open_backend
 from localspec.memory.memory import Memory
-from localspec.models.catalogue import describe, model_name
 from localspec.models.directory import read_directory
+from localspec.models.model import model_at
 from localspec.models.pairing import check_pair
 from localspec.models.vocabulary import read_tokens
 from localspec.protocol.requests import Request
@@ -202,14 +202,14 @@ class Stand:
 
 def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, tell: Tell) -> Stand:
     """Load the models; raises what loading raises, and then nothing is left open."""
-    texts = read_tokens(target)
+    texts = read_tokens(model_at(target))
     for draft in drafts.values():
-        check_pair(texts, read_tokens(draft))
+        check_pair(texts, read_tokens(model_at(draft)))
     opened: list[Backend] = []
     try:
         for number, (role, path) in enumerate({TARGET: target, **drafts}.items()):
             tell(f"loading {role}", number / (len(drafts) + 1))
-            opened.append(open_backend(path, config, measured=False))
+            opened.append(open_backend(model_at(path), config, measured=False))
         tell("measuring the target's rounding", 0.9)
         # To the end, however long it takes: the benchmark counts divergences.
         set_rounding(opened[0], measure_rounding(opened[0], within_s=math.inf) or PRESUMED)
@@ -245,8 +245,7 @@ def answer(engine: Engine, request: Request) -> Answered:
 
 def model_facts(role: str, path: Path) -> Model:
     """What identifies a model file."""
-    name = model_name(path)
-    facts = describe(name, path)
+    facts = model_at(path).description
     files = read_directory(path).weights if facts.format == "mlx" else (path,)
     sha256 = hashlib.sha256()
     for each in files:
@@ -254,4 +253,4 @@ def model_facts(role: str, path: Path) -> Model:
             while piece := file.read(1 << 20):
                 sha256.update(piece)
     digest = sha256.hexdigest()
-    return Model(role, name, facts.size, facts.quantisation, facts.parameters, facts.vocab_fp, digest)
+    return Model(role, facts.id, facts.size, facts.quantisation, facts.parameters, facts.vocab_fp, digest)

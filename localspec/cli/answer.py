@@ -43,14 +43,14 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     from localspec.engine.events import Degradation, Prefilling
     from localspec.engine.load import choose_here, load_engine
     from localspec.engine.stream import Stream
-    from localspec.models.catalogue import BUNDLED
+    from localspec.models.bundled import BUNDLED
     from localspec.models.sections import Sections
     from localspec.protocol.results import Chunk
 
     sections = Sections(config)
     options = sections.merged(request.options, getattr(request.prompt, "path", None))
     engine_config = sections.engine(options.model or BUNDLED)
-    choice = choose_here(
+    pair = choose_here(
         options.model or BUNDLED,
         options.draft or "auto",
         config.model_dirs,
@@ -60,7 +60,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     with (
         warnings_as_notes(),
         load_engine(
-            choice,
+            pair,
             config=engine_config,
             progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
             memory=True,

@@ -239,14 +239,14 @@ def order_of(flags: BenchFlags) -> Order:
     config = load_config()
     sections = Sections(config)
     said = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
-    options, engine, choice = sections.merged(said), config.engine, None
+    options, engine, pair = sections.merged(said), config.engine, None
     if flags.model is not None:
         engine = sections.engine(flags.model)
         draft, backend = options.draft or "auto", options.backend or "auto"
-        choice = choose_here(flags.model, draft, config.model_dirs, backend=backend, config=engine)
+        pair = choose_here(flags.model, draft, config.model_dirs, backend=backend, config=engine)
     return Order(
-        target=choice and choice.target,
-        draft=choice and choice.draft,
+        target=None if pair is None else pair.target.path,
+        draft=None if pair is None or pair.draft is None else pair.draft.path,
         config=engine,
         workloads=flags.workload,
         contestants=flags.contestant,

@@ -28,7 +28,7 @@ def listed(_context: CompletionContext) -> list[str]:
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     """Of the models' files only what has changed is read."""
     from localspec.config import load_config
-    from localspec.models.catalogue import list_models
+    from localspec.models.library import list_models
 
     meant = filter(is_meant, list_models(load_config().model_dirs))
     return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})

@@ -28,8 +28,8 @@ from localspec.config import (
 )
 from localspec.config_file import ConfigFile
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, LocalspecError, VersionSkew
+from localspec.models.library import absolute
 from localspec.models.sections import Sections, real
-from localspec.models.typed import absolute
 from localspec.origin import Place
 from localspec.protocol.options import Options
 from localspec.settings import Setting, find, settings

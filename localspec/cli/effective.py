@@ -20,7 +20,8 @@ from localspec.config import (
     section_name,
 )
 from localspec.errors import LocalspecError, ModelError, ModelNotFound
-from localspec.models.catalogue import BUNDLED, find_model, is_path
+from localspec.models.bundled import BUNDLED
+from localspec.models.library import find, is_path
 from localspec.models.sections import Layer, Sections
 from localspec.protocol.options import Options
 from localspec.settings import Setting, settings
@@ -113,7 +114,7 @@ def _here(error: ModelError, said: Iterable[str]) -> ModelError:
     if not isinstance(error, ModelNotFound) or wanted is None:
         return error
     try:
-        find_model(wanted, load_config().model_dirs)
+        find(wanted, load_config().model_dirs)
     except LocalspecError:
         return error
     return ModelNotFound(error.message, NOT_THERE)

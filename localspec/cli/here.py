@@ -8,8 +8,8 @@ from pathlib import Path
 from localspec.config import load_config
 from localspec.home import here
 from localspec.memory.workspace import plain, workspace_of
+from localspec.models.library import absolute
 from localspec.models.sections import Sections, real
-from localspec.models.typed import absolute
 from localspec.protocol.options import Options, parse_options
 
 

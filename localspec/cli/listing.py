@@ -140,11 +140,12 @@ def state(model: ModelDescription) -> str:
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
     """Bytes that a model needs without a draft, and that are free; None if it is broken."""
     from localspec.models.fit import context_size, free_memory, needs_of
+    from localspec.models.model import model_at
 
     if model.problem is not None:
         return None
     try:
-        needs = needs_of(Path(model.path), None, config)
+        needs = needs_of(model_at(Path(model.path)), None, config)
     except ModelError:  # it changed meanwhile
         return None
     n_ctx = context_size(model.context, config)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from localspec.memory.archive import Imported, Step
     from localspec.memory.files import TableFiles
     from localspec.memory.memory import Memory
+    from localspec.models.model import Model
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 SHOWN_SOURCES = 3
@@ -50,7 +51,7 @@ SHOWN_SOURCES = 3
 class Words(NamedTuple):
     """A model's vocabulary, as its file's header or its directory tells it."""
 
-    model: Path
+    model: Model
     vocab_fp: str
     size: int
 
@@ -353,9 +354,7 @@ def _became(imported: Imported, file: Path) -> str:
 
 def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
     """A model's vocabulary, loaded without its weights."""
-    from localspec.models.catalogue import format_of
-
-    return _of_directory(words) if format_of(words.model) == "mlx" else _of_file(words)
+    return _of_directory(words) if words.model.format == "mlx" else _of_file(words)
 
 
 @contextmanager
@@ -367,10 +366,10 @@ def _of_directory(words: Words) -> Iterator[Vocabulary]:
         from localspec.backends.mlx.vocabulary import MlxVocabulary
     except ImportError as error:
         raise BackendUnavailable(
-            f"{words.model} is an MLX directory, and its tokenizer cannot be used: {error}",
+            f"{words.model.path} is an MLX directory, and its tokenizer cannot be used: {error}",
             INSTALL_MLX,
         ) from None
-    yield MlxVocabulary(read_directory(words.model), words.size)
+    yield MlxVocabulary(read_directory(words.model.path), words.size)
 
 
 @contextmanager
@@ -380,7 +379,7 @@ def _of_file(words: Words) -> Iterator[Vocabulary]:
     from localspec.backends.llama_cpp.native import load_vocabulary
     from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 
-    model = load_vocabulary(str(words.model))
+    model = load_vocabulary(str(words.model.path))
     try:
         yield LlamaVocabulary(model)
     finally:
@@ -392,19 +391,21 @@ def _words(model: str | None, workspace: Path | None = None) -> Words:
 
     Raises :class:`ModelError` for a model that is not there or has no vocabulary.
     """
-    from localspec.models.catalogue import BACKENDS, find_model, real_tokens
+    from localspec.models.description import BACKENDS
     from localspec.models.fingerprint import vocab_fp
+    from localspec.models.library import find
+    from localspec.models.vocabulary import real_tokens
 
     config = load_config()
     here = workspace_from_here(None if workspace is None else str(workspace))
     options = Sections(config).merged(replace(environment_options(), workspace=here))
     # Of a name that stands for two models; what is given as a path needs no backend to be learnt with.
     wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
-    path = find_model(model or options.model or "bundled", config.model_dirs, format=wanted)
-    tokens = real_tokens(path)
+    found = find(model or options.model or "bundled", config.model_dirs, format=wanted)
+    tokens = real_tokens(found)
     if not tokens:
-        raise ModelInvalid(f"{path} has no vocabulary")
-    return Words(path, vocab_fp(tokens), max(token for token, _ in tokens) + 1)
+        raise ModelInvalid(f"{found.path} has no vocabulary")
+    return Words(found, vocab_fp(tokens), max(token for token, _ in tokens) + 1)
 
 
 def _files(words: Words) -> TableFiles:

@@ -15,12 +15,11 @@ from localspec.cli import answer, completers, listing, output
 from localspec.cli.flags import ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, ModelInvalid
-from localspec.models.catalogue import all_places, describe, find_model, listed, model_name
 from localspec.models.disk import read_disk, recent_disk
 from localspec.models.facts import name_of
-from localspec.models.meaning import Named, meant
+from localspec.models.library import absolute, find, kind_of, listed, meant
+from localspec.models.model import Model
 from localspec.models.sections import Sections
-from localspec.models.typed import absolute
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
 from localspec.units import size
@@ -176,13 +175,13 @@ def _find() -> ModelList:
         loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
         loaded = ()
-    models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
+    models = (replace(model.description, loaded=_is_among(loaded, model)) for model in disk.found)
     return ModelList(tuple(models), tuple(disk.stores))
 
 
-def _is_among(loaded: Sequence[LoadedModel], model: ModelDescription) -> bool:
-    places = all_places(model)
-    return any(each.backend == model.backend and each.path in places for each in loaded)
+def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
+    backend = model.description.backend
+    return any(each.backend == backend and each.path in model.places for each in loaded)
 
 
 class _One(NamedTuple):
@@ -196,22 +195,22 @@ class _One(NamedTuple):
 def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
     """Raises :class:`ModelError`."""
     with output.patiently("reading the models on this disk") as progress:
-        named = recent_disk(model_dirs, progress=progress).named
-    found = [each.model for each in meant(name, named)]
+        known = recent_disk(model_dirs, progress=progress).found
+    found = [each.description for each in meant(name, known)]
     try:
-        path = find_model(name, model_dirs)
+        one = listed(find(name, model_dirs), model_dirs)
     except ModelInvalid:
         if found:
             return _One(_removable(found[0]))
         raise
-    one = listed(path, model_dirs) or describe(model_name(path), path)
-    return _One(_removable(one), [each for each in found if each != one], _twins(one, named))
+    others = [each for each in found if each != one.description]
+    return _One(_removable(one.description), others, _twins(one, known))
 
 
-def _twins(model: ModelDescription, named: Sequence[Named]) -> list[ModelDescription]:
+def _twins(model: Model, known: Sequence[Model]) -> list[ModelDescription]:
     """The same model in the other format, where that can be used."""
-    kinds = [each.kind for each in named if each.model == model]
-    alike = (each.model for each in named if each.kind in kinds)
+    kinds = [kind_of(each) for each in known if each.description == model.description]
+    alike = (each.description for each in known if kind_of(each) in kinds)
     return [each for each in alike if each.format != model.format and each.problem is None]
 
 

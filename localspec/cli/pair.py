@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -19,8 +18,8 @@ from localspec.wording import counted, one_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from localspec.engine.choice import Choice
     from localspec.models.candidates import Candidate
+    from localspec.models.model import Model
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "right", "gain", "why")
 NUMBERS = ("smaller", "memory", "right", "gain")
@@ -50,17 +49,15 @@ def pair(
         Print one JSON object.
     """
     from localspec.models.candidates import chosen
-    from localspec.models.catalogue import place_of, shown_name
 
-    choice, found = _judged(model, n_ctx)
-    draft, reason = chosen(choice.target, found)
+    target, found = _judged(model, n_ctx)
+    draft, reason = chosen(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
-    place = "" if draft is None else place_of(draft)
-    facts = [_facts(each) | {"chosen": place_of(Path(each.model.path)) == place} for each in found]
+    place = "" if draft is None else draft.place
+    facts = [_facts(each) | {"chosen": each.model.place == place} for each in found]
     if as_json:
-        told = {"target": choice.name, "path": place_of(choice.target), "reason": reason}
-        name = None if draft is None else shown_name(draft, choice.model_dirs)
-        output.json(told | {"draft": name, "candidates": facts})
+        told = {"target": target.name, "path": target.place, "reason": reason}
+        output.json(told | {"draft": None if draft is None else draft.name, "candidates": facts})
         return ExitCode.OK
     usable = [each for each, of in zip(facts, found, strict=True) if of.model.problem is None]
     if usable:
@@ -68,15 +65,15 @@ def pair(
     if broken := len(facts) - len(usable):
         useless = f"{counted(broken, 'model')} cannot be used at all"
         output.write(f"{useless}: see `localspec models list`\n")
-    output.write(one_line(f"{choice.name}: {reason}") + "\n")
+    output.write(one_line(f"{target.name}: {reason}") + "\n")
     return ExitCode.OK
 
 
-def _judged(model: str | None, n_ctx: int | None) -> tuple[Choice, list[Candidate]]:
+def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
     """The target that is meant, and all others beside it; raises :class:`ModelError`."""
     from localspec.engine.load import choose_here, room_for
     from localspec.models.candidates import judged
-    from localspec.models.catalogue import read_disk
+    from localspec.models.disk import read_disk
     from localspec.models.sections import Sections
 
     if n_ctx is not None:
@@ -89,12 +86,12 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Choice, list[Candidat
         number = len(read_disk(config.model_dirs, progress=progress).models)
         said = sections.merged(ModelFlags(model=model).options())
         name, backend = said.model or "bundled", said.backend or "auto"
-        choice = choose_here(name, "none", config.model_dirs, backend=backend)
+        target = choose_here(name, "none", config.model_dirs, backend=backend).target
         found: list[Candidate] = []
-        for candidate in judged(choice.target, config.model_dirs, room_for(sections.engine(name))):
+        for candidate in judged(target, config.model_dirs, room_for(sections.engine(name))):
             found.append(candidate)
             progress("comparing vocabularies", len(found) / max(number, len(found)))
-    return choice, found
+    return target, found
 
 
 def _show(facts: Sequence[dict[str, Any]]) -> None:
@@ -133,7 +130,7 @@ def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
 
 
 def _facts(candidate: Candidate) -> dict[str, Any]:
-    model, tried = candidate.model, candidate.tried
+    model, tried = candidate.model.description, candidate.tried
     return {
         "name": candidate.name,
         "id": model.id,

@@ -21,8 +21,9 @@ from localspec.errors import (
     LocalspecError,
     ModelError,
 )
-from localspec.models.catalogue import Format, place_of, read_disk
-from localspec.models.description import has_mlx
+from localspec.models.description import Format, has_mlx
+from localspec.models.disk import read_disk
+from localspec.models.model import place_of
 from localspec.units import size
 from localspec.wording import one_line, printable
 
@@ -98,8 +99,8 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
 def _listed(plan: Plan) -> str:
     """What `localspec models list` calls what was pulled."""
     place = place_of(plan.path)
-    models = read_disk(load_config().model_dirs).named
-    return next((each.model.names[0] for each in models if place_of(each.path) == place), str(plan.path))
+    models = read_disk(load_config().model_dirs).found
+    return next((each.name for each in models if each.place == place), str(plan.path))
 
 
 def _fetch(plan: Plan) -> None:

@@ -18,12 +18,14 @@ from localspec.doctor import daemon, editors, history, http, memory, models, pac
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
-from localspec.engine.choice import Choice, choose, is_apple_silicon
 from localspec.errors import LocalspecError
+from localspec.models.bundled import BUNDLED, bundled_models
 from localspec.models.candidates import Room
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, format_of, model_files, trained_context
+from localspec.models.description import BACKENDS
 from localspec.models.disk import Disk, read_disk
 from localspec.models.fit import free_memory, needs_of
+from localspec.models.model import Model, model_at
+from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.processor import processor_name
 from localspec.models.sections import Sections
 from localspec.models.stores.store import User, hub_cache
@@ -50,7 +52,7 @@ class Examination:
         """what the file says, where it is valid"""
         self._options: Options | None = None
         """what the file and the environment say, where both are valid"""
-        self._choice: Choice | None = None
+        self._pair: Pair | None = None
         """what answers where a command names no model, if it can"""
         self._tell: Tell = lambda what, fraction: None
 
@@ -103,13 +105,12 @@ class Examination:
         return self._probes[backend].result()
 
     def _auto(self) -> Iterator[Finding]:
-        choice = choose(BUNDLED, "none", speed=_speed)
+        pair = choose(BUNDLED, "none")
         usable = {backend: self._report(backend).usable for backend in self._probes}
-        backend = BACKENDS[format_of(choice.target)]
-        yield packages.auto(usable, backend, choice.backend_reason.partition(", ")[2])
+        yield packages.auto(usable, pair.backend, pair.why.partition(", ")[2])
 
     def _bundled(self) -> Iterator[Finding]:
-        yield packages.bundled([describe(name, path) for name, path in model_files(())])
+        yield packages.bundled([model_at(path).described(name) for name, path in bundled_models()])
 
     # Models.
 
@@ -142,30 +143,30 @@ class Examination:
         if self._options is None:
             return
         try:
-            choice = self._chosen(self._options, "none")
+            pair = self._chosen(self._options, "none")
         except LocalspecError as error:
             yield problem_of("model", error, self._mend("model"))
             return
-        found = models.default(choice, self._report(BACKENDS[format_of(choice.target)]).usable)
+        found = models.default(pair, self._report(pair.backend).usable)
         if found.level == "ok":
-            self._choice = choice
+            self._pair = pair
         yield found
 
     def _pairing(self) -> Iterator[Finding]:
-        if self._options is None or self._choice is None:
+        if self._options is None or self._pair is None:
             return
         try:
-            self._choice = self._chosen(self._options, self._options.draft or "auto")
-            yield models.pairing(self._choice, self._disk.models)
+            self._pair = self._chosen(self._options, self._options.draft or "auto")
+            yield models.pairing(self._pair, self._disk.models)
         except LocalspecError as error:
             yield problem_of("pairing", error, self._mend("draft"))
 
-    def _chosen(self, said: Options, draft: str) -> Choice:
+    def _chosen(self, said: Options, draft: str) -> Pair:
         config = self._config or Config()
         engine = Sections(config).engine(said.model or BUNDLED)
         room = Room(engine, lambda target: None if self._is_on_device(target) else self._room())
         model, backend = said.model or BUNDLED, said.backend or "auto"
-        return choose(model, draft, config.model_dirs, backend=backend, speed=_speed, room=room)
+        return choose(model, draft, config.model_dirs, backend=backend, room=room)
 
     def _mend(self, key: str) -> str:
         said = Sections(self._config or Config()).layers(environment_options())
@@ -173,10 +174,10 @@ class Examination:
 
     # Memory, disk, rights.
 
-    def _is_on_device(self, target: Path) -> bool:
+    def _is_on_device(self, target: Model) -> bool:
         """As ``engine.load`` says of a model; told by the processes in which the backends were tried."""
-        engine = Sections(self._config or Config()).engine(str(target))
-        is_mlx = format_of(target) == "mlx"
+        engine = Sections(self._config or Config()).engine(str(target.path))
+        is_mlx = target.format == "mlx"
         device = self._report("mlx" if is_mlx else "llama_cpp").device
         return not is_apple_silicon() and device not in ("", "the CPU") and (is_mlx or engine.gpu_layers != 0)
 
@@ -192,12 +193,12 @@ class Examination:
 
     def _memory(self) -> Iterator[Finding]:
         total = psutil.virtual_memory().total
-        if self._choice is None or self._is_on_device(self._choice.target):
+        if self._pair is None or self._is_on_device(self._pair.target):
             yield memory.machine(free_memory(), total)
             return
-        target, draft = self._choice.target, self._choice.draft
-        pair = self._choice.name + (f" with {self._choice.draft_name}" if draft is not None else "")
-        engine = Sections(self._config or Config()).engine(str(target))
+        target, draft = self._pair.target, self._pair.draft
+        pair = target.name + (f" with {draft.name}" if draft is not None else "")
+        engine = Sections(self._config or Config()).engine(str(target.path))
         needs = needs_of(target, draft, engine)
         yield memory.machine(free_memory(), total, pair, needs, self._room())
 
@@ -223,7 +224,7 @@ class Examination:
     def _http(self) -> Iterator[Finding]:
         config = self._config or Config()
         yield from http.door(config.http, self._asked.status)
-        trained = None if self._choice is None else trained_context(self._choice.target)
+        trained = None if self._pair is None else self._pair.target.description.context
         yield from http.context(config, self._asked.status, trained)
 
 
@@ -244,10 +245,3 @@ def guarded(name: str, check: Check) -> list[Finding]:
 def _tell_part(tell: Tell, number: int, steps: int, what: str, fraction: float) -> None:
     """How far a step is, as a part of all."""
     tell(what, (number + fraction) / steps)
-
-
-def _speed(model: Path) -> float | None:
-    # All of the engine is loaded with it, numpy too: late, so that it cannot keep the doctor from starting.
-    from localspec.engine.load import speed_of
-
-    return speed_of(model)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from localspec.config import Config, section_name
 from localspec.doctor.finding import Finding, ended, some
-from localspec.engine.choice import Choice
 from localspec.errors import LocalspecError
+from localspec.models.bundled import BUNDLED
 from localspec.models.candidates import LEAST
-from localspec.models.catalogue import BACKENDS, BUNDLED, describe, find_model, format_of
 from localspec.models.disk import Disk
+from localspec.models.library import find
+from localspec.models.pair import Pair
 from localspec.models.pairing import check_pair
 from localspec.models.sections import GENERAL, Layer, Sections
 from localspec.models.stores.store import CONFIGURED
@@ -111,7 +112,7 @@ def _named(section: str, options: Options, config: Config) -> Iterator[Finding]:
         name = getattr(options, key)
         if name is not None and not (key == "draft" and name in ("auto", "none")):
             try:
-                find_model(name, config.model_dirs)
+                find(name, config.model_dirs)
             except LocalspecError as error:
                 yield _nowhere(f"{key} in {section} leads nowhere", error)
 
@@ -123,32 +124,31 @@ def _nowhere(told: str, error: LocalspecError) -> Finding:
 # What answers where a command names no model.
 
 
-def default(choice: Choice, usable: bool) -> Finding:
+def default(pair: Pair, usable: bool) -> Finding:
     """``usable`` says whether its backend is."""
-    target, runs_on = choice.target, BACKENDS[format_of(choice.target)]
-    told = f"{choice.name} answers unless told otherwise, {choice.backend_reason}."
-    broken = describe(choice.name, target).problem
-    if broken:
-        return Finding("model", "problem", f"{told} But {broken}.", mend("model"))
+    target = pair.target
+    told = f"{target.name} answers unless told otherwise, {pair.why}."
+    if target.problem:
+        return Finding("model", "problem", f"{told} But {target.problem}.", mend("model"))
     if not usable:
-        return Finding("model", "problem", told, f"Mend {runs_on}, or choose another model.")
+        return Finding("model", "problem", told, f"Mend {pair.backend}, or choose another model.")
     return Finding("model", "ok", told)
 
 
-def pairing(choice: Choice, models: Sequence[ModelDescription]) -> Finding:
+def pairing(pair: Pair, models: Sequence[ModelDescription]) -> Finding:
     """The draft of what answers, and how many of the other ``models`` have one.
 
     Raises :class:`TokenizerMismatch` for a draft that was asked for and is none.
     """
-    name = choice.name
-    if choice.asked and choice.draft is not None:
-        check_pair(read_tokens(choice.target), read_tokens(choice.draft))
-    if choice.draft is None:
-        told = f"{name}: {choice.draft_reason}."
-    elif choice.asked:
-        told = f"{choice.draft_name} drafts for {name}: it was asked for."
+    name, drafter, draft = pair.target.name, pair.drafter, pair.draft
+    if drafter.asked and draft is not None:
+        check_pair(read_tokens(pair.target), read_tokens(draft))
+    if draft is None:
+        told = f"{name}: {drafter.why}."
+    elif drafter.asked:
+        told = f"{draft.name} drafts for {name}: it was asked for."
     else:
-        told = f"{choice.draft_name} drafts for {name}, chosen by itself: {choice.draft_reason}."
+        told = f"{draft.name} drafts for {name}, chosen by itself: {drafter.why}."
     usable = [model for model in _own(models) if model.problem is None]
     if usable:
         told += (

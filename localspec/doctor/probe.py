@@ -70,12 +70,13 @@ def _compute(backend: str) -> None:
     from localspec.backends.base import Span
     from localspec.config import EngineConfig
     from localspec.engine.load import open_backend
-    from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
+    from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
+    from localspec.models.model import model_at
 
     path = bundled_model(BUNDLED_DRAFT, "mlx" if backend == "mlx" else "gguf")
     if not path.exists():
         return  # the check of the bundled models tells that
-    model = open_backend(path, EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
+    model = open_backend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
     model.forward([Span(model.open(), [0], 1)]).argmax()
     model.free()
 

@@ -18,10 +18,9 @@ from localspec.backends.rounding import (
 )
 from localspec.engine.saved import Saved
 from localspec.memory.memory import Memory
-from localspec.models.builds import build_for
-from localspec.models.catalogue import format_of, place_of
+from localspec.models.model import Model
 from localspec.models.record import Learnt, Record
-from localspec.models.tried import Tried, TriedRecord, name_of_pair
+from localspec.models.tried import KnownSpeed, Tried, TriedRecord, name_of_pair, name_of_speed
 from localspec.protocol.results import Stats
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
@@ -70,37 +69,6 @@ class KnownRounding:
         )
 
 
-class KnownSpeed:
-    """Seconds that a plain step takes, by a model's path: what decides between formats before one is
-    loaded. ``costs`` is where it comes from."""
-
-    def __init__(self, costs: CostCurve | None = None) -> None:
-        self.seconds: float | None = None
-        self._costs = costs
-
-    def state(self) -> dict[str, Any]:
-        measured = self._costs.measured(SPEED_CONTEXT).get(1) if self._costs else None
-        seconds = measured or self.seconds
-        return {"seconds": seconds} if seconds else {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        seconds = float(state.get("seconds", 0.0))
-        if seconds and not 1e-7 <= seconds < 1e3:
-            raise ValueError("no time of a step")
-        self.seconds = seconds or None
-
-
-def known_speed(directory: Path, model: Path) -> float | None:
-    """What an engine with that model once measured, in seconds."""
-    speed = KnownSpeed()
-    Record(directory, _speed_of(model), speed).read()
-    return speed.seconds
-
-
-def _speed_of(model: Path) -> str:
-    return f"speed of {place_of(model)!r} by {build_for(format_of(model))}"
-
-
 class KnownPair(TriedRecord):
     """How the draft model fares with this target: what later decides whether it is paired again."""
 
@@ -132,7 +100,7 @@ class Learning:
     """The learnt of one pair of models.
 
     ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. ``paths`` are the target's and the draft's. A file that cannot be read or
+    they end with the engine. ``models`` are the target and the draft. A file that cannot be read or
     written costs what was learnt, nothing else.
     """
 
@@ -142,7 +110,7 @@ class Learning:
         draft: Backend | None,
         *,
         directory: Path | None = None,
-        paths: tuple[Path, Path | None] | None = None,
+        models: tuple[Model, Model | None] | None = None,
         memory: Memory | None = None,
         chats: Saved | None = None,
     ) -> None:
@@ -162,8 +130,8 @@ class Learning:
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)
-            if paths is not None:
-                self._know(directory, *paths)
+            if models is not None:
+                self._know(directory, *models)
 
     @property
     def keeps(self) -> bool:
@@ -175,9 +143,10 @@ class Learning:
         self._records.append(record)
         record.read()
 
-    def _know(self, directory: Path, target: Path, draft: Path | None) -> None:
-        """What is known of the models by their paths, before they are loaded."""
-        self._keep(directory, _speed_of(target), KnownSpeed(self.costs))
+    def _know(self, directory: Path, target: Model, draft: Model | None) -> None:
+        """Keep what is known of the models before they are loaded."""
+        measured = KnownSpeed(lambda: self.costs.measured(SPEED_CONTEXT).get(1))
+        self._keep(directory, name_of_speed(target), measured)
         if draft is not None and self.draft_costs is not None:
             self.pair = KnownPair(self.costs, self.draft_costs, self.calibration)
             self._keep(directory, name_of_pair(target, draft), self.pair)

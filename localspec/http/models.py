@@ -11,7 +11,7 @@ from typing import Any
 from localspec.client import Client
 from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
-from localspec.models.catalogue import find_model
+from localspec.models.library import find
 from localspec.protocol.messages import ModelDescription
 
 DEFAULT_MODEL = "localspec"
@@ -58,7 +58,7 @@ async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
 def _is_there(name: str) -> bool:
     """Return whether a model of that name or path is found, even if it cannot be used."""
     try:
-        find_model(name, configured().model_dirs)
+        find(name, configured().model_dirs)
     except ModelNotFound:
         return False
     except ModelError:

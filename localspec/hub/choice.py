@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
-from localspec.models.catalogue import Format
-from localspec.models.description import has_mlx
+from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
 from localspec.units import size

@@ -15,8 +15,8 @@ from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, choose
 from localspec.hub.download import Progress, download
 from localspec.hub.listing import HubFile, read_listing
 from localspec.hub.records import Pulled
-from localspec.models.description import describe
 from localspec.models.fit import free_memory
+from localspec.models.model import model_at
 from localspec.models.names import PREFERRED
 from localspec.models.stores.store import User, hub_cache
 from localspec.units import MB, size
@@ -100,7 +100,7 @@ def _check_room(plan: Plan) -> None:
 
 def _check_headers(plan: Plan) -> None:
     """Read what native code will read, with bounds."""
-    problem = describe(plan.choice.name, plan.path).problem
+    problem = model_at(plan.path).described(plan.choice.name).problem
     if problem is not None:
         raise ModelInvalid(
             f"{plan.choice.name} came as the hub has it, and cannot be used: {problem}",

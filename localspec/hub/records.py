@@ -12,7 +12,7 @@ from localspec import home
 from localspec.errors import StorageError
 from localspec.hub.cache import Place
 from localspec.hub.listing import HubFile
-from localspec.models.catalogue import Format
+from localspec.models.description import Format
 
 
 class Pulled(msgspec.Struct, frozen=True):

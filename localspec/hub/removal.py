@@ -15,9 +15,9 @@ from localspec.hub.cache import Place
 from localspec.hub.download import holding
 from localspec.hub.listing import HubFile
 from localspec.hub.records import Pulled
-from localspec.models.catalogue import describe, find_model, place_of
+from localspec.models import library
 from localspec.models.disk import recent_disk
-from localspec.models.meaning import meant
+from localspec.models.model import place_of
 from localspec.models.stores.mending import kept, removed
 from localspec.protocol.messages import ModelDescription
 
@@ -26,7 +26,7 @@ BY_HAND = "Look into it, and delete by hand what you do not need."
 
 def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     """What was downloaded under this name: as it was pulled, its repository's, a file's, or any that
-    ``find_model`` knows; of what is not whole, the beginning of one, too. Of several nothing is chosen,
+    the library knows; of what is not whole, the beginning of one, too. Of several nothing is chosen,
     whoever has the others.
 
     Raises :class:`NotPulled` for models that came some other way, :class:`ModelNotFound` for no model at all,
@@ -59,16 +59,13 @@ def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
 
 def _meant(name: str, model_dirs: Sequence[str]) -> dict[str, ModelDescription]:
     """All that the name may mean, whole or broken, by where it lies; nothing where no model does."""
-    named = recent_disk(model_dirs).named
-    if found := meant(name, named):
-        return {place_of(each.path): each.model for each in found}
+    if found := library.meant(name, recent_disk(model_dirs).found):
+        return {each.place: each.description for each in found}
     try:
-        path = find_model(name, model_dirs)
+        one = library.listed(library.find(name, model_dirs), model_dirs)
     except ModelNotFound:
         return {}
-    known = {place_of(each.path): each.model for each in named}
-    place = place_of(path)
-    return {place: known.get(place) or replace(describe(name, path), names=(name,))}
+    return {one.place: one.known or replace(one.described(name), names=(name,))}
 
 
 def _places(pulled: Pulled) -> set[str]:

@@ -10,6 +10,8 @@ from localspec.models.description import FORMATS, Format
 BUNDLED = "bundled"
 BUNDLED_TARGET = "stdlib-6m"
 BUNDLED_DRAFT = "stdlib-1m"
+BUNDLED_NAMES = {BUNDLED: BUNDLED_TARGET, BUNDLED_TARGET: BUNDLED_TARGET, BUNDLED_DRAFT: BUNDLED_DRAFT}
+"""the pair's models by what they are asked for"""
 
 
 def bundled_dir() -> Path:

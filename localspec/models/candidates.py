@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from localspec.config import EngineConfig
 from localspec.errors import ModelError, ModelInvalid
-from localspec.models.catalogue import (
-    BUNDLED_DRAFT,
-    BUNDLED_TARGET,
-    bundled_model,
-    describe,
-    format_of,
-    list_models,
-    model_name,
-    place_of,
-)
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.disk import recent_disk
 from localspec.models.fit import Size, size_of
+from localspec.models.model import Model, place_of, renamed
 from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
 from localspec.models.tried import Tried, known_of
 from localspec.models.vocabulary import read_tokens, vocabulary_size
-from localspec.protocol.messages import ModelDescription
 from localspec.units import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0
@@ -35,7 +26,7 @@ PAIR = "the bundled pair"
 KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
 
 
-def no_limit(target: Path) -> int | None:
+def no_limit(target: Model) -> int | None:
     """Of memory nothing is known, or nothing is to be."""
     return None
 
@@ -44,7 +35,7 @@ class Room(NamedTuple):
     """What a pair is to fit in: how it is loaded, and the bytes that are free for a target; None: any."""
 
     config: EngineConfig = EngineConfig()
-    free: Callable[[Path], int | None] = no_limit
+    free: Callable[[Model], int | None] = no_limit
 
 
 class Candidate(NamedTuple):
@@ -53,7 +44,7 @@ class Candidate(NamedTuple):
     ``ratio`` is how many times smaller it is, ``needs`` the bytes that both take together.
     """
 
-    model: ModelDescription
+    model: Model
     verdict: Fit | Literal["refused"]
     ratio: float
     same_family: bool
@@ -65,43 +56,43 @@ class Candidate(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to type for it."""
-        return self.model.names[0] if self.model.names else self.model.id
+        """The name to type for it."""
+        return self.model.name
 
 
-def auto_draft(target: Path, model_dirs: tuple[str, ...], room: Room) -> tuple[Path | None, str]:
+def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[Model | None, str]:
     """What ``draft = auto`` pairs a target with, and why: the same for all who ask. Never raises for what is
     wrong with a model: whoever loads it will be told."""
     if mate := _bundled_mate(target):
         return mate, PAIR
     try:
-        pairing = _Pairing(target, list_models(model_dirs), room)
+        pairing = _Pairing(target, recent_disk(model_dirs).found, room)
         return chosen(target, map(pairing.judge, filter(pairing.may_help, pairing.others)))
     except (ModelError, OSError) as error:
         return None, without(str(error))
 
 
-def judged(target: Path, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
+def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
     """Every other model, the most promising first; what is not asked for is not looked at.
 
     Raises :class:`ModelError` for a target that cannot be read.
     """
-    pairing = _Pairing(target, list_models(model_dirs), room)
+    pairing = _Pairing(target, recent_disk(model_dirs).found, room)
     yield from map(pairing.judge, pairing.others)
 
 
-def chosen(target: Path, candidates: Iterable[Candidate]) -> tuple[Path | None, str]:
+def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None, str]:
     """The first that helps, and why, or why none does."""
-    mate, format, nearly = _bundled_mate(target), format_of(target), ""
+    mate, nearly = _bundled_mate(target), ""
     for found in candidates:
         if mate is not None:
-            if place_of(Path(found.model.path)) != place_of(mate):
+            if found.model.place != mate.place:
                 continue
             if found.fits:
                 return mate, PAIR
         elif found.helps:
-            return Path(found.model.path), f"{found.name} drafts: {found.reason}"
-        may_help = found.verdict != "refused" and found.ratio > 1.0 and found.model.format == format
+            return found.model, f"{found.name} drafts: {found.reason}"
+        may_help = found.verdict != "refused" and found.ratio > 1.0 and found.model.format == target.format
         if may_help and not nearly:
             nearly = f"the best one, {found.name}, {found.reason.removeprefix('it ')}"
     return None, without(nearly or "none on this disk is smaller and has the same vocabulary")
@@ -112,34 +103,33 @@ def without(why: str) -> str:
     return f"no draft model: {why}; prompt lookup and n-gram memory draft instead"
 
 
-def _bundled_mate(target: Path) -> Path | None:
+def _bundled_mate(target: Model) -> Model | None:
     """The draft that the bundled target was trained with."""
-    format = format_of(target)
-    is_bundled = place_of(target) == place_of(bundled_model(BUNDLED_TARGET, format))
-    return bundled_model(BUNDLED_DRAFT, format) if is_bundled else None
+    is_bundled = target.place == place_of(bundled_model(BUNDLED_TARGET, target.format))
+    return Model(bundled_model(BUNDLED_DRAFT, target.format), target.format) if is_bundled else None
 
 
 class _Pairing:
     """A target, and the ``others`` by how promising they look before their vocabularies are compared."""
 
-    def __init__(self, target: Path, models: Iterable[ModelDescription], room: Room) -> None:
-        self._path, self._room = target, room
+    def __init__(self, target: Model, models: Iterable[Model], room: Room) -> None:
+        self._room = room
         self._free = room.free(target)
-        place = place_of(target)
-        known = {place_of(Path(model.path)): model for model in models}
-        self._target = known.pop(place) if place in known else describe(model_name(target), target)
+        known = {model.place: model.current() for model in models}
+        same = known.pop(target.place, None)
+        self._target = renamed(target, same) if same is not None and target.known is None else target
         if self._target.problem is not None:
             size_of(target, room.config)  # raises what is wrong with it
         self._tokens: Tokens | None = None
         self._size: Size | None = None
-        self._verdicts: dict[str | None, Fit | ModelError] = {self._target.vocab_fp: "exact"}
+        self._verdicts: dict[str | None, Fit | ModelError] = {self._target.description.vocab_fp: "exact"}
         """by the other's ``vocab_fp``"""
-        self._tried = {model.path: self._known(model) for model in known.values()}
+        self._tried = {model: self._known(model) for model in known.values()}
         self.others = sorted(known.values(), key=self._promise)
 
-    def judge(self, model: ModelDescription) -> Candidate:
+    def judge(self, model: Model) -> Candidate:
         """Everything about one of the others."""
-        ratio, family = self._ratio(model), model.architecture == self._target.architecture
+        ratio, family = self._ratio(model), self._is_family(model)
         if model.problem is not None:
             return Candidate(model, "refused", ratio, family, model.problem)
         try:
@@ -147,7 +137,7 @@ class _Pairing:
             needs = self._needs(model)
         except ModelError as error:
             return Candidate(model, "refused", ratio, family, error.message)
-        tried = self._tried[model.path]
+        tried = self._tried[model]
         misfit = self._misfit(needs)
         drawback = self._never(model, ratio) or self._drawback(ratio, tried) or misfit
         reason = drawback or self._merits(model, verdict, ratio, tried)
@@ -155,34 +145,37 @@ class _Pairing:
 
     # Before anything of it is read.
 
-    def may_help(self, model: ModelDescription) -> bool:
+    def may_help(self, model: Model) -> bool:
         """Whether it is worth to look closer; what is not may be asked for all the same."""
         return model.problem is None and not self._never(model, self._ratio(model))
 
-    def _ratio(self, model: ModelDescription) -> float:
-        ours, theirs = self._target, model
+    def _ratio(self, model: Model) -> float:
+        ours, theirs = self._target.description, model.description
         if ours.parameters and theirs.parameters:
             return ours.parameters / theirs.parameters
         return ours.size / max(1, theirs.size)
 
-    def _known(self, model: ModelDescription) -> Tried:
-        same = model.vocab_fp is not None and model.format == self._target.format
-        return known_of(self._path, Path(model.path)) if same and self._ratio(model) > 1.0 else Tried()
+    def _known(self, model: Model) -> Tried:
+        same = model.description.vocab_fp is not None and model.format == self._target.format
+        return known_of(self._target, model) if same and self._ratio(model) > 1.0 else Tried()
 
-    def _promise(self, model: ModelDescription) -> tuple[float | bool | str, ...]:
+    def _is_family(self, model: Model) -> bool:
+        return model.description.architecture == self._target.description.architecture
+
+    def _promise(self, model: Model) -> tuple[float | bool | str, ...]:
         """Sorts: measured to be of use, of the same family, 5 to 30 times smaller, of the same vocabulary."""
-        tried, ratio = self._tried[model.path], max(self._ratio(model), 1e-9)
+        tried, ratio = self._tried[model], max(self._ratio(model), 1e-9)
         return (
             not self.may_help(model),
             -(tried.gain or 0.0) if tried.wins else 0.0,
-            model.architecture != self._target.architecture,
+            not self._is_family(model),
             max(0.0, math.log(LOW / ratio), math.log(ratio / HIGH)),
-            model.vocab_fp != self._target.vocab_fp,
+            model.description.vocab_fp != self._target.description.vocab_fp,
             abs(math.log(ratio / MIDDLE)),
-            model.path,
+            model.description.path,
         )
 
-    def _never(self, model: ModelDescription, ratio: float) -> str:
+    def _never(self, model: Model, ratio: float) -> str:
         """Why nobody would choose it, whatever its vocabulary; empty where somebody may."""
         if model.format != self._target.format:
             return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
@@ -193,31 +186,32 @@ class _Pairing:
 
     # What its headers tell.
 
-    def _verdict(self, model: ModelDescription) -> Fit:
+    def _verdict(self, model: Model) -> Fit:
         """Raises :class:`ModelError`. Models of one vocabulary share a verdict."""
-        if model.vocab_fp is None or self._target.vocab_fp is None:
+        fingerprint = model.description.vocab_fp
+        if fingerprint is None or self._target.description.vocab_fp is None:
             raise ModelInvalid("a vocabulary is missing")
-        found = self._verdicts.get(model.vocab_fp)
+        found = self._verdicts.get(fingerprint)
         if found is None:
             try:
-                found = self._compared(Path(model.path))
+                found = self._compared(model)
             except ModelError as error:
                 found = error
-            self._verdicts[model.vocab_fp] = found
+            self._verdicts[fingerprint] = found
         if isinstance(found, ModelError):
             raise found
         return found
 
-    def _compared(self, draft: Path) -> Fit:
+    def _compared(self, draft: Model) -> Fit:
         # Sizes are read in microseconds, texts in tenths of a second.
-        check_sizes(vocabulary_size(self._path), vocabulary_size(draft))
-        self._tokens = self._tokens or read_tokens(self._path)
+        check_sizes(vocabulary_size(self._target), vocabulary_size(draft))
+        self._tokens = self._tokens or read_tokens(self._target)
         return check_pair(self._tokens, read_tokens(draft))
 
-    def _needs(self, model: ModelDescription) -> int:
+    def _needs(self, model: Model) -> int:
         config = self._room.config
-        self._size = self._size or size_of(self._path, config)
-        return self._size.needs(size_of(Path(model.path), config), config, self._free).total
+        self._size = self._size or size_of(self._target, config)
+        return self._size.needs(size_of(model, config), config, self._free).total
 
     # The sentence.
 
@@ -236,18 +230,17 @@ class _Pairing:
             return f"it does not fit: both need {size(needs)} of memory, {size(self._free)} are free"
         return ""
 
-    def _merits(self, model: ModelDescription, verdict: Fit, ratio: float, tried: Tried) -> str:
-        family = "same family" if model.architecture == self._target.architecture else "another family"
+    def _merits(self, model: Model, verdict: Fit, ratio: float, tried: Tried) -> str:
+        family = "same family" if self._is_family(model) else "another family"
         told = f"{FITS[verdict]}, {family}, {ratio:.3g} times smaller"
         if tried.wins:
             told += f"; {_right(tried)}, {tried.gain:.2f} times as fast"
         return told
 
 
-def _amount(model: ModelDescription) -> str:
-    if model.parameters:
-        return f"{model.parameters / MILLION:.0f} M parameters"
-    return size(model.size)
+def _amount(model: Model) -> str:
+    told = model.description
+    return f"{told.parameters / MILLION:.0f} M parameters" if told.parameters else size(told.size)
 
 
 def _right(tried: Tried) -> str:

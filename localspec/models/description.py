@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from localspec.errors import ModelError, ModelInvalid
-from localspec.models.directory import is_directory_model, read_directory
+from localspec.models.directory import ModelDirectory, is_directory_model
 from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.kind import Other, kind_of_directory, kind_of_file
@@ -22,6 +22,8 @@ from localspec.models.tokenizer_json import has_template, tokenizer_fp
 from localspec.protocol.messages import ModelDescription
 
 Format = Literal["gguf", "mlx"]
+Header = GgufHeader | ModelDirectory
+"""of a GGUF file, or of a directory"""
 
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
@@ -71,15 +73,23 @@ def text_of(name: str | Path) -> str:
     return HALVES.sub("\N{REPLACEMENT CHARACTER}", str(name))
 
 
-def describe(name: str, path: Path, vocabularies: Vocabularies | None = None) -> ModelDescription:
-    """Read a model's headers; a problem is told in the description, never raised."""
-    format = format_of(path)
+def describe(
+    name: str,
+    path: Path,
+    format: Format,
+    header: Callable[[], Header],
+    vocabularies: Vocabularies | None = None,
+) -> ModelDescription:
+    """Describe the model of a header, which is read here; a problem is in the description, never raised."""
     found = ModelDescription(
         id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=weights_size(path)
     )
-    read = _read_directory if format == "mlx" else _read_file
+    known = {} if vocabularies is None else vocabularies
     try:
-        return read(found, path, {} if vocabularies is None else vocabularies)
+        read = header()
+        if isinstance(read, ModelDirectory):
+            return _of_directory(found, read, known)
+        return _of_file(found, read, path, known)
     except ModelError as error:
         return broken(found, error)
 
@@ -104,9 +114,10 @@ def weight_files(path: Path) -> Iterable[Path]:
     return path.parent.glob(f"{glob.escape(split.stem)}-?????-of-{split.total:05}.gguf")
 
 
-def _read_file(found: ModelDescription, path: Path, vocabularies: Vocabularies) -> ModelDescription:
+def _of_file(
+    found: ModelDescription, header: GgufHeader, path: Path, vocabularies: Vocabularies
+) -> ModelDescription:
     """Raises :class:`ModelError`."""
-    header = read_header(path, texts=False)
     fp = header.tokenizer_fp
     vocabulary = _vocabulary(fp, vocabularies, lambda: gguf_tokens(read_header(path)))
     split = split_of(path)
@@ -127,11 +138,12 @@ def _read_file(found: ModelDescription, path: Path, vocabularies: Vocabularies) 
     return _used(described, kind_of_file(header, has_vocabulary=vocabulary.fp is not None))
 
 
-def _read_directory(found: ModelDescription, path: Path, vocabularies: Vocabularies) -> ModelDescription:
+def _of_directory(
+    found: ModelDescription, model: ModelDirectory, vocabularies: Vocabularies
+) -> ModelDescription:
     """Raises :class:`ModelError`."""
-    model = read_directory(path)
-    fp = tokenizer_fp(path)
-    vocabulary = _vocabulary(fp, vocabularies, lambda: directory_tokens(path))
+    fp = tokenizer_fp(model.path)
+    vocabulary = _vocabulary(fp, vocabularies, lambda: directory_tokens(model.path))
     described = msgspec.structs.replace(
         found,
         architecture=model.architecture[:MOST_SAID] if model.architecture else None,
@@ -142,7 +154,7 @@ def _read_directory(found: ModelDescription, path: Path, vocabularies: Vocabular
         vocab_fp=vocabulary.fp,
         tokenizer_fp=fp,
         fim=vocabulary.fim,
-        template=has_template(path),
+        template=has_template(model.path),
         parts=len(model.weights),
     )
     return _used(described, kind_of_directory(model))

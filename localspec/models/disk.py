@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 import threading
@@ -17,7 +18,7 @@ from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
 from localspec.models.description import BACKENDS, Format, text_of
 from localspec.models.gguf import MISSING_PART
 from localspec.models.index import Index, index_path
-from localspec.models.meaning import Named
+from localspec.models.model import Model
 from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.stores.found import Found
 from localspec.models.stores.mending import mended
@@ -40,15 +41,15 @@ one that no model has again and again"""
 class Disk(NamedTuple):
     """Every model, by stores; and the stores that are there."""
 
-    named: list[Named]
+    found: list[Model]
     stores: list[StoreDescription]
 
     @property
     def models(self) -> list[ModelDescription]:
-        return [each.model for each in self.named]
+        return [each.description for each in self.found]
 
 
-class Model(NamedTuple):
+class _Sighting(NamedTuple):
     """A model as it was found first, the name of that store, and where and how else it was found."""
 
     found: Found
@@ -91,19 +92,26 @@ def recent_disk(model_dirs: Iterable[str] = (), *, progress: Progress = silent) 
         return _recent.disk
 
 
+def forget_recent() -> None:
+    """Have the next lookup read the disk anew: something of it has been seen to change."""
+    with _recent.lock:
+        _recent.until = -1.0
+
+
 def _read(stores: Iterable[Store], progress: Progress) -> Disk:
     report: list[StoreDescription] = []
-    models = _once(_everything(stores, report))
+    sightings = _once(_everything(stores, report))
     index = Index(index_path())
-    described = []
+    models = []
     try:
-        for number, model in enumerate(models):
-            if model.found.problem is None and not index.knows(model.found.path):
-                progress(f"reading {text_of(model.found.id)}", number / len(models))
-            described.append(_described(model, index))
+        for number, sighting in enumerate(sightings):
+            found = sighting.found
+            if found.problem is None and not index.knows(found.path):
+                progress(f"reading {text_of(found.id)}", number / len(sightings))
+            models.append(_read_one(sighting, index))
     finally:
         index.save()  # what was read until Ctrl-C need not be read again
-    return Disk(_named(described, models), report)
+    return Disk(_named(models, sightings), report)
 
 
 def _everything(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
@@ -141,15 +149,15 @@ def _scanned(store: Store) -> tuple[list[Found] | None, str | None]:
     return found, None
 
 
-def _once(everything: Iterable[tuple[str, Found]]) -> list[Model]:
+def _once(everything: Iterable[tuple[str, Found]]) -> list[_Sighting]:
     """Each model once, however often it was found: by its place on the disk, or its digest."""
-    models: list[Model] = []
-    known: dict[object, Model] = {}
+    models: list[_Sighting] = []
+    known: dict[object, _Sighting] = {}
     for store, found in everything:
         keys = list(_keys(found))
         model = next((known[key] for key in keys if key in known), None)
         if model is None:
-            model = Model(found, store, [])
+            model = _Sighting(found, store, [])
             models.append(model)
         else:
             model.others.append(found)
@@ -168,22 +176,24 @@ def _keys(found: Found) -> Iterator[object]:
         yield found.digest, place.st_size
 
 
-def _described(model: Model, index: Index) -> ModelDescription:
-    found = model.found
-    described = index.describe(found.id, found.path) if found.problem is None else _unread(found)
-    also = dict.fromkeys(text_of(other.path) for other in model.others if other.path != found.path)
-    described = replace(described, store=model.store, also=tuple(also))
-    return replace(described, remedy=mended(described)) if described.remedy in GENERAL else described
+def _read_one(sighting: _Sighting, index: Index) -> Model:
+    found = sighting.found
+    model = index.model(found.id, found.path) if found.problem is None else _unread(found)
+    also = dict.fromkeys(text_of(other.path) for other in sighting.others if other.path != found.path)
+    described = replace(model.description, store=sighting.store, also=tuple(also))
+    if described.remedy in GENERAL:
+        described = replace(described, remedy=mended(described))
+    return dataclasses.replace(model, known=described)
 
 
-def _unread(found: Found) -> ModelDescription:
-    """What needs no reading to be known as broken."""
+def _unread(found: Found) -> Model:
+    """The model of a file that is known as broken without being read."""
     try:
         size = os.stat(found.path).st_size
     except (OSError, ValueError):
         size = 0
     format: Format = "mlx" if os.path.isdir(found.path) else "gguf"
-    return ModelDescription(
+    described = ModelDescription(
         id=text_of(found.id),
         path=text_of(found.path),
         format=format,
@@ -192,19 +202,21 @@ def _unread(found: Found) -> ModelDescription:
         problem=text_of(found.problem or ""),
         remedy=found.remedy or ModelInvalid.default_remedy,
     )
+    return Model(found.path, format, known=described)
 
 
-def _named(described: list[ModelDescription], models: list[Model]) -> list[Named]:
-    """Gives each model its names: the one to type first, then what its stores call it."""
-    both = list(zip(described, models, strict=True))
+def _named(models: list[Model], sightings: list[_Sighting]) -> list[Model]:
+    """Give each model its names: the one to type first, then what its stores call it."""
+    both = [(model.description, found) for model, found in zip(models, sightings, strict=True)]
     parts = [None if _has_no_other(model) else parse(model, found.found.hint) for model, found in both]
     ids = [_ids(model, found) for model, found in both]
     # What is broken hides nothing: its name may be another's.
-    taken = [() if model.problem else own for model, own in zip(described, ids, strict=True)]
+    taken = [() if model.problem else own for model, own in zip(models, ids, strict=True)]
     named = []
-    for (model, found), name, own, said in zip(both, typed_names(parts, taken), ids, parts, strict=True):
+    for model, name, own, said in zip(models, typed_names(parts, taken), ids, parts, strict=True):
         names = tuple(dict.fromkeys([name, *own] if name else own))
-        named.append(Named(replace(model, names=names), found.found.path, said))
+        known = replace(model.description, names=names)
+        named.append(dataclasses.replace(model, known=known, parts=said))
     return named
 
 
@@ -213,7 +225,7 @@ def _has_no_other(model: ModelDescription) -> bool:
     return model.problem is not None or model.store == BUNDLED
 
 
-def _ids(model: ModelDescription, found: Model) -> list[str]:
+def _ids(model: ModelDescription, found: _Sighting) -> list[str]:
     """What its stores call a model; and its path, where that is not what it is shown as."""
     places = (found.found, *found.others)
     ids = [text_of(each.id) for each in places]

@@ -11,9 +11,9 @@ import psutil
 
 from localspec.config import EngineConfig
 from localspec.errors import ModelTooLarge
-from localspec.models.catalogue import format_of
-from localspec.models.directory import ModelDirectory, number_of, read_directory
-from localspec.models.gguf import GgufHeader, Tensor, read_header
+from localspec.models.directory import ModelDirectory, number_of
+from localspec.models.gguf import GgufHeader, Tensor
+from localspec.models.model import Model
 from localspec.units import MB, size
 
 DEFAULT_CTX = 8192
@@ -99,7 +99,7 @@ class Size(NamedTuple):
         return Needs(self.weights, cells, beside, PROCESS + ROWS * self.row, mapped)
 
 
-def needs_of(target: Path, draft: Path | None, config: EngineConfig, free: int | None = None) -> Needs:
+def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int | None = None) -> Needs:
     """The least that target and draft need: what the headers do not tell counts as nothing. ``free``: see
     :meth:`Size.needs`.
 
@@ -124,11 +124,12 @@ def context_size(trained: int | None, config: EngineConfig) -> int:
     return config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
 
 
-def size_of(path: Path, config: EngineConfig) -> Size:
-    """Read from the headers; raises :class:`ModelError`."""
-    if format_of(path) == "mlx":
-        return _size_of_directory(read_directory(path), config)
-    return size_of_header(read_header(path, texts=False), config)
+def size_of(model: Model, config: EngineConfig) -> Size:
+    """The size that the headers tell of; raises :class:`ModelError`."""
+    header = model.header
+    if isinstance(header, ModelDirectory):
+        return _size_of_directory(header, config)
+    return size_of_header(header, config)
 
 
 def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -17,18 +16,14 @@ from localspec import home
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.models.bounded import read_bounded
-from localspec.models.description import Vocabulary, describe, text_of, weight_files
-from localspec.models.directory import CONFIG, INDEX
-from localspec.models.kind import MODULES
-from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
+from localspec.models.description import Format, Vocabulary, format_of, text_of
+from localspec.models.model import Model, signature_of
 from localspec.protocol.messages import ModelDescription
+from localspec.protocol.pairs import Signature
 
 MAX_INDEX = 64 * 1024 * 1024
 LAYOUT = f"{__version__}/3"
 """a file of another layout is thrown away: raise the number when descriptions say more, or otherwise"""
-
-Signature = tuple[tuple[int, int, int, int], ...]
-"""of each file: size, times of the last change of content and of rights (ns), inode"""
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -57,16 +52,17 @@ class Index:
         self._content = _Content(LAYOUT, {}, {}) if path is None else _read(path)
         self._changed = False
 
-    def describe(self, name: str, path: Path) -> ModelDescription:
-        """As :func:`localspec.models.description.describe`, which is called where something has changed."""
+    def model(self, name: str, path: Path) -> Model:
+        """The model at a path, described under this name; read where its files have changed since."""
         key, signature = text_of(path), signature_of(path)
         known = self._content.models.get(key)
-        if known is not None and known.signature == signature and known.model.id == text_of(name):
-            return known.model
-        model = describe(name, path, self._content.vocabularies)
-        self._content.models[key] = _Entry(signature, model)
-        self._changed = True
-        return model
+        if known is None or known.signature != signature or known.model.id != text_of(name):
+            found = Model(path, format_of(path), stamp=signature)
+            known = _Entry(signature, found.described(name, self._content.vocabularies))
+            self._content.models[key] = known
+            self._changed = True
+        format: Format = "mlx" if known.model.format == "mlx" else "gguf"
+        return Model(path, format, known=known.model, stamp=signature)
 
     def knows(self, path: Path) -> bool:
         """Whether there is a description, current or not."""
@@ -91,23 +87,3 @@ def _read(path: Path) -> _Content:
         if content.layout == LAYOUT:
             return content
     return _Content(LAYOUT, {}, {})
-
-
-def signature_of(path: Path) -> Signature:
-    """What changes when a model does; empty for one that is not there."""
-    return tuple(each for file in _files(path) if (each := _stamp(file)) is not None)
-
-
-def _files(path: Path) -> Iterable[Path]:
-    weights = sorted(weight_files(path))
-    if not os.path.isdir(path):
-        return weights
-    return [*weights, *(path / name for name in (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, *TEMPLATES))]
-
-
-def _stamp(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from localspec.config import Config, EngineConfig, section_name
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import BUNDLED, FORMATS, find_all, find_model, place_of
+from localspec.models.bundled import BUNDLED
+from localspec.models.library import find_all, places_of
 from localspec.protocol.options import Options, names_draft
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ class Sections:
     def _covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
         """The places that a section holds for; none, and why."""
         try:
-            return set(map(place_of, find_all(name, self.config.model_dirs))), None
+            return {each.place for each in find_all(name, self.config.model_dirs)}, None
         except LocalspecError as error:
             return set(), error
 
@@ -140,11 +141,6 @@ def _keep(known: dict[K, T], key: K, value: T) -> None:
     if len(known) >= MOST_NAMES:
         known.clear()
     known[key] = value
-
-
-def places_of(name: str, model_dirs: tuple[str, ...]) -> set[str]:
-    """The places that a name stands for, two where there are both formats; raises :class:`ModelError`."""
-    return {place_of(find_model(name, model_dirs, format=format)) for format in FORMATS}
 
 
 def _holds(directory: str, place: str | None) -> bool:

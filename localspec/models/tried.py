@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
 from localspec.models.builds import build_for
-from localspec.models.catalogue import Format, format_of, place_of, weights_size
-from localspec.models.index import signature_of
+from localspec.models.description import Format
+from localspec.models.model import Model
 from localspec.models.record import Record, learnt_dir
 
 ENOUGH = 64
@@ -82,14 +81,46 @@ class TriedRecord:
         self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
 
 
-def name_of_pair(target: Path, draft: Path) -> str:
+class KnownSpeed:
+    """Seconds that a plain step of a model takes: what decides between formats before one is loaded.
+    ``measure`` gives the newest figure, where there is one; see :class:`Learnt`."""
+
+    def __init__(self, measure: Callable[[], float | None] = lambda: None) -> None:
+        self.seconds: float | None = None
+        self._measure = measure
+
+    def state(self) -> dict[str, Any]:
+        seconds = self._measure() or self.seconds
+        return {"seconds": seconds} if seconds else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        seconds = float(state.get("seconds", 0.0))
+        if seconds and not 1e-7 <= seconds < 1e3:
+            raise ValueError("no time of a step")
+        self.seconds = seconds or None
+
+
+def name_of_speed(model: Model) -> str:
+    """The name of the record of a model's speed."""
+    return f"speed of {model.place!r} by {build_for(model.format)}"
+
+
+def known_speed(model: Model) -> float | None:
+    """Seconds that a plain step of a model took on this machine; None: never measured."""
+    speed = KnownSpeed()
+    with contextlib.suppress(LocalspecError, OSError):
+        Record(learnt_dir(), name_of_speed(model), speed).read()
+    return speed.seconds
+
+
+def name_of_pair(target: Model, draft: Model) -> str:
     """The name of a pair's record: other files in their places, or another build of the library that runs
     them, are another pair."""
-    pair = " and ".join(f"{place_of(p)!r}, {weights_size(p)} bytes" for p in (target, draft))
-    return f"pair of {pair} by {build_for(format_of(target))}"
+    pair = " and ".join(f"{each.place!r}, {each.weight_bytes} bytes" for each in (target, draft))
+    return f"pair of {pair} by {build_for(target.format)}"
 
 
-def note_failure(target: Path, draft: Path, why: str) -> None:
+def note_failure(target: Model, draft: Model, why: str) -> None:
     """Let it be known that this draft cannot be loaded, so that the next choice is another."""
     record = TriedRecord()
     failure = Failure(why, time.time(), _circumstances(target, draft))
@@ -98,7 +129,7 @@ def note_failure(target: Path, draft: Path, why: str) -> None:
         Record(learnt_dir(), name_of_pair(target, draft), record).write()
 
 
-def known_of(target: Path, draft: Path) -> Tried:
+def known_of(target: Model, draft: Model) -> Tried:
     """What engines with these two models have seen."""
     record = TriedRecord()
     with contextlib.suppress(LocalspecError, OSError):  # where nothing can be kept, nothing is known
@@ -115,16 +146,16 @@ def _failure(why: object, at: object, under: object) -> Failure:
     return Failure(why, at, under)
 
 
-def _holds(failure: Failure, target: Path, draft: Path) -> bool:
+def _holds(failure: Failure, target: Model, draft: Model) -> bool:
     """Whether the draft would fail again; a clock that was set back makes it worth a try."""
     is_recent = 0.0 <= time.time() - failure.at < FAILURE_S
     return is_recent and failure.under == _circumstances(target, draft)
 
 
-def _circumstances(target: Path, draft: Path) -> str:
+def _circumstances(target: Model, draft: Model) -> str:
     """What loads these models, and the state of their files."""
-    versions = [f"{package} {_version(package)}" for package in PACKAGES[format_of(draft)]]
-    return f"{', '.join(versions)}: {signature_of(target)}, {signature_of(draft)}"
+    versions = [f"{package} {_version(package)}" for package in PACKAGES[draft.format]]
+    return f"{', '.join(versions)}: {target.signature}, {draft.signature}"
 
 
 def _version(package: str) -> str:

@@ -10,10 +10,10 @@ import msgspec
 
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bounded import decode_json, read_bounded
-from localspec.models.catalogue import format_of
 from localspec.models.directory import number_of, read_config
 from localspec.models.fingerprint import directory_tokens, gguf_tokens
 from localspec.models.gguf import count_tokens, read_header
+from localspec.models.model import Model
 from localspec.models.pairing import Tokens
 from localspec.models.tokenizer_json import MAX_TOKENIZER, SETTINGS, read_tokenizer
 
@@ -33,19 +33,24 @@ class _Settings(msgspec.Struct):
     eos_token: Any = None
 
 
-def read_tokens(path: Path) -> Tokens:
-    """What a model's vocabulary is compared by; raises :class:`ModelError`, also where it has none."""
-    tokens = _of_directory(path) if format_of(path) == "mlx" else _of_file(path)
+def read_tokens(model: Model) -> Tokens:
+    """Read what a model's vocabulary is compared by; raises :class:`ModelError`, also where it has none."""
+    tokens = _of_directory(model.path) if model.format == "mlx" else _of_file(model.path)
     if not tokens.texts:
-        raise ModelInvalid(f"{path} has no vocabulary")
+        raise ModelInvalid(f"{model.path} has no vocabulary")
     return tokens
 
 
-def vocabulary_size(path: Path) -> int:
-    """How many tokens a model's rows of logits have, without reading them; raises :class:`ModelError`."""
-    if format_of(path) == "mlx":
-        return number_of(read_config(path), "vocab_size") or len(read_tokens(path).texts)
-    return count_tokens(path)
+def real_tokens(model: Model) -> list[tuple[int, bytes]]:
+    """Read (id, bytes) of a model's real tokens, alike in both formats; raises :class:`ModelError`."""
+    return directory_tokens(model.path) if model.format == "mlx" else gguf_tokens(read_header(model.path))
+
+
+def vocabulary_size(model: Model) -> int:
+    """The number of tokens in a row of logits, without reading them; raises :class:`ModelError`."""
+    if model.format == "mlx":
+        return number_of(read_config(model.path), "vocab_size") or len(read_tokens(model).texts)
+    return count_tokens(model.path)
 
 
 def _of_file(path: Path) -> Tokens:

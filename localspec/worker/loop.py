@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from localspec.engine.choice import Choice
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
@@ -15,7 +13,8 @@ from localspec.engine.load import choose_here, load_engine
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, ModelChanged, OutOfMemory
-from localspec.models.catalogue import place_of, weights_size
+from localspec.models.model import Model
+from localspec.models.pair import Pair
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
@@ -61,8 +60,8 @@ def serve(channel: Channel) -> bool:
     pulse = Pulse(channel)
     try:
         with pulse.busy():
-            choice = _choose(first)
-            engine = _load(channel, first, choice)
+            pair = _choose(first)
+            engine = _load(channel, first, pair)
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
         return True
@@ -74,7 +73,7 @@ def serve(channel: Channel) -> bool:
         failed = EngineError(f"the model could not be loaded: {type(error).__name__}: {error}")
         channel.send(LoadFailed(failed.as_dict()))
         raise
-    draft = choice.draft if engine.draft is not None else None  # it may have been left out
+    draft = pair.draft if engine.draft is not None else None  # it may have been left out
     with engine:
         channel.send(
             Ready(
@@ -83,21 +82,21 @@ def serve(channel: Channel) -> bool:
                 backend=engine.target.name,
                 n_ctx=engine.target.capabilities.n_ctx,
                 reason=engine.reason,
-                path=place_of(choice.target),
-                draft_path=None if draft is None else place_of(draft),
+                path=pair.target.place,
+                draft_path=None if draft is None else draft.place,
             )
         )
-        pulse.expect(slowest_step(engine, choice.target))
+        pulse.expect(slowest_step(engine, pair.target))
         return Worker(channel, engine, pulse).run()
 
 
-def _choose(load: Load) -> Choice:
+def _choose(load: Load) -> Pair:
     return choose_here(
         load.model, load.draft, load.model_dirs, backend=load.backend, config=load.engine, free=load.free
     )
 
 
-def _load(channel: Channel, load: Load, choice: Choice) -> Engine:
+def _load(channel: Channel, load: Load, pair: Pair) -> Engine:
     told = {"target": -1.0, "draft": -1.0}
 
     def progress(stage: str, fraction: float) -> None:
@@ -105,14 +104,14 @@ def _load(channel: Channel, load: Load, choice: Choice) -> Engine:
             told[stage] = fraction
             channel.send(Loading(stage, fraction))
 
-    return load_engine(choice, config=load.engine, progress=progress, memory=True, free=load.free)
+    return load_engine(pair, config=load.engine, progress=progress, memory=True, free=load.free)
 
 
-def slowest_step(engine: Engine, target: Path) -> float:
+def slowest_step(engine: Engine, target: Model) -> float:
     """Seconds that a step may well take, which is one that reads a piece of a prompt."""
     tokens = engine.target.capabilities.max_batch / TOGETHER
     plain = engine.learning.costs.measured(SPEED_CONTEXT).get(1)
-    return tokens * (plain if plain is not None else weights_size(target) / READ_PER_S)
+    return tokens * (plain if plain is not None else target.weight_bytes / READ_PER_S)
 
 
 class Worker:

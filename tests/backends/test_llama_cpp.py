@@ -13,7 +13,8 @@ from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
+from localspec.models.model import model_at
 from tests.conformance.backend import BackendConformance
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
@@ -26,13 +27,13 @@ class TestLlamaCpp(BackendConformance):
 
     @classmethod
     def make(cls) -> Backend:
-        return LlamaCppBackend(TARGET, SMALL)
+        return LlamaCppBackend(model_at(TARGET), SMALL)
 
 
 class TestLlamaCppDraft(TestLlamaCpp):
     @classmethod
     def make(cls) -> Backend:
-        return LlamaCppBackend(DRAFT, SMALL)
+        return LlamaCppBackend(model_at(DRAFT), SMALL)
 
 
 class TestQuantisedCells(TestLlamaCpp):
@@ -41,13 +42,13 @@ class TestQuantisedCells(TestLlamaCpp):
 
     @classmethod
     def make(cls) -> Backend:
-        return LlamaCppBackend(TARGET, replace(SMALL, kv_bits=8))
+        return LlamaCppBackend(model_at(TARGET), replace(SMALL, kv_bits=8))
 
 
 def test_quantised_cells_take_less_room_and_change_little() -> None:
     rows = []
     for bits in (0, 8, 4):
-        backend = LlamaCppBackend(TARGET, replace(SMALL, kv_bits=bits))
+        backend = LlamaCppBackend(model_at(TARGET), replace(SMALL, kv_bits=bits))
         tokens = backend.vocabulary.encode("def fib(n):\n    return n if n < 2 else ", special=False)
         rows.append(backend.forward([Span(backend.open(), tokens, 1)]).rows(0, 1)[0])
         backend.free()
@@ -58,7 +59,7 @@ def test_quantised_cells_take_less_room_and_change_little() -> None:
 
 def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
     """What makes the strict mode cheap: only a forward of one token rounds differently."""
-    backend = LlamaCppBackend(TARGET, SMALL)
+    backend = LlamaCppBackend(model_at(TARGET), SMALL)
     tokens = backend.vocabulary.encode("import os, sys\n\nclass Path:\n    pass\n" * 8, special=False)[:48]
     sequence, seen = backend.open(), set()
     for width in (2, 3, 6, 16, 48):
@@ -72,14 +73,14 @@ def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
 
 def test_missing_file() -> None:
     with pytest.raises(ModelNotFound, match="no file"):
-        LlamaCppBackend(Path("/nowhere/model.gguf"))
+        LlamaCppBackend(model_at(Path("/nowhere/model.gguf")))
 
 
 def test_not_a_gguf_file(tmp_path: Path) -> None:
     path = tmp_path / "notes.gguf"
     path.write_text("just some text")
     with pytest.raises(ModelInvalid, match="GGUF"):
-        LlamaCppBackend(path)
+        LlamaCppBackend(model_at(path))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.999])
@@ -88,7 +89,7 @@ def test_truncated_file(tmp_path: Path, share: float) -> None:
     data = DRAFT.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(ModelInvalid, match="truncated"):
-        LlamaCppBackend(path)
+        LlamaCppBackend(model_at(path))
 
 
 def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
@@ -96,11 +97,11 @@ def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
     path = tmp_path / "odd.gguf"
     path.write_bytes(DRAFT.read_bytes().replace(b"qwen3", b"zwen3"))
     with pytest.raises(ModelInvalid, match="cannot load"):
-        LlamaCppBackend(path)
+        LlamaCppBackend(model_at(path))
 
 
 def test_special_tokens_of_the_bundled_pair() -> None:
-    backend = LlamaCppBackend(DRAFT, SMALL)
+    backend = LlamaCppBackend(model_at(DRAFT), SMALL)
     vocabulary = backend.vocabulary
     assert vocabulary.bos is None and vocabulary.end_tokens >= {0, 2}
     assert vocabulary.fim is not None and vocabulary.fim[:3] == (3, 5, 4)
@@ -109,7 +110,7 @@ def test_special_tokens_of_the_bundled_pair() -> None:
 
 
 def test_automatic_sizes() -> None:
-    backend = LlamaCppBackend(DRAFT)
+    backend = LlamaCppBackend(model_at(DRAFT))
     capabilities = backend.capabilities
     backend.free()
     assert capabilities.n_ctx == 2048
@@ -121,7 +122,7 @@ def test_automatic_sizes() -> None:
 )
 def test_odd_sizes_work(n_ctx: int, parallel: int, chunk: int) -> None:
     backend = LlamaCppBackend(
-        DRAFT, EngineConfig(n_ctx=n_ctx, parallel=parallel, prefill_chunk=chunk, threads=1)
+        model_at(DRAFT), EngineConfig(n_ctx=n_ctx, parallel=parallel, prefill_chunk=chunk, threads=1)
     )
     sequences = [backend.open() for _ in range(parallel)]
     assert backend.capabilities.max_batch >= min(21 * parallel, n_ctx)
@@ -131,22 +132,22 @@ def test_odd_sizes_work(n_ctx: int, parallel: int, chunk: int) -> None:
 
 def test_sizes_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="at least 64"):
-        LlamaCppBackend(DRAFT, EngineConfig(n_ctx=8))
+        LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=8))
     with pytest.raises(ModelTooLarge, match="GB are free"):
-        LlamaCppBackend(DRAFT, EngineConfig(n_ctx=60_000_000, parallel=64))
+        LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64))
 
 
 def test_free_gives_the_memory_back() -> None:
     process = psutil.Process()
-    LlamaCppBackend(TARGET, SMALL).free()
+    LlamaCppBackend(model_at(TARGET), SMALL).free()
     before = process.memory_info().rss
     for _ in range(3):
-        LlamaCppBackend(TARGET, SMALL).free()
+        LlamaCppBackend(model_at(TARGET), SMALL).free()
     grown = process.memory_info().rss - before
     assert grown < TARGET.stat().st_size
 
 
 def test_load_progress_is_told() -> None:
     seen: list[float] = []
-    LlamaCppBackend(DRAFT, SMALL, progress=seen.append).free()
+    LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()
     assert seen[-1] == 1.0 and seen == sorted(seen)

@@ -19,6 +19,7 @@ from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.models import fit
 from localspec.models.fit import MARKS, ROLLBACK, needs_of, size_of, states_kept
+from localspec.models.model import model_at
 from localspec.units import MB
 from tests import random_ggufs
 from tests.conformance.backend import BackendConformance, all_rows, feed
@@ -42,7 +43,7 @@ class HybridConformance(BackendConformance):
 
     @classmethod
     def make(cls) -> Backend:
-        return LlamaCppBackend(model(cls.architecture), SMALL, measured=False)
+        return LlamaCppBackend(model_at(model(cls.architecture)), SMALL, measured=False)
 
     def keeps(self, backend: Backend) -> bool:
         return False
@@ -78,7 +79,7 @@ class TestMamba(HybridConformance):
 
 @pytest.fixture(scope="module", params=ROLLED_BACK)
 def hybrid(request: pytest.FixtureRequest) -> Iterator[LlamaCppBackend]:
-    backend = LlamaCppBackend(model(request.param), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(model(request.param)), SMALL, measured=False)
     yield backend
     backend.free()
 
@@ -162,22 +163,22 @@ def test_neighbours_that_are_filled_up_go_back_as_well(hybrid: LlamaCppBackend) 
 
 def test_what_the_states_take_is_what_the_header_tells(hybrid: LlamaCppBackend) -> None:
     sequence = begun(hybrid, 0)
-    size = size_of(model(hybrid.model), SMALL)
+    size = size_of(model_at(model(hybrid.model)), SMALL)
     found = len(hybrid._sequences._state(sequence, RECURRENT))
     hybrid.close(sequence)
     assert size.rolls_back and size.state <= found < size.state + 256
-    needs = needs_of(model(hybrid.model), None, SMALL)
+    needs = needs_of(model_at(model(hybrid.model)), None, SMALL)
     assert needs.cells == 4 * (512 * size.cell + (1 + ROLLBACK + MARKS) * size.state)
 
 
 @pytest.mark.parametrize("architecture", CLAMPED)
 def test_of_some_architectures_no_states_are_kept(architecture: str) -> None:
-    backend = LlamaCppBackend(model(architecture), SMALL)
+    backend = LlamaCppBackend(model_at(model(architecture)), SMALL)
     assert backend.capabilities.obstacle == NO_STATES and backend.rollback(backend.open()) == 0
     backend.free()
-    size = size_of(model(architecture), SMALL)
+    size = size_of(model_at(model(architecture)), SMALL)
     assert size.state and not size.rolls_back
-    assert needs_of(model(architecture), None, SMALL).cells == int(
+    assert needs_of(model_at(model(architecture)), None, SMALL).cells == int(
         4 * (512 * size.cell + (1 + MARKS) * size.state)
     )
 
@@ -186,14 +187,14 @@ def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyP
     assert [states_kept(MB, 4, free) for free in (None, 800 * MB, 128 * MB, 32 * MB, 31 * MB)] == [
         *(ROLLBACK, ROLLBACK, 4, 1, 0)
     ]
-    state = size_of(model("lfm2"), SMALL).state
+    state = size_of(model_at(model("lfm2")), SMALL).state
     for free, kept, obstacle in ((8 * 4 * 3 * state, 3, ""), (0, 0, NO_ROOM)):
         monkeypatch.setattr(module, "free_memory", lambda free=free: free)
-        backend = LlamaCppBackend(model("lfm2"), SMALL, measured=False)
+        backend = LlamaCppBackend(model_at(model("lfm2")), SMALL, measured=False)
         assert (backend.rollback(backend.open()), backend.capabilities.obstacle) == (kept, obstacle)
         backend.free()
-    lean = needs_of(model("lfm2"), None, SMALL, 0)
-    assert needs_of(model("lfm2"), None, SMALL).cells - lean.cells == 4 * fit.ROLLBACK * state
+    lean = needs_of(model_at(model("lfm2")), None, SMALL, 0)
+    assert needs_of(model_at(model("lfm2")), None, SMALL).cells - lean.cells == 4 * fit.ROLLBACK * state
 
 
 @pytest.mark.parametrize("architecture", ["lfm2", "qwen35", "nemotron_h", "mamba"])

@@ -10,7 +10,8 @@ import pytest
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
 from localspec.errors import EngineError
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.backends.test_llama_hybrid import model
 from tests.conformance.backend import all_rows, feed
 from tests.engine.interrupted import interrupted_at
@@ -25,7 +26,7 @@ SURE, END = 21, 32
 def backend(request: pytest.FixtureRequest) -> Iterator[LlamaCppBackend]:
     path = bundled_model(BUNDLED_TARGET, "gguf") if request.param == "cells" else model(request.param)
     config = EngineConfig(n_ctx=256, parallel=4, threads=1)
-    real = LlamaCppBackend(path, config, measured=False)
+    real = LlamaCppBackend(model_at(path), config, measured=False)
     yield real
     real.free()
 

@@ -9,6 +9,7 @@ import pytest
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
+from localspec.models.model import model_at
 from tests import random_ggufs
 
 
@@ -16,7 +17,7 @@ from tests import random_ggufs
 def mamba(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]:
     path = tmp_path_factory.mktemp("mamba") / "mamba.gguf"
     random_ggufs.write_model(path, "mamba")
-    backend = LlamaCppBackend(path, EngineConfig(n_ctx=4096, parallel=2, prefill_chunk=2000))
+    backend = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=4096, parallel=2, prefill_chunk=2000))
     yield backend
     backend.free()
 

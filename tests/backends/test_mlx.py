@@ -10,12 +10,13 @@ import pytest
 
 from localspec.backends.base import Backend
 from localspec.config import EngineConfig
+from localspec.models.model import model_at
 from tests.conformance.backend import BackendConformance
 from tests.mlx_models import FAMILIES, KINDS, write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
-from localspec.models.catalogue import bundled_model  # noqa: E402
+from localspec.models.bundled import bundled_model  # noqa: E402
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16)
 QUANTISED_CELLS = {
@@ -29,7 +30,7 @@ def load(name: str, folder: Path) -> MlxBackend:
     """One of MODELS."""
     family, bits = MODELS[name]
     config = msgspec.structs.replace(SMALL, kv_bits=bits)
-    return MlxBackend(write_model(family, folder), config, measured=False)
+    return MlxBackend(model_at(write_model(family, folder)), config, measured=False)
 
 
 class TestFamilies(BackendConformance):
@@ -59,4 +60,4 @@ class TestBundled(BackendConformance):
 
     @classmethod
     def make(cls) -> Backend:
-        return MlxBackend(bundled_model("stdlib-1m", "mlx"), SMALL, measured=False)
+        return MlxBackend(model_at(bundled_model("stdlib-1m", "mlx")), SMALL, measured=False)

@@ -16,6 +16,7 @@ from localspec.backends.base import Span
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid, ModelTooLarge
+from localspec.models.model import model_at
 from tests.mlx_models import write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
@@ -28,7 +29,7 @@ Spoil = Callable[[Path], object]
 
 
 def load(path: Path, **settings: Any) -> MlxBackend:
-    return MlxBackend(path, replace(SMALL, **settings), measured=False)
+    return MlxBackend(model_at(path), replace(SMALL, **settings), measured=False)
 
 
 def edited(name: str, **changes: object) -> Spoil:

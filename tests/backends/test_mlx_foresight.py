@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from localspec.backends.base import Span
+from localspec.models.model import model_at
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
@@ -41,7 +42,7 @@ def greedy(backend: MlxBackend, sequence: int, n: int, token: int = 65) -> list[
 
 @pytest.mark.parametrize("name", ["qwen3", "gemma3", "qwen3.5", "falcon-h1"])
 def test_what_was_begun_is_taken_up_and_nothing_is_computed_twice(name: str, tmp_path: Path) -> None:
-    backend = MlxBackend(write_model(name, tmp_path), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model(name, tmp_path)), CONFIG, measured=False)
     counted = Counted(backend)
     sequence = backend.open()
     greedy(backend, sequence, STREAK + 30)
@@ -56,7 +57,9 @@ def test_what_was_begun_is_taken_up_and_nothing_is_computed_twice(name: str, tmp
 )
 def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: str, tmp_path: Path) -> None:
     """Other tokens, several, a rollback, a neighbour, a fork: the rows are those of a fresh start."""
-    backend, reference = (MlxBackend(write_model(name, tmp_path / n), CONFIG, measured=False) for n in "ab")
+    backend, reference = (
+        MlxBackend(model_at(write_model(name, tmp_path / n)), CONFIG, measured=False) for n in "ab"
+    )
     rng = random.Random(name)
     for turn in range(8):
         sequence, other = backend.open(), backend.open()
@@ -82,7 +85,7 @@ def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: s
 
 
 def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
-    backend = MlxBackend(write_model("qwen3", tmp_path), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG, measured=False)
     counted = Counted(backend)
     sequence = backend.open()
     for _ in range(3):
@@ -93,7 +96,7 @@ def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
 
 
 def test_nothing_is_begun_for_those_who_do_not_take_the_best_token(tmp_path: Path) -> None:
-    backend = MlxBackend(write_model("qwen3", tmp_path), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG, measured=False)
     counted = Counted(backend)
     sequence, token = backend.open(), 65
     for _ in range(20):

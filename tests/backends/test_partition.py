@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from localspec.backends.llama_cpp import partition
 from localspec.backends.llama_cpp.partition import MOST, WHOLE, Partition, Strips
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from tests.real_vocabularies import SOURCE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6

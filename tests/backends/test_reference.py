@@ -14,7 +14,8 @@ from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.engine.interrupted import interrupted_at
 from tests.parity.loaded import measured, quantised
 
@@ -31,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def backend(model: Path) -> Iterator[LlamaCppBackend]:
     """With two threads: one has nothing to divide."""
-    made = LlamaCppBackend(model, EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
+    made = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
     yield made
     made.free()
 
@@ -61,7 +62,7 @@ def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
 def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]:
     """The bundled target at Q4_K_M: from four rows on another kernel computes it."""
     small = quantised(bundled_model(BUNDLED_TARGET), tmp_path_factory.mktemp("q4"), "Q4_K_M")
-    made = LlamaCppBackend(small, EngineConfig(n_ctx=512, parallel=2, threads=2), measured=False)
+    made = LlamaCppBackend(model_at(small), EngineConfig(n_ctx=512, parallel=2, threads=2), measured=False)
     if not made.reference_mode.available:
         pytest.skip("this build of llama.cpp does not lead to ggml's backends")
     yield made

@@ -15,8 +15,9 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.typed import TypedNames
 from localspec.config import EngineConfig
 from localspec.engine.prompt import PromptEncoder
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.directory import read_directory
+from localspec.models.model import model_at
 from localspec.protocol.requests import File, FimPrompt
 
 USER_DEFINED = 4
@@ -44,7 +45,7 @@ def careless_llama(path: Path) -> LlamaCppBackend:
         if name.startswith("<|") and name.endswith("|>"):
             kinds.parts[kinds.data[token]][0] = USER_DEFINED
     del kinds, reader
-    return LlamaCppBackend(path, EngineConfig(n_ctx=512, parallel=1), measured=False)
+    return LlamaCppBackend(model_at(path), EngineConfig(n_ctx=512, parallel=1), measured=False)
 
 
 def mlx_vocabulary(place: Path) -> Vocabulary:

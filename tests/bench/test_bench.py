@@ -21,7 +21,7 @@ from localspec.bench.stand import Stand, load_stand
 from localspec.bench.workload import Case, Turn, load_workload, quick
 from localspec.config import EngineConfig
 from localspec.errors import BackendUnavailable, InvalidOptions
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import TextPrompt
 from tests.bench import stand_in

@@ -25,8 +25,9 @@ from localspec.bench.inflate import (
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.gguf import read_header
+from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request
 from tests.parity.prompts import prompts
@@ -44,13 +45,13 @@ TEXT = 'def copy(source, target):\n    """Copy source to target.'
 def texts(path: Path, n: int = 4) -> list[str]:
     """Plain greedy answers to a few prompts of every kind."""
     options = Options(temperature=0.0, max_tokens=32, proposer="none")
-    with Engine(LlamaCppBackend(path, SMALL, measured=False)) as engine:
+    with Engine(LlamaCppBackend(model_at(path), SMALL, measured=False)) as engine:
         return [engine.stream(Request(prompt=p, options=options)).finish().text for p in prompts(n)]
 
 
 def logits(path: Path) -> Rows:
     """The last row of a short text, shape (1, vocabulary size)."""
-    backend = LlamaCppBackend(path, SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(path), SMALL, measured=False)
     try:
         tokens = backend.vocabulary.encode(TEXT, special=False)
         return backend.forward([Span(backend.open(), tokens, 1)]).rows(0, 1)
@@ -248,7 +249,7 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
 def test_a_random_model_has_a_large_vocabulary(tmp_path: Path) -> None:
     shape = Shape(width=64, layers=1, heads=2, kv_heads=1, feed_forward=64)
     path = random_model(tmp_path / "random.gguf", TARGET, shape=shape)
-    small, large = (LlamaCppBackend(p, SMALL, measured=False) for p in (TARGET, path))
+    small, large = (LlamaCppBackend(model_at(p), SMALL, measured=False) for p in (TARGET, path))
     try:
         assert large.vocabulary.size == 151_936
         assert large.vocabulary.encode(TEXT, special=True) == small.vocabulary.encode(TEXT, special=True)

@@ -24,7 +24,7 @@ from localspec.bench.references import (
 from localspec.bench.references.setting import PLAIN
 from localspec.config import EngineConfig
 from localspec.errors import EngineCrashed, EngineError
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from tests.bench import stand_in
 
 MODEL, DRAFT = bundled_model("stdlib-1m"), bundled_model("stdlib-6m")

@@ -34,7 +34,7 @@ from localspec.bench.workload import Case, Turn
 from localspec.config import EngineConfig
 from localspec.engine.events import RoundPlayed
 from localspec.errors import EngineCrashed, ModelNotFound, TokenizerMismatch
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt
 from tests.bench.documents import document, run

@@ -11,7 +11,7 @@ from localspec.bench.references import Question, question_of
 from localspec.bench.rivals import rivals_of
 from localspec.config import EngineConfig
 from localspec.engine.load import load
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 

@@ -39,7 +39,7 @@ from localspec.errors import (
     InvalidOptions,
     ModelNotFound,
 )
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.protocol.results import Result

@@ -16,7 +16,7 @@ import pexpect
 import pytest
 
 from localspec.config import LARGEST_FILE, TABLES, load_config
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.settings import settings
 from tests.cli.harness import CONFIG, Cli
 from tests.waiting import DEADLINE_S

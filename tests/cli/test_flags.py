@@ -11,8 +11,8 @@ import pytest
 from localspec.cli.flags import ModelFlags
 from localspec.config import EngineConfig, parse_config
 from localspec.errors import ExitCode, InvalidOptions
-from localspec.models.catalogue import bundled_model
-from localspec.models.typed import absolute
+from localspec.models.bundled import bundled_model
+from localspec.models.library import absolute
 from localspec.protocol.options import Options, allowed
 from tests.cli.harness import CONFIG, Cli
 

@@ -15,7 +15,7 @@ import pytest
 
 from localspec.cli import completers, output
 from localspec.errors import INSTALL_MLX
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.models.facts import count
 from localspec.units import size
 from tests.cli.harness import Cli

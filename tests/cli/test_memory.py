@@ -26,7 +26,7 @@ from localspec.errors import DiskFull, ExitCode, StorageError
 from localspec.memory.archive import Imported
 from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.wording import counted
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import

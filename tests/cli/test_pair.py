@@ -11,7 +11,7 @@ import pexpect
 import pytest
 
 from localspec.cli.bench import BenchFlags, order_of
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.models.gguf import read_header
 from localspec.models.tried import ENOUGH, Tried
 from tests.cli.harness import CONFIG, Cli

@@ -12,8 +12,9 @@ from localspec.config import Config
 from localspec.daemon.workers.identity import Weighed, identify, weigh
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
-from localspec.models.catalogue import bundled_model
-from localspec.models.sections import Sections, places_of
+from localspec.models.bundled import bundled_model
+from localspec.models.library import places_of
+from localspec.models.sections import Sections
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.models.ggufs import DRAFT, TARGET, small

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,15 +11,17 @@ import pytest
 
 from localspec.config import parse_config
 from localspec.doctor import models
-from localspec.engine.choice import Choice, choose
 from localspec.errors import TokenizerMismatch
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model, list_models
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.disk import Disk
-from localspec.models.meaning import Named
+from localspec.models.library import list_models
+from localspec.models.model import model_at
+from localspec.models.pair import choose
 from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StoreDescription
 from localspec.protocol.options import Options
 from tests.models import ggufs
+from tests.models.finding import named, pair_of
 
 
 def model(name: str, store: str = "ollama", problem: str | None = None, **facts: object) -> ModelDescription:
@@ -27,7 +30,7 @@ def model(name: str, store: str = "ollama", problem: str | None = None, **facts:
 
 
 def disk_of(*found: ModelDescription) -> Disk:
-    return Disk([Named(each, Path(each.path), None) for each in found], [])
+    return Disk([named(each, Path(each.path), None) for each in found], [])
 
 
 def test_without_any_models_it_is_told_how_to_get_some() -> None:
@@ -142,7 +145,7 @@ def test_what_answers_may_be_broken_or_without_a_backend(
     assert models.default(choice, True).level == "ok"
     without = models.default(choice, False)
     assert without.level == "problem" and "Mend llama_cpp" in str(without.remedy)
-    broken = models.default(choice._replace(target=ggufs.write(tmp_path, b"GGUF")), True)
+    broken = models.default(replace(choice, target=model_at(ggufs.write(tmp_path, b"GGUF"))), True)
     assert broken.level == "problem" and "`localspec config set model NAME`" in str(broken.remedy)
 
 
@@ -178,7 +181,7 @@ def test_a_draft_that_was_asked_for_and_is_none_is_refused(tmp_path: Path) -> No
     other = ggufs.write(tmp_path, ggufs.small())
     target = bundled_model(BUNDLED_TARGET)
     with pytest.raises(TokenizerMismatch):
-        models.pairing(Choice(target, other, "", "", asked=True), [])
+        models.pairing(pair_of(target, other, "", "", asked=True), [])
 
 
 def test_how_many_of_the_others_have_a_draft() -> None:

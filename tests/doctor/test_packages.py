@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from localspec.doctor import packages
 from localspec.doctor.probe import Report
 from localspec.errors import INSTALL_AGAIN, INSTALL_MLX
-from localspec.models.catalogue import list_models
+from localspec.models.library import list_models
 
 USABLE = Report(versions="x 1", device="the CPU")
 MISSING = Report(error="No module named 'x'", missing=True)

@@ -10,7 +10,8 @@ from localspec.backends.toy import ToyBackend
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.toys import answer, request, run_all, share_always, small_markov
 
 TEXTS = ("abcabcabc", "bcdbcdbcd", "cdecdecde", "defdefdef", "aabbaabb")
@@ -50,7 +51,7 @@ def test_nine_strict_requests_of_a_real_model_share_rounds_of_exact_width_eight(
     config = EngineConfig(n_ctx=128, parallel=9, threads=1)
     found = []
     for proposer, n in (("none", 1), ("auto", 9)):
-        target = LlamaCppBackend(bundled_model(BUNDLED_TARGET), config, measured=False)
+        target = LlamaCppBackend(model_at(bundled_model(BUNDLED_TARGET)), config, measured=False)
         set_rounding(target, Rounding(0.5, 0.5, exact_width=8, exact_piece=1, exact_batches=False))
         with share_always(Engine(target, config=config)) as engine:
             found.append(strict_answers(engine, prompts, proposer, n))

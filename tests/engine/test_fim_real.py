@@ -14,7 +14,7 @@ from localspec.backends.base import Vocabulary
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.engine.fim import fim_format
 from localspec.engine.prompt import PromptEncoder
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.protocol.requests import File, FimPrompt
 
 SOURCE = "LOCALSPEC_LLAMA_CPP_SOURCE"

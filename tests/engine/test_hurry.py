@@ -15,7 +15,8 @@ from localspec.config import EngineConfig
 from localspec.engine.engine import PATIENT, Engine
 from localspec.engine.hurry import Hurry
 from localspec.engine.load import open_backend
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -108,7 +109,7 @@ def test_what_is_not_heeded_does_not_reach_the_backend() -> None:
 def test_llama_cpp_gives_up_in_the_middle_of_a_forward() -> None:
     """A forward of 2,000 tokens takes far longer than noticing that it is not wanted."""
     config = EngineConfig(n_ctx=2048, parallel=1, prefill_chunk=2000)
-    backend = open_backend(bundled_model(BUNDLED_TARGET, "gguf"), config, measured=False)
+    backend = open_backend(model_at(bundled_model(BUNDLED_TARGET, "gguf")), config, measured=False)
     assert isinstance(backend, LlamaCppBackend)
     sequence = backend.open()
     tokens = [300 + i % 500 for i in range(2000)]

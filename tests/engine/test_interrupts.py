@@ -17,7 +17,8 @@ from localspec.backends.rounding import PRESUMED, set_rounding
 from localspec.backends.toy import ToyBackend, markov
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.mlx_models import write_model
 from tests.parity.play import emptied
 
@@ -70,7 +71,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
         return
     if request.param == "llama_cpp":
         config = EngineConfig(n_ctx=512, parallel=2, threads=1)
-        real: Backend = LlamaCppBackend(bundled_model(BUNDLED_TARGET, "gguf"), config)
+        real: Backend = LlamaCppBackend(model_at(bundled_model(BUNDLED_TARGET, "gguf")), config)
         yield Case(lambda: emptied(real))
     else:
         name = request.param.removeprefix("mlx ")

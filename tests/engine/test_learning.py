@@ -15,6 +15,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
+from localspec.models.model import model_at
 from localspec.models.processor import processor_name
 from localspec.models.record import FORMAT
 from localspec.models.tried import Tried
@@ -311,7 +312,9 @@ def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None
     stats = Stats(proposers={"draft": ProposerStats(10, 4), "memory": ProposerStats(9, 9)})
     for times in (1, 2):
         target, draft = ToyBackend(markov()), ToyBackend(markov())
-        learning = Learning(target, draft, directory=tmp_path, paths=paths)
+        learning = Learning(
+            target, draft, directory=tmp_path, models=(model_at(paths[0]), model_at(paths[1]))
+        )
         learning.count(stats)
         learning.count(Stats())
         learning.close()
@@ -321,7 +324,7 @@ def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None
 
 def test_without_a_draft_there_is_nothing_to_count(tmp_path: Path) -> None:
     learning = Learning(
-        ToyBackend(markov()), None, directory=tmp_path, paths=(tmp_path / "target.gguf", None)
+        ToyBackend(markov()), None, directory=tmp_path, models=(model_at(tmp_path / "target.gguf"), None)
     )
     learning.count(Stats(proposers={"draft": ProposerStats(10, 4)}))
     learning.close()

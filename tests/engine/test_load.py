@@ -14,8 +14,7 @@ import pytest
 import localspec
 from localspec.backends.llama_cpp.backend import NO_STATES
 from localspec.config import EngineConfig
-from localspec.engine.choice import Choice, choose
-from localspec.engine.load import choose_here, load, load_engine, speed_of
+from localspec.engine.load import choose_here, load, load_engine
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
@@ -24,11 +23,14 @@ from localspec.errors import (
     ModelTooLarge,
     TokenizerMismatch,
 )
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.models.fit import needs_of
-from localspec.models.tried import known_of
+from localspec.models.model import model_at
+from localspec.models.pair import Pair, choose
+from localspec.models.tried import known_of, known_speed
 from tests import random_ggufs
 from tests.models.disk import OLLAMA, Home
+from tests.models.finding import asking, pair_of
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 INSTEAD = "prompt lookup and n-gram memory draft instead"
@@ -46,28 +48,30 @@ def other_vocabulary(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("model", "draft", "choice"),
     [
-        ("bundled", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
-        ("stdlib-6m", "auto", Choice(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
-        ("bundled", "none", Choice(TARGET, None, GGUF, "no draft model was wanted")),
-        ("stdlib-1m", "auto", Choice(DRAFT, None, GGUF, NOBODY, asked=False)),
-        ("stdlib-1m", "stdlib-6m", Choice(DRAFT, TARGET, GGUF, "this draft model was asked for")),
+        ("bundled", "auto", pair_of(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
+        ("stdlib-6m", "auto", pair_of(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
+        ("bundled", "none", pair_of(TARGET, None, GGUF, "no draft model was wanted")),
+        ("stdlib-1m", "auto", pair_of(DRAFT, None, GGUF, NOBODY, asked=False)),
+        ("stdlib-1m", "stdlib-6m", pair_of(DRAFT, TARGET, GGUF, "this draft model was asked for")),
     ],
 )
-def test_which_files_are_opened(model: str, draft: str, choice: Choice) -> None:
+def test_which_files_are_opened(model: str, draft: str, choice: Pair) -> None:
     assert choose(model, draft, backend="llama_cpp") == choice
 
 
 def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
-    target, draft, *reasons, asked, _ = choose("bundled", "auto", backend="mlx")
-    assert (target, draft) == (bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx"))
-    assert reasons == ["on mlx, as asked", "the bundled pair"] and not asked
-    assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == draft
+    pair = choose("bundled", "auto", backend="mlx")
+    paths = [each.path for each in pair.models]
+    assert paths == [bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx")]
+    reasons = [pair.why, pair.drafter.why]
+    assert reasons == ["on mlx, as asked", "the bundled pair"] and not pair.drafter.asked
+    assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == pair.draft
 
 
 def test_the_format_decides_where_there_is_only_one() -> None:
     gguf, mlx = choose(str(TARGET), "none"), choose(str(TARGET.parent), "none")
-    assert gguf.backend_reason == "on llama_cpp, which runs a GGUF file"
-    assert mlx.backend_reason == "on mlx, which runs an MLX directory"
+    assert gguf.why == "on llama_cpp, which runs a GGUF file"
+    assert mlx.why == "on mlx, which runs an MLX directory"
     with pytest.raises(InvalidOptions, match="is a GGUF file; mlx runs"):
         choose(str(TARGET), "none", backend="mlx")
     with pytest.raises(InvalidOptions, match="is an MLX directory; llama_cpp runs"):
@@ -75,24 +79,24 @@ def test_the_format_decides_where_there_is_only_one() -> None:
 
 
 def test_the_faster_format_is_taken_once_both_were_measured() -> None:
-    seconds = {TARGET: 0.02, bundled_model("stdlib-6m", "mlx"): 0.004}
+    seconds = {model_at(TARGET): 0.02, model_at(bundled_model("stdlib-6m", "mlx")): 0.004}
     choice = choose("bundled", "auto", speed=seconds.get)
-    assert choice.target == bundled_model("stdlib-6m", "mlx")
-    assert choice.backend_reason == "on mlx, which is faster here: 250 tokens/s against 50"
+    assert choice.target.path == bundled_model("stdlib-6m", "mlx")
+    assert choice.why == "on mlx, which is faster here: 250 tokens/s against 50"
     home_of_mlx = platform.system() == "Darwin" and platform.machine() == "arm64"
-    for known in ({}, {TARGET: 0.02}):
-        assert (choose("bundled", "auto", speed=known.get).target == TARGET) == (not home_of_mlx)
+    for known in ({}, {model_at(TARGET): 0.02}):
+        assert (choose("bundled", "auto", speed=known.get).target.path == TARGET) == (not home_of_mlx)
 
 
 def test_what_an_engine_measured_decides_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    assert speed_of(DRAFT) is None
+    assert known_speed(model_at(DRAFT)) is None
     with load_engine(choose("stdlib-1m", "none", backend="llama_cpp"), config=SMALL) as engine:
         while engine.rest():
             pass
         measured = engine.learning.costs.seconds(1, 512)
-    assert speed_of(DRAFT) == pytest.approx(measured)
-    assert speed_of(TARGET) is None
+    assert known_speed(model_at(DRAFT)) == pytest.approx(measured)
+    assert known_speed(model_at(TARGET)) is None
 
 
 def test_a_draft_that_is_not_there() -> None:
@@ -140,7 +144,7 @@ def test_a_backend_that_is_not_there() -> None:
 
 
 def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_path: Path) -> None:
-    choice = Choice(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
+    choice = pair_of(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
     process = psutil.Process()
     with pytest.raises(TokenizerMismatch, match="def"):
         load_engine(choice, config=SMALL)
@@ -172,29 +176,29 @@ def in_disguise(path: Path) -> Path:
 def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "target.gguf").write_bytes(TARGET.read_bytes())
     broken = in_disguise(tmp_path / "a-draft.gguf")
-    chosen = Choice(tmp_path / "target.gguf", broken, GGUF, "a-draft drafts", asked=False)
+    chosen = pair_of(tmp_path / "target.gguf", broken, GGUF, "a-draft drafts", asked=False)
     with load_engine(chosen, config=SMALL) as engine:
         assert engine.draft is None
         assert engine.reason.startswith(f"{GGUF}; no draft model: llama.cpp cannot load {broken}")
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
     # The next time another is chosen.
-    failure = known_of(chosen.target, broken).failure
+    failure = known_of(chosen.target, model_at(broken)).failure
     assert failure is not None and failure.why.startswith("llama.cpp cannot load")
-    assert choose(str(chosen.target), "auto", (str(tmp_path),)).draft == DRAFT
+    assert choose(str(chosen.target.path), "auto", (str(tmp_path),)).draft == model_at(DRAFT)
     with pytest.raises(ModelInvalid, match="cannot load"):
-        load_engine(chosen._replace(asked=True), config=SMALL)
+        load_engine(asking(chosen, True), config=SMALL)
 
 
 def test_what_cannot_be_loaded_is_called_as_its_store_does(tmp_path: Path) -> None:
     Home(tmp_path).ollama("toy", "7b", in_disguise(tmp_path / "toy.gguf").read_bytes())
     (blob,) = (tmp_path / OLLAMA / "blobs").iterdir()
     with pytest.raises(ModelInvalid, match="^toy:7b cannot be used: llama.cpp cannot load "):
-        load_engine(Choice(blob, None, GGUF, ""), config=SMALL)
+        load_engine(pair_of(blob, None, GGUF, ""), config=SMALL)
 
 
 def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
     mamba = random_ggufs.write_model(tmp_path / "mamba.gguf", "mamba")
-    choice = Choice(mamba, DRAFT, GGUF, "it drafts", asked=False)
+    choice = pair_of(mamba, DRAFT, GGUF, "it drafts", asked=False)
     with load_engine(choice, config=SMALL) as engine:
         assert engine.draft is None and f"no draft model: {NO_STATES}; {INSTEAD}" in engine.reason
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
@@ -202,12 +206,12 @@ def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
 
 def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:
     choice = choose("bundled", "auto", backend="llama_cpp")
-    alone, both = (needs_of(TARGET, draft, SMALL).total for draft in (None, DRAFT))
+    alone, both = (needs_of(model_at(TARGET), draft, SMALL).total for draft in (None, model_at(DRAFT)))
     with load_engine(choice, config=SMALL, free=both - 1) as engine:
         assert engine.draft is None and "MB are free" in engine.reason
     for asked, free in ((True, both - 1), (False, alone - 1)):
         with pytest.raises(ModelTooLarge):
-            load_engine(choice._replace(asked=asked), config=SMALL, free=free)
+            load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
@@ -222,17 +226,17 @@ def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
 def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
-    alone, both = (needs_of(target, draft, SMALL).total for draft in (None, DRAFT))
-    for free, draft in ((both, DRAFT), (both - 1, None), (alone, None)):
+    alone, both = (needs_of(model_at(target), draft, SMALL).total for draft in (None, model_at(DRAFT)))
+    for free, draft in ((both, model_at(DRAFT)), (both - 1, None), (alone, None)):
         choice = choose_here(str(target), "auto", config=SMALL, free=free)
         assert choice.draft == draft
         load_engine(choice, config=SMALL, free=free).close()
-    assert "does not fit: both need" in choice.draft_reason
+    assert "does not fit: both need" in choice.drafter.why
 
 
 def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     told: list[str] = []
-    choice = Choice(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
+    choice = pair_of(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
     with pytest.raises(TokenizerMismatch, match=r"token \d+ is b' dxf', the target's is b' def'"):
         load_engine(choice, config=SMALL, progress=lambda stage, fraction: told.append(stage))
     assert told == []
@@ -245,7 +249,7 @@ def test_how_a_draft_fared_is_kept_for_the_next_choice(
     with load_engine(choose("bundled", "auto", backend="llama_cpp"), config=SMALL) as engine:
         result = engine.generate("def f(", max_tokens=40, proposer="draft", k=4, temperature=0.0).finish()
     share = result.stats.proposers["draft"]
-    tried = known_of(TARGET, DRAFT)
+    tried = known_of(model_at(TARGET), model_at(DRAFT))
     assert (tried.drafted, tried.accepted) == (share.drafted, share.accepted) and tried.drafted > 0
 
 
@@ -275,5 +279,5 @@ def test_a_model_that_cannot_be_loaded_leaves_no_process(tmp_path: Path) -> None
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(TARGET.read_bytes()[:200_000])
     with pytest.raises(ModelInvalid) as caught:
-        load_engine(Choice(broken, None, GGUF, ASKED), config=SMALL)
+        load_engine(pair_of(broken, None, GGUF, ASKED), config=SMALL)
     assert caught.value.message and renderings() == before

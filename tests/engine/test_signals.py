@@ -16,7 +16,8 @@ from localspec.backends.rounding import PRESUMED, set_rounding
 from localspec.backends.toy import ToyBackend
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.backends.test_llama_hybrid import model
 from tests.engine.interrupted import Scene, Truth, check, interrupted_after
 from tests.slow.share import share
@@ -43,9 +44,9 @@ def hybrid() -> Engine:
 
 def _real(target: Path, draft: Path) -> Engine:
     config = EngineConfig(n_ctx=256, parallel=2, threads=1)
-    one = LlamaCppBackend(target, config, measured=False)
+    one = LlamaCppBackend(model_at(target), config, measured=False)
     set_rounding(one, PRESUMED)
-    other = LlamaCppBackend(draft, config, measured=False, drafts=True)
+    other = LlamaCppBackend(model_at(draft), config, measured=False, drafts=True)
     return share_always(Engine(one, other, config=config))
 
 

@@ -17,6 +17,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError
+from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Priority, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -190,7 +191,7 @@ def test_a_completion_of_a_row_without_a_number_ends_with_an_error() -> None:
 def test_what_is_fed_again_behind_a_failed_batch_is_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recurrent state goes back to its mark; what it misses is fed at once, which rounds otherwise."""
     config = EngineConfig(n_ctx=512, parallel=2, threads=1)
-    target = LlamaCppBackend(model("qwen35"), config, measured=False)
+    target = LlamaCppBackend(model_at(model("qwen35")), config, measured=False)
     set_rounding(target, Rounding(1e-9, 1e-9, exact_width=8, exact_piece=1, exact_batches=True))
     forward, left = target.forward, dict[int, int]()
 

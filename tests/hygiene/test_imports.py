@@ -105,7 +105,7 @@ def loaded_by(module: str) -> set[str]:
         ("localspec.config", HEAVY + LOOP),
         ("localspec.protocol.messages", HEAVY + LOOP),
         ("localspec.protocol.frames", HEAVY + LOOP),
-        ("localspec.models.catalogue", HEAVY + LOOP),
+        ("localspec.models.library", HEAVY + LOOP),
         ("localspec.client", HEAVY),
         ("localspec.daemon.server", HEAVY),
     ],

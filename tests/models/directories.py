@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 
 DRAFT = bundled_model(BUNDLED_DRAFT, "mlx")
 TARGET = bundled_model(BUNDLED_TARGET, "mlx")

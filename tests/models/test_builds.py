@@ -14,9 +14,10 @@ from localspec.backends.llama_cpp import devices
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding
 from localspec.config import EngineConfig
-from localspec.engine.learning import Learning, known_speed
+from localspec.engine.learning import Learning
 from localspec.models import builds, processor, tried
 from localspec.models.builds import build_for, graphics, library_build, native_files
+from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
 from localspec.speculation.costs import PRIORS, prior_for
 from tests.models.ggufs import DRAFT, TARGET
@@ -63,7 +64,7 @@ def test_a_build_is_told_by_its_libraries(tmp_path: Path) -> None:
 
 
 def test_a_backend_names_its_device_and_build() -> None:
-    backend = LlamaCppBackend(DRAFT, SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
     found = devices.devices_of(backend._context)
     description = backend.description
     backend.free()
@@ -83,9 +84,9 @@ def test_a_model_that_is_whole_on_a_gpu_begins_with_a_gpus_prior(monkeypatch: py
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
-    backend = LlamaCppBackend(DRAFT, SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
     change(backend)
-    learning = Learning(backend, None, directory=directory, paths=(DRAFT, None))
+    learning = Learning(backend, None, directory=directory, models=(model_at(DRAFT), None))
     backend.free()
     return learning
 
@@ -119,10 +120,13 @@ def test_speeds_and_pairs_of_another_library_or_driver_are_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    target, draft = (Path(shutil.copy(path, tmp_path)) for path in (TARGET, DRAFT))
+    target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
     directory = learnt_dir()
     learning = Learning(
-        LlamaCppBackend(target, SMALL, measured=False), None, directory=directory, paths=(target, None)
+        LlamaCppBackend(target, SMALL, measured=False),
+        None,
+        directory=directory,
+        models=(target, None),
     )
     for _ in range(3):
         learning.costs.observe(1, 512, 0.01)
@@ -130,12 +134,12 @@ def test_speeds_and_pairs_of_another_library_or_driver_are_not_believed(
     record = tried.TriedRecord()
     record.tried = tried.Tried(100, 90, 1.5)
     Record(directory, tried.name_of_pair(target, draft), record).write()
-    assert known_speed(directory, target) == pytest.approx(0.01)
+    assert tried.known_speed(target) == pytest.approx(0.01)
     assert tried.known_of(target, draft).drafted == 100
     if change == "library":
         monkeypatch.setattr(builds, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
         monkeypatch.setattr(processor, "graphics", lambda: "NVIDIA H200 driver 570.86.15")
-    assert known_speed(directory, target) is None
+    assert tried.known_speed(target) is None
     assert tried.known_of(target, draft) == tried.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -12,9 +12,10 @@ import pytest
 
 from localspec.config import EngineConfig
 from localspec.errors import ModelError
+from localspec.models.bundled import bundled_model
 from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged, without
-from localspec.models.catalogue import bundled_model
 from localspec.models.fit import needs_of
+from localspec.models.model import model_at
 from localspec.models.tried import Tried, note_failure
 from localspec.units import size
 from tests.models import directories
@@ -45,13 +46,13 @@ def model(
 
 def judge(target: Path, room: Room | None = None) -> list[Candidate]:
     """The models beside the target, in its directory."""
-    found = judged(target, (str(target.parent),), room or Room(CONFIG))
-    return [each for each in found if Path(each.model.path).is_relative_to(target.parent)]
+    found = judged(model_at(target), (str(target.parent),), room or Room(CONFIG))
+    return [each for each in found if each.model.path.is_relative_to(target.parent)]
 
 
 def draft(target: Path, room: Room | None = None) -> tuple[str | None, str]:
-    path, why = auto_draft(target, (str(target.parent),), room or Room(CONFIG))
-    return path.stem if path else None, why
+    model, why = auto_draft(model_at(target), (str(target.parent),), room or Room(CONFIG))
+    return model.path.stem if model else None, why
 
 
 def free(n: int) -> Room:
@@ -62,7 +63,10 @@ def test_the_bundled_pair_stays_as_it_is(tmp_path: Path) -> None:
     shutil.copy(DRAFT, tmp_path / "better.gguf")
     for format in ("gguf", "mlx"):
         target, mate = (bundled_model(name, format) for name in ("stdlib-6m", "stdlib-1m"))
-        assert auto_draft(target, (str(tmp_path),), Room(CONFIG)) == (mate, "the bundled pair")
+        assert auto_draft(model_at(target), (str(tmp_path),), Room(CONFIG)) == (
+            model_at(mate),
+            "the bundled pair",
+        )
 
 
 def test_a_copy_of_the_bundled_target_is_paired_like_any_other(tmp_path: Path) -> None:
@@ -77,7 +81,7 @@ def test_a_smaller_model_of_the_same_vocabulary_drafts(tmp_path: Path) -> None:
     assert draft(target) == ("small", "small drafts: same vocabulary, same family, 10 times smaller")
     (candidate,) = judge(target)
     assert candidate.verdict == "exact" and candidate.helps and candidate.same_family
-    assert candidate.needs == needs_of(target, tmp_path / "small.gguf", CONFIG).total
+    assert candidate.needs == needs_of(model_at(target), model_at(tmp_path / "small.gguf"), CONFIG).total
 
 
 def test_quantisations_may_differ(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_a_few_more_tokens_are_compatible_and_cost_the_precedence(tmp_path: Path
     target = model(tmp_path, "target", 10_000)
     model(tmp_path, "a-more", 1_000, words=[*WORDS, "more"])
     model(tmp_path, "b-same", 1_000)
-    assert [(each.model.id, each.verdict) for each in judge(target)] == [
+    assert [(each.model.description.id, each.verdict) for each in judge(target)] == [
         ("b-same", "exact"),
         ("a-more", "compatible"),
     ]
@@ -121,7 +125,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
     target = model(tmp_path, "target", 10_000)
     for name, what in zip(names, (better, worse), strict=True):
         model(tmp_path, name, **what)  # type: ignore[arg-type]
-    assert [each.model.id for each in judge(target)] == list(names)
+    assert [each.model.description.id for each in judge(target)] == list(names)
     assert draft(target)[0] == names[0]
 
 
@@ -152,21 +156,21 @@ def test_why_a_model_does_not_draft(
     assert candidate.reason.startswith(told)
     nearly = "the best one, other, is only 1.25 times smaller" if parameters == 8_000 else NONE
     assert draft(target) == (None, without(nearly))
-    everyone = judged(target, (str(tmp_path),), Room(CONFIG))
-    assert chosen(target, everyone) == (None, without(nearly))
+    everyone = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
+    assert chosen(model_at(target), everyone) == (None, without(nearly))
 
 
 def test_another_format_does_not_draft() -> None:
-    found = {each.model.path: each for each in judged(TARGET, (), Room(CONFIG))}
-    mlx = found[str(bundled_model("stdlib-1m", "mlx"))]
+    found = {each.model.path: each for each in judged(model_at(TARGET), (), Room(CONFIG))}
+    mlx = found[bundled_model("stdlib-1m", "mlx")]
     assert (mlx.verdict, mlx.helps) == ("exact", False)  # whoever names it gets it
     assert mlx.reason == "it is an MLX directory, the target a GGUF file"
 
 
 def test_the_bundled_pair_is_none_where_it_does_not_fit() -> None:
-    needs = needs_of(TARGET, DRAFT, CONFIG).total
-    for left, path in ((needs, DRAFT), (needs - 1, None)):
-        found, why = chosen(TARGET, judged(TARGET, (), free(left)))
+    needs = needs_of(model_at(TARGET), model_at(DRAFT), CONFIG).total
+    for left, path in ((needs, model_at(DRAFT)), (needs - 1, None)):
+        found, why = chosen(model_at(TARGET), judged(model_at(TARGET), (), free(left)))
         assert found == path
     assert why.startswith("no draft model: the best one, stdlib-1m, does not fit: both need ")
 
@@ -177,7 +181,7 @@ def test_a_broken_file_is_told_and_passed_over(tmp_path: Path) -> None:
     for name, content in (("cut", whole[:-900]), ("empty", b""), ("other", b"no model at all")):
         write(tmp_path, content, f"{name}.gguf")
     assert draft(target)[0] == "whole"
-    reasons = {each.model.id: each.reason for each in judge(target) if not each.helps}
+    reasons = {each.model.description.id: each.reason for each in judge(target) if not each.helps}
     assert "truncated" in reasons["cut"] and "empty" in reasons["empty"] and "GGUF" in reasons["other"]
 
 
@@ -185,8 +189,8 @@ def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) 
     target = model(tmp_path, "target", 10_000)
     for name in ("a", "b"):
         model(tmp_path, name, 1_000)
-    found = judged(target, (str(tmp_path),), Room(CONFIG))
-    assert next(found).model.id == "a"
+    found = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
+    assert next(found).model.description.id == "a"
     (tmp_path / "b.gguf").unlink()
     gone = next(found)
     assert (gone.verdict, gone.helps) == ("refused", False) and "no file" in gone.reason
@@ -195,7 +199,7 @@ def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) 
 def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 8 << 20)
     large, small = model(tmp_path, "large", 1 << 20), model(tmp_path, "small", 1 << 14)
-    needs = {path: needs_of(target, path, CONFIG).total for path in (large, small)}
+    needs = {path: needs_of(model_at(target), model_at(path), CONFIG).total for path in (large, small)}
     assert draft(target, free(needs[large]))[0] == "large"
     assert draft(target, free(needs[large] - 1))[0] == "small"
     name, why = draft(target, free(needs[small] - 1))
@@ -225,14 +229,14 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     told = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
     assert draft(target) == ("half", told)
     note(target, most, Tried(200, 190, 1.4))
-    assert [each.model.id for each in judge(target)] == ["most", "half", "likely"]
+    assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
 
 
 def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     first = model(tmp_path, "first", 900)
     model(tmp_path, "second", 200)
-    note_failure(target, first, "a tensor is missing")
+    note_failure(model_at(target), model_at(first), "a tensor is missing")
     assert draft(target)[0] == "second"
     told = judge(target)[0].reason
     assert re.fullmatch(r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", told)
@@ -254,11 +258,14 @@ def test_models_of_one_vocabulary_are_compared_once(tmp_path: Path) -> None:
     other = [*WORDS[:9], "x", *WORDS[10:]]
     for name in ("a", "b"):
         model(tmp_path, name, 1_000, words=other)
-    found = judged(target, (str(tmp_path),), Room(CONFIG))
+    found = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
     first = next(found)
     (tmp_path / "b.gguf").unlink()
     second = next(found)
-    assert [first.model.id, second.model.id] == ["a", "b"] and first.reason == second.reason
+    assert [first.model.description.id, second.model.description.id] == [
+        "a",
+        "b",
+    ] and first.reason == second.reason
     assert "token 9" in first.reason
 
 
@@ -272,7 +279,7 @@ def test_a_target_that_cannot_be_read_is_paired_with_none(tmp_path: Path) -> Non
 
 def test_without_another_model_that_is_said(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
-    assert chosen(target, []) == (None, without(NONE))
+    assert chosen(model_at(target), []) == (None, without(NONE))
 
 
 def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> None:
@@ -283,9 +290,9 @@ def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> Non
 
 def test_directories_are_paired_with_directories(tmp_path: Path) -> None:
     target = Path(shutil.copytree(directories.TARGET, tmp_path / "target"))
-    assert auto_draft(target, (str(tmp_path),), Room(CONFIG)) == (
-        directories.DRAFT,
+    assert auto_draft(model_at(target), (str(tmp_path),), Room(CONFIG)) == (
+        model_at(directories.DRAFT),
         "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller",
     )
-    found = {each.model.path: each for each in judged(target, (), Room(CONFIG))}
-    assert found[str(DRAFT)].reason == "it is a GGUF file, the target an MLX directory"
+    found = {each.model.path: each for each in judged(model_at(target), (), Room(CONFIG))}
+    assert found[DRAFT].reason == "it is a GGUF file, the target an MLX directory"

@@ -12,18 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.catalogue import (
-    Format,
-    bundled_dir,
-    bundled_model,
-    describe,
-    find_model,
-    list_models,
-    model_files,
-    model_name,
-)
+from localspec.models.bundled import bundled_dir, bundled_model
+from localspec.models.description import Format
+from localspec.models.library import list_models
 from localspec.protocol.messages import ModelDescription, ModelList
 from tests.models import directories, ggufs
+from tests.models.finding import describe, find_model, model_files, model_name
 
 BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m", "stdlib-6m", "stdlib-1m"]
 """as GGUF files, then as directories"""

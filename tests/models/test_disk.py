@@ -12,12 +12,13 @@ import pytest
 
 import localspec
 from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
-from localspec.models.catalogue import find_model, model_name, place_of
 from localspec.models.disk import Disk, read_disk
+from localspec.models.model import place_of
 from localspec.models.stores.store import User
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs
 from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, SOURCE, Home, Toy, Writer, write_home
+from tests.models.finding import find_model, model_name
 
 STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama", "jan"]
 

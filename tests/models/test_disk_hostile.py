@@ -10,13 +10,14 @@ import pytest
 from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room, auto_draft
-from localspec.models.catalogue import find_model, model_name, place_of
 from localspec.models.disk import read_disk
+from localspec.models.library import absolute
+from localspec.models.model import model_at, place_of
 from localspec.models.names import LONGEST, parse
-from localspec.models.typed import absolute
 from localspec.protocol.messages import ModelDescription
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home
+from tests.models.finding import find_model, model_name
 from tests.models.test_disk import by_id, home, small, writer
 
 __all__ = ["home", "writer"]
@@ -41,7 +42,7 @@ def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:
     assert {"good:7b", "fine-7b", "away:1b"} <= set(found)
     assert found["x"].problem is not None
     assert find_model("good:7b").name.startswith("sha256-")
-    assert auto_draft(find_model("fine-7b"), (), Room(EngineConfig(n_ctx=64)))[0] is None
+    assert auto_draft(model_at(find_model("fine-7b")), (), Room(EngineConfig(n_ctx=64)))[0] is None
     assert place_of(loop) == str(loop)
 
 
@@ -107,4 +108,4 @@ def test_what_is_listed_as_unusable_is_not_loaded(home: Home) -> None:
     listed = by_id(read_disk())["embed:latest"]
     assert listed.problem is not None and "embeddings" in listed.problem
     with pytest.raises(ModelInvalid, match="embeddings"):
-        LlamaCppBackend(Path(listed.path))
+        LlamaCppBackend(model_at(Path(listed.path)))

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from localspec.config import Config, ModelConfig
 from localspec.errors import ModelAmbiguous, ModelNotFound
 from localspec.models import disk
-from localspec.models.catalogue import Format, find_all, find_model, place_of, shown_name
+from localspec.models.description import Format
 from localspec.models.disk import read_disk
-from localspec.models.sections import Sections, places_of
+from localspec.models.library import places_of
+from localspec.models.model import place_of
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 from tests.models import directories
 from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, Home, write_home
+from tests.models.finding import find_all, find_model, shown_name
 from tests.models.test_disk import home, small, writer
 
 __all__ = ["home", "writer"]

@@ -11,12 +11,13 @@ import pytest
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.config import EngineConfig
-from localspec.engine.choice import choose
 from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
 from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of
+from localspec.models.model import model_at
+from localspec.models.pair import choose
 from localspec.units import MB
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
 
@@ -24,7 +25,7 @@ SMALL = EngineConfig(n_ctx=256, parallel=1)
 
 
 def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
-    needs = needs_of(TARGET, DRAFT, SMALL)
+    needs = needs_of(model_at(TARGET), model_at(DRAFT), SMALL)
     assert needs.weights == TARGET.stat().st_size
     assert needs.mapped == needs.weights + DRAFT.stat().st_size
     with load(n_ctx=256, parallel=1) as engine:
@@ -37,16 +38,16 @@ def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
 
 
 def test_cells_grow_with_the_context_and_shrink_with_their_bits() -> None:
-    one = needs_of(TARGET, None, SMALL)
+    one = needs_of(model_at(TARGET), None, SMALL)
     assert one.draft == 0
-    assert needs_of(TARGET, None, EngineConfig(n_ctx=512, parallel=1)).cells == 2 * one.cells
-    assert needs_of(TARGET, None, EngineConfig(n_ctx=256, parallel=4)).cells == 4 * one.cells
-    assert needs_of(TARGET, None, EngineConfig(n_ctx=256, kv_bits=8)).cells == one.cells * 34 // 64
+    assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=512, parallel=1)).cells == 2 * one.cells
+    assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=4)).cells == 4 * one.cells
+    assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, kv_bits=8)).cells == one.cells * 34 // 64
 
 
 def test_both_formats_of_a_model_have_the_same_cells_but_only_one_is_mapped() -> None:
-    directory = needs_of(bundled_model("stdlib-6m", "mlx"), None, SMALL)
-    assert directory.cells == needs_of(TARGET, None, SMALL).cells
+    directory = needs_of(model_at(bundled_model("stdlib-6m", "mlx")), None, SMALL)
+    assert directory.cells == needs_of(model_at(TARGET), None, SMALL).cells
     assert directory.weights > 0 and directory.mapped == 0
 
 
@@ -64,7 +65,7 @@ SHAPE = [
 
 def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
     def cells(*values: bytes) -> int:
-        return needs_of(llama(tmp_path / "m.gguf", *values), None, SMALL).cells
+        return needs_of(model_at(llama(tmp_path / "m.gguf", *values)), None, SMALL).cells
 
     assert cells() == 0
     assert cells(*SHAPE) == 256 * 2 * 2 * 64 * 3
@@ -92,7 +93,7 @@ def test_of_a_directory_only_layers_with_a_cell_for_every_token_count(
     shape = {"num_hidden_layers": 3, "head_dim": 16, "num_key_value_heads": 2}
     (tmp_path / "config.json").unlink()
     (tmp_path / "config.json").write_text(json.dumps({**config, **shape, **changes}))
-    assert needs_of(tmp_path, None, SMALL).cells == 256 * 2 * 2 * 32 * layers
+    assert needs_of(model_at(tmp_path), None, SMALL).cells == 256 * 2 * 2 * 32 * layers
 
 
 def test_the_context_is_the_models_own_within_bounds() -> None:

@@ -17,8 +17,9 @@ from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.errors import ModelInvalid
 from localspec.models.candidates import Room, auto_draft, judged
-from localspec.models.catalogue import describe
+from localspec.models.model import model_at
 from tests import random_ggufs
+from tests.models.finding import describe
 from tests.models.ggufs import TARGET
 
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
@@ -53,7 +54,7 @@ def test_a_head_says_what_it_is_and_is_not_opened(
     assert model.problem == f"it does not answer: {told}: {OWN}"
     assert "Name the model that it drafts for" in str(model.remedy)
     with pytest.raises(ModelInvalid, match=told) as caught:
-        LlamaCppBackend(path, SMALL)
+        LlamaCppBackend(model_at(path), SMALL)
     assert caught.value.remedy == model.remedy
     with pytest.raises(ModelInvalid, match=told):
         load(str(TARGET), draft=str(path), n_ctx=256, parallel=1)
@@ -64,9 +65,13 @@ def test_a_head_is_never_paired(tmp_path: Path) -> None:
     random_ggufs.write_mtp_head(
         tmp_path / "near.gguf", random_ggufs.Dimensions(width=16, hidden=16, layers=1)
     )
-    found = [each for each in judged(target, (str(tmp_path),), Room(SMALL)) if each.model.id == "near"]
+    found = [
+        each
+        for each in judged(model_at(target), (str(tmp_path),), Room(SMALL))
+        if each.model.description.id == "near"
+    ]
     assert [each.verdict for each in found] == ["refused"] and OWN in found[0].reason
-    assert auto_draft(target, (str(tmp_path),), Room(SMALL))[0] is None
+    assert auto_draft(model_at(target), (str(tmp_path),), Room(SMALL))[0] is None
 
 
 def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:

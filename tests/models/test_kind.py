@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.catalogue import describe
 from tests.models import directories, ggufs
+from tests.models.finding import describe
 
 
 def file_of(folder: Path, *values: bytes, architecture: str = "toy", tensors: bool = True) -> Path:

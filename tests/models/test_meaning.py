@@ -8,23 +8,25 @@ import pytest
 
 from localspec.errors import ModelAmbiguous, ModelInvalid
 from localspec.models.description import Format
-from localspec.models.meaning import SHOWN, Named, chosen, covered, meant
+from localspec.models.library import SHOWN, chosen, covered, meant
+from localspec.models.model import Model
 from localspec.models.names import parse
 from localspec.protocol.messages import ModelDescription
+from tests.models.finding import named
 
 
 def model(
     id: str, *names: str, format: str = "gguf", store: str = "jan", size: int = 1, problem: str | None = None
-) -> Named:
+) -> Model:
     names = names or (id,)
     found = ModelDescription(
         id=id, path=f"/{id}", format=format, backend="", size=size, store=store, names=names, problem=problem
     )
-    return Named(found, Path(found.path), None if problem or store == "bundled" else parse(found))
+    return named(found, Path(found.path), None if problem or store == "bundled" else parse(found))
 
 
-def ids(found: list[Named]) -> list[str]:
-    return [each.model.id for each in found]
+def ids(found: list[Model]) -> list[str]:
+    return [each.description.id for each in found]
 
 
 SHELF = (
@@ -67,7 +69,9 @@ def test_what_can_be_used_comes_before_what_cannot() -> None:
 def test_names_of_the_first_stores_are_not_taken() -> None:
     three = [model("a", "x", store=store) for store in ("jan", "model_dirs", "bundled")]
     for left in (3, 2):
-        assert [each.model.store for each in meant("x", three[:left])] == [three[left - 1].model.store]
+        assert [each.description.store for each in meant("x", three[:left])] == [
+            three[left - 1].description.store
+        ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,7 @@ def test_of_one_model_the_format_and_the_preferred_quantisation_are_chosen(
     format: Format | None, id: str
 ) -> None:
     for name in ("toy:7b", "toy:7"):
-        assert chosen(name, meant(name, SHELF), format).model.id == id
+        assert chosen(name, meant(name, SHELF), format).description.id == id
 
 
 def test_of_one_quantisation_the_largest_is_chosen_then_the_first() -> None:
@@ -99,7 +103,7 @@ def test_what_has_one_name_in_both_formats_is_one_model_in_each() -> None:
     """Though their sizes are told differently: packed weights count less."""
     both = [model("my-7b", "my:7b", "coder"), model("my-1b", "my:1b", "coder", format="mlx")]
     formats: tuple[Format, ...] = ("gguf", "mlx")
-    assert [chosen("coder", meant("coder", both), format).model.format for format in formats] == [
+    assert [chosen("coder", meant("coder", both), format).format for format in formats] == [
         "gguf",
         "mlx",
     ]

@@ -16,6 +16,7 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.errors import ModelChanged, ModelNotFound
+from localspec.models.model import model_at
 from localspec.models.opened import OpenedFiles
 from tests.cli.harness import LONG, Cli
 from tests.models.ggufs import DRAFT, TARGET
@@ -74,13 +75,13 @@ def test_files_are_let_go(model: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(ModelNotFound, match="nowhere"):
         OpenedFiles([model, Path("/nowhere")])
-    LlamaCppBackend(model, SMALL).free()
+    LlamaCppBackend(model_at(model), SMALL).free()
     assert len(os.listdir("/dev/fd")) == before
 
 
 @pytest.mark.parametrize("change", [spoil, shorten, overwrite])
 def test_a_forward_of_spoilt_weights_gives_no_rows(model: Path, change: Callable[[Path], None]) -> None:
-    backend = LlamaCppBackend(model, SMALL)
+    backend = LlamaCppBackend(model_at(model), SMALL)
     sequence = backend.open()
     backend.forward([Span(sequence, [5, 6, 7], 1)])
     change(model)

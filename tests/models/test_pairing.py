@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import TokenizerMismatch
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, FORMATS, Format, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.description import FORMATS, Format
+from localspec.models.model import model_at
 from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
 from localspec.models.vocabulary import read_tokens
 
@@ -35,7 +37,9 @@ def test_equal_vocabularies_are_exact() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_bundled_pair_is_exact(format: Format) -> None:
-    target, draft = (read_tokens(bundled_model(name, format)) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
+    target, draft = (
+        read_tokens(model_at(bundled_model(name, format))) for name in (BUNDLED_TARGET, BUNDLED_DRAFT)
+    )
     assert check_pair(target, draft) == "exact"
 
 

@@ -9,6 +9,7 @@ import pytest
 from localspec.config import EngineConfig
 from localspec.errors import TokenizerMismatch
 from localspec.models.candidates import Room, judged
+from localspec.models.model import model_at
 from localspec.models.pairing import MAX_SIZE_DIFFERENCE, check_pair
 from localspec.models.vocabulary import read_tokens, vocabulary_size
 from tests.real_vocabularies import AS_IT_IS, Changed, random_model, vocabulary_file
@@ -20,9 +21,9 @@ ROOM = Room(EngineConfig(n_ctx=256, parallel=1))
 
 @pytest.mark.parametrize("name", ["qwen2", "llama-bpe", "llama-spm", "deepseek-coder", "starcoder", "phi-3"])
 def test_a_vocabulary_goes_with_itself(name: str) -> None:
-    tokens = read_tokens(vocabulary_file(name))
+    tokens = read_tokens(model_at(vocabulary_file(name)))
     assert check_pair(tokens, tokens) == "exact"
-    assert tokens.size == vocabulary_size(vocabulary_file(name)) >= len(tokens.texts)
+    assert tokens.size == vocabulary_size(model_at(vocabulary_file(name))) >= len(tokens.texts)
 
 
 @pytest.mark.parametrize(
@@ -37,13 +38,15 @@ def test_a_vocabulary_goes_with_itself(name: str) -> None:
 )
 def test_families_do_not_go_with_each_other(target: str, draft: str, told: str) -> None:
     with pytest.raises(TokenizerMismatch, match=told):
-        check_pair(read_tokens(vocabulary_file(target)), read_tokens(vocabulary_file(draft)))
+        check_pair(
+            read_tokens(model_at(vocabulary_file(target))), read_tokens(model_at(vocabulary_file(draft)))
+        )
 
 
 @pytest.mark.parametrize("name", ["llama-bpe", "llama-spm"])
 def test_bos_is_added_as_llama_cpp_adds_it(name: str) -> None:
-    assert read_tokens(vocabulary_file(name)).bos is not None
-    assert read_tokens(vocabulary_file("qwen2")).bos is None
+    assert read_tokens(model_at(vocabulary_file(name))).bos is not None
+    assert read_tokens(model_at(vocabulary_file("qwen2"))).bos is None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,11 @@ def test_bos_is_added_as_llama_cpp_adds_it(name: str) -> None:
 def test_what_may_differ(tmp_path: Path, changed: Changed, verdict: str, told: str) -> None:
     target = random_model(tmp_path / "target.gguf", "llama-spm", width=128)
     random_model(tmp_path / "draft.gguf", "llama-spm", width=32, changed=changed)
-    found = [each for each in judged(target, (str(tmp_path),), ROOM) if each.model.id == "draft"]
+    found = [
+        each
+        for each in judged(model_at(target), (str(tmp_path),), ROOM)
+        if each.model.description.id == "draft"
+    ]
     (candidate,) = found
     assert candidate.verdict == verdict and told in candidate.reason
     assert candidate.helps == (verdict != "refused")

@@ -10,8 +10,9 @@ import pytest
 from localspec.config import parse_config
 from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models import disk
-from localspec.models.catalogue import bundled_model
-from localspec.models.sections import MOST_NAMES, Sections, places_of
+from localspec.models.bundled import bundled_model
+from localspec.models.library import places_of
+from localspec.models.sections import MOST_NAMES, Sections
 from localspec.protocol.options import Options
 from tests.models.ggufs import TARGET, small
 

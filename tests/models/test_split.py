@@ -9,12 +9,13 @@ import pytest
 import localspec
 from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid
-from localspec.models.catalogue import describe, find_model
 from localspec.models.fit import needs_of
 from localspec.models.gguf import read_header
+from localspec.models.model import model_at
 from localspec.models.split import first_part, split_of
 from tests.models import ggufs
 from tests.models.disk import Toy, Writer
+from tests.models.finding import describe, find_model
 
 TOY = Toy("toy", type="Q8_0", layers=2)
 
@@ -67,7 +68,7 @@ def test_the_header_is_that_of_the_whole_model(parts: list[Path], writer: Writer
 
 
 def test_its_memory_is_that_of_all_parts(parts: list[Path]) -> None:
-    needs = needs_of(parts[0], None, EngineConfig())
+    needs = needs_of(model_at(parts[0]), None, EngineConfig())
     assert needs.weights == sum(part.stat().st_size for part in parts)
 
 

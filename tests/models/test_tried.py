@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec import home
+from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
 from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair, note_failure
 from tests.models import directories
@@ -24,18 +25,18 @@ def note(target: Path, draft: Path, tried: Tried) -> None:
     """Write down what an engine with these models would."""
     record = TriedRecord()
     record.tried = tried
-    Record(learnt_dir(), name_of_pair(target, draft), record).write()
+    Record(learnt_dir(), name_of_pair(model_at(target), model_at(draft)), record).write()
 
 
 def test_of_a_new_pair_nothing_is_known() -> None:
-    assert known_of(TARGET, DRAFT) == Tried()
+    assert known_of(model_at(TARGET), model_at(DRAFT)) == Tried()
 
 
 def test_what_was_seen_is_known_the_next_time() -> None:
     seen = Tried(100, 80, 1.5)
     note(TARGET, DRAFT, seen)
-    assert known_of(TARGET, DRAFT) == seen
-    assert known_of(DRAFT, TARGET) == Tried()
+    assert known_of(model_at(TARGET), model_at(DRAFT)) == seen
+    assert known_of(model_at(DRAFT), model_at(TARGET)) == Tried()
     (path,) = (home.cache_dir() / "learnt").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -61,31 +62,31 @@ def test_another_file_in_its_place_is_another_pair(tmp_path: Path) -> None:
     path = tmp_path / "draft.gguf"
     path.write_bytes(b"one")
     note(TARGET, path, Tried(100, 80, 1.5))
-    assert known_of(TARGET, path).wins
+    assert known_of(model_at(TARGET), model_at(path)).wins
     path.write_bytes(b"another")
-    assert known_of(TARGET, path) == Tried()
+    assert known_of(model_at(TARGET), model_at(path)) == Tried()
 
 
 def test_a_failure_is_noted_beside_what_was_seen_before() -> None:
     note(TARGET, DRAFT, Tried(100, 80, 1.5))
     before = time.time()
-    note_failure(TARGET, DRAFT, "a tensor is missing")
-    tried = known_of(TARGET, DRAFT)
+    note_failure(model_at(TARGET), model_at(DRAFT), "a tensor is missing")
+    tried = known_of(model_at(TARGET), model_at(DRAFT))
     assert tried.failure is not None and tried._replace(failure=None) == Tried(100, 80, 1.5)
     assert tried.failure.why == "a tensor is missing" and before <= tried.failure.at <= time.time()
 
 
 def failed(target: Path, draft: Path) -> bool:
-    return known_of(target, draft).failure is not None
+    return known_of(model_at(target), model_at(draft)).failure is not None
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(-60, False), (60, True), (86_300, True), (86_500, False)])
 def test_a_failure_is_forgotten_after_a_day(seconds: float, holds: bool) -> None:
-    note_failure(TARGET, DRAFT, "there was no memory")
-    failure = known_of(TARGET, DRAFT).failure
+    note_failure(model_at(TARGET), model_at(DRAFT), "there was no memory")
+    failure = known_of(model_at(TARGET), model_at(DRAFT)).failure
     assert failure is not None
     note(TARGET, DRAFT, Tried(100, 80, 1.5, failure._replace(at=time.time() - seconds)))
-    assert failed(TARGET, DRAFT) == holds and known_of(TARGET, DRAFT).drafted == 100
+    assert failed(TARGET, DRAFT) == holds and known_of(model_at(TARGET), model_at(DRAFT)).drafted == 100
 
 
 @pytest.mark.parametrize("which", ["target", "draft"])
@@ -94,7 +95,7 @@ def test_a_failure_is_forgotten_when_a_file_changes(tmp_path: Path, which: str) 
     directories.write(tmp_path, name="target")
     draft.write_bytes(b"one")
     changed = {"target": target / "config.json", "draft": draft}[which]
-    note_failure(target, draft, "a tensor is missing")
+    note_failure(model_at(target), model_at(draft), "a tensor is missing")
     assert failed(target, draft)
     (tmp_path / "same").write_bytes(changed.read_bytes())
     os.replace(tmp_path / "same", changed)
@@ -104,7 +105,7 @@ def test_a_failure_is_forgotten_when_a_file_changes(tmp_path: Path, which: str) 
 def test_a_failure_is_forgotten_when_what_loads_it_is_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note_failure(TARGET, DRAFT, "there is no such architecture")
+    note_failure(model_at(TARGET), model_at(DRAFT), "there is no such architecture")
     assert failed(TARGET, DRAFT)
     newer = tmp_path / "llama_cpp_python-999.dist-info"
     newer.mkdir()
@@ -138,5 +139,5 @@ def test_a_record_with_nonsense_is_refused(state: dict[str, object]) -> None:
 def test_where_nothing_can_be_kept_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "file"))
-    note_failure(TARGET, DRAFT, "a tensor is missing")
-    assert known_of(TARGET, DRAFT) == Tried()
+    note_failure(model_at(TARGET), model_at(DRAFT), "a tensor is missing")
+    assert known_of(model_at(TARGET), model_at(DRAFT)) == Tried()

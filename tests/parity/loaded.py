@@ -20,7 +20,8 @@ from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import measure_rounding, set_rounding
 from localspec.config import EngineConfig
-from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 
@@ -84,10 +85,10 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     config = EngineConfig(n_ctx=N_CTX, parallel=parallel, threads=1)
     if name.endswith(LONG):
         config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
-    one = LlamaCppBackend(target, config, measured=False)
+    one = LlamaCppBackend(model_at(target), config, measured=False)
     measured(one)
     try:
-        other = LlamaCppBackend(draft, config, measured=False)
+        other = LlamaCppBackend(model_at(draft), config, measured=False)
     except BaseException:
         one.free()
         raise

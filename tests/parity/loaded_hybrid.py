@@ -9,6 +9,7 @@ from pathlib import Path
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
+from localspec.models.model import model_at
 from tests import random_ggufs
 from tests.parity.loaded import SOURCES, TEXTS, measured, quantised
 from tests.parity.play import Loaded
@@ -30,9 +31,9 @@ def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
     if name in QUANTISED:
         path = quantised(path, folder, QUANTISED[name])
     config = EngineConfig(n_ctx=N_CTX, parallel=4, threads=1)
-    one = LlamaCppBackend(path, config, measured=False)
+    one = LlamaCppBackend(model_at(path), config, measured=False)
     try:
-        other = LlamaCppBackend(path, config, measured=False, drafts=True)
+        other = LlamaCppBackend(model_at(path), config, measured=False, drafts=True)
     except BaseException:
         one.free()
         raise

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from localspec.backends.mlx.backend import MlxBackend
 from localspec.config import EngineConfig
+from localspec.models.model import model_at
 from tests.mlx_models import FAMILIES, write_model
 from tests.parity.cases import Texts
 from tests.parity.loaded import SOURCES, measured
@@ -34,7 +35,7 @@ def loaded_mlx(name: str, folder: Path) -> Iterator[Loaded]:
     """One of MODELS as the target, and as its own draft: that one is right now and then."""
     path = write_model(name.split(",")[0], folder)
     config = EngineConfig(n_ctx=N_CTX, parallel=4, kv_bits=QUANTISED.get(name, 0))
-    one, other = (MlxBackend(path, config, measured=False) for _ in range(2))
+    one, other = (MlxBackend(model_at(path), config, measured=False) for _ in range(2))
     try:
         measured(one)
         yield Loaded(one, other)

@@ -17,7 +17,8 @@ from localspec.backends.base import Backend, Rows, Span, top_margin
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.config import EngineConfig
 from localspec.engine.prompt import PromptEncoder
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
+from localspec.models.model import model_at
 from tests.parity.prompts import prompts
 from tests.slow.share import share
 
@@ -48,8 +49,8 @@ class Agreement:
 @pytest.fixture(scope="module", params=[pytest.param(NAMES[0], marks=pytest.mark.slow), NAMES[1]])
 def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     pair = Both(
-        LlamaCppBackend(bundled_model(request.param), CONFIG, measured=False),
-        MlxBackend(bundled_model(request.param, "mlx"), CONFIG, measured=False),
+        LlamaCppBackend(model_at(bundled_model(request.param)), CONFIG, measured=False),
+        MlxBackend(model_at(bundled_model(request.param, "mlx")), CONFIG, measured=False),
     )
     yield pair
     for backend in pair:

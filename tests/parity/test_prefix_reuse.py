@@ -18,7 +18,8 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
-from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt, Request, TextPrompt
 from tests.parity.loaded import SOURCES, measured, quantised
@@ -163,7 +164,7 @@ def target(name: str, folder: Path) -> Iterator[LlamaCppBackend]:
     source = bundled_model(BUNDLED_TARGET, "gguf")
     made = folder / f"{name}.gguf"
     path = source if name == "F16" else made if made.exists() else quantised(source, folder, name)
-    backend = LlamaCppBackend(path, EngineConfig(n_ctx=768, parallel=3, threads=1), measured=False)
+    backend = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=768, parallel=3, threads=1), measured=False)
     try:
         measured(backend)
         yield backend

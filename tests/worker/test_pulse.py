@@ -9,7 +9,8 @@ from typing import BinaryIO
 import pytest
 
 import localspec
-from localspec.models.catalogue import bundled_model
+from localspec.models.bundled import bundled_model
+from localspec.models.model import model_at
 from localspec.protocol.frames import HEADER, Heartbeat, from_worker_decoder
 from localspec.worker.channel import Channel
 from localspec.worker.loop import READ_PER_S, TOGETHER, slowest_step
@@ -71,7 +72,7 @@ def test_the_first_prediction_goes_by_what_is_known_of_the_model() -> None:
     with localspec.load(n_ctx=256, parallel=1) as engine:
         path = bundled_model("stdlib-6m")
         tokens = engine.target.capabilities.max_batch / TOGETHER
-        guess = slowest_step(engine, path)
+        guess = slowest_step(engine, model_at(path))
         known = engine.learning.costs.measured(512).get(1)
         expected = known if known is not None else path.stat().st_size / READ_PER_S
         assert guess == pytest.approx(tokens * expected)

@@ -22,11 +22,11 @@ from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, InvalidOptions, ModelInvalid
-from localspec.models.catalogue import model_name
 from localspec.models.description import weight_files
 from localspec.models.fit import free_memory, size_of_header, states_kept
-from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.gguf import GgufHeader
 from localspec.models.kind import kind_of_file
+from localspec.models.model import Model
 from localspec.models.opened import OpenedFiles
 from localspec.protocol.options import Options, parse_options
 
@@ -98,7 +98,7 @@ class LlamaCppBackend:
 
     def __init__(
         self,
-        path: Path,
+        model: Model,
         config: EngineConfig | None = None,
         *,
         progress: Callable[[float], None] | None = None,
@@ -107,11 +107,13 @@ class LlamaCppBackend:
     ) -> None:
         config = config or EngineConfig()
         self._drafts = drafts
-        header = read_header(path)
+        path, header = model.path, model.header
+        if not isinstance(header, GgufHeader):
+            raise ModelInvalid(f"{path} is a directory, not a GGUF file")
         if other := kind_of_file(header, has_vocabulary=True):
             raise ModelInvalid(f"{path} does not answer: {other.what}", other.remedy)
         self.defaults = _recommended(header.metadata)
-        self.model = model_name(path)
+        self.model = model.own_name
         self._files = OpenedFiles(weight_files(path))
         self._context: Any = None
         self._lib_model: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
 import mlx.core as mx
 
@@ -20,9 +19,10 @@ from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, ModelInvalid
+from localspec.models.bounded import REMEDY
 from localspec.models.builds import build_for
-from localspec.models.catalogue import model_name
-from localspec.models.directory import ModelDirectory, read_directory
+from localspec.models.directory import ModelDirectory
+from localspec.models.model import Model
 from localspec.protocol.options import Options
 
 HEADLESS = 32
@@ -42,15 +42,17 @@ class MlxBackend:
 
     def __init__(
         self,
-        path: Path,
+        model: Model,
         config: EngineConfig | None = None,
         *,
         progress: Callable[[float], None] | None = None,
         measured: bool = True,
     ) -> None:
         config = config or EngineConfig()
-        directory = read_directory(path)
-        self.model = model_name(path)
+        directory = model.header
+        if not isinstance(directory, ModelDirectory):
+            raise ModelInvalid(f"{model.path} is a file, not a model directory", REMEDY)
+        self.model = model.own_name
         self._model = native.load_model(directory, progress)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}

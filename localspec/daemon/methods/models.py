@@ -13,7 +13,8 @@ from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
 from localspec.errors import Gone
-from localspec.models.catalogue import all_places, read_disk
+from localspec.models.disk import read_disk
+from localspec.models.model import Model
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
@@ -30,13 +31,13 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing)
 
 def _listed(model_dirs: tuple[str, ...], loaded: set[tuple[str, str]]) -> messages.ModelList:
     disk = read_disk(model_dirs)
-    models = (replace(model, loaded=_is_among(loaded, model)) for model in disk.models)
+    models = (replace(each.description, loaded=_is_among(loaded, each)) for each in disk.found)
     return messages.ModelList(tuple(models), tuple(disk.stores))
 
 
-def _is_among(loaded: set[tuple[str, str]], model: messages.ModelDescription) -> bool:
+def _is_among(loaded: set[tuple[str, str]], model: Model) -> bool:
     """Whether a model is loaded on the backend of its format, by any of its places."""
-    return any((place, model.backend) in loaded for place in all_places(model))
+    return any((place, model.description.backend) in loaded for place in model.places)
 
 
 async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import NamedTuple
 
 from localspec.config import EngineConfig
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.candidates import Room, auto_draft
-from localspec.models.catalogue import BACKENDS, FORMATS, all_places, find_model, format_of, place_of
+from localspec.models.description import BACKENDS, FORMATS
 from localspec.models.disk import recent_disk
 from localspec.models.fit import Needs, size_of
-from localspec.models.meaning import chosen, meant
-from localspec.models.sections import Sections, places_of
+from localspec.models.library import chosen, find, in_formats, meant, places_of
+from localspec.models.model import Model
+from localspec.models.sections import Sections
 
 NOT_PATHS = ("auto", "none")
 
@@ -38,7 +38,7 @@ def identify(key: Key, sections: Sections) -> Key:
     try:
         paths, draft = _targets(key, model_dirs), key.draft
         if len(paths) == 1 and draft not in NOT_PATHS:
-            draft = place_of(find_model(draft, model_dirs, format=format_of(paths[0])))
+            draft = find(draft, model_dirs, format=paths[0].format).place
         return _named(key, paths, draft)
     except LocalspecError:
         return key
@@ -55,7 +55,7 @@ def weigh(key: Key, sections: Sections) -> Weighed:
         size = size_of(target, engine)
         least = size.needs(None, engine)
         needs = least if draft is None else size.needs(size_of(draft, engine), engine)
-        place = "none" if draft is None else place_of(draft)
+        place = "none" if draft is None else draft.place
         return Weighed(_named(key, paths, place), engine, needs, least if key.draft == "auto" else needs)
     except LocalspecError:
         return Weighed(key, engine)
@@ -64,32 +64,32 @@ def weigh(key: Key, sections: Sections) -> Weighed:
 def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]) -> set[str]:
     """The places that ``name`` stands for: of the models that it may mean those that lie in one of
     ``places`` go first. Raises :class:`ModelError`."""
-    found = meant(name, recent_disk(model_dirs).named)
-    there = [each for each in found if not all_places(each.model).isdisjoint(places)]
+    found = meant(name, recent_disk(model_dirs).found)
+    there = [each for each in found if not each.places.isdisjoint(places)]
     if not there:
         return places_of(name, model_dirs)
-    return {place for format in FORMATS for place in all_places(chosen(name, there, format).model)}
+    return {place for format in FORMATS for place in chosen(name, there, format).places}
 
 
-def _named(key: Key, paths: list[Path], draft: str) -> Key:
+def _named(key: Key, paths: list[Model], draft: str) -> Key:
     """Which of two formats it will be is measured, by the worker."""
-    backend = key.backend if len(paths) > 1 else BACKENDS[format_of(paths[0])]
-    return Key(place_of(paths[0]), draft, backend)
+    backend = key.backend if len(paths) > 1 else BACKENDS[paths[0].format]
+    return Key(paths[0].place, draft, backend)
 
 
-def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Path]:
+def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Model]:
     """The GGUF file, the MLX directory, or both; raises :class:`ModelError`."""
     formats = [format for format, name in BACKENDS.items() if key.backend in ("auto", name)]
-    found = [find_model(key.model, model_dirs, format=format) for format in formats]
-    if not found or (key.backend != "auto" and format_of(found[0]) not in formats):
+    found = in_formats(key.model, model_dirs, formats)
+    if not found or (key.backend != "auto" and found[0].format not in formats):
         raise LocalspecError(f"{key.backend} does not run {key.model}")
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _draft(target: Path, draft: str, model_dirs: tuple[str, ...], engine: EngineConfig) -> Path | None:
+def _draft(target: Model, draft: str, model_dirs: tuple[str, ...], engine: EngineConfig) -> Model | None:
     """Raises :class:`ModelError`. Whether there is memory for what ``auto`` chooses, the worker will see."""
     if draft == "none":
         return None
     if draft == "auto":
         return auto_draft(target, model_dirs, Room(engine))[0]
-    return find_model(draft, model_dirs, format=format_of(target))
+    return find(draft, model_dirs, format=target.format)

@@ -15,7 +15,7 @@ from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.identity import Weighed, identify, places_among, weigh
 from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
-from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
+from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import free_memory
 from localspec.models.sections import Sections
 from localspec.protocol.events import ModelEvent

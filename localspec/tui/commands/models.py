@@ -122,7 +122,7 @@ async def _configure(screen: ChatScreen, options: Options) -> None:
 
 def _place_of(name: str) -> str:
     """A model as the daemon can find it. What reads models is imported when one is named, not before."""
-    from localspec.models.typed import absolute
+    from localspec.models.library import absolute
 
     return absolute(name)
 

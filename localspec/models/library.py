@@ -1,0 +1,268 @@
+"""The lookup of models: which model a name or a path means, in the bundled pair, the configured directories
+and the stores of other programs.
+
+A name of a bundled model is that model, a path is what lies there. Every other name is looked up so:
+
+1. A name in full, that of the list or of a store; the bundled models' before those in ``model_dirs``, and
+   these before all others.
+2. A ``family:size``, such as ``qwen2.5-coder:7b``.
+3. The beginning of a name.
+
+Upper and lower case are alike. A model that can be used comes before one that cannot: of that a name leads to
+the reason alone.
+
+Models of one family, size and variant differ in quantisation, format and store alone. Of those a name means
+the one in the wanted format, then the first of :data:`PREFERRED`, as ``models pull`` chooses, then the
+largest, then that of the first store. Among different models nothing is chosen.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from localspec.config import load_config
+from localspec.errors import InvalidOptions, ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.models.bundled import BUNDLED, BUNDLED_NAMES, bundled_dir, bundled_model
+from localspec.models.description import FORMATS, Format
+from localspec.models.directory import is_directory_model
+from localspec.models.disk import recent_disk
+from localspec.models.model import Model, model_at, renamed
+from localspec.models.stores.store import CONFIGURED
+from localspec.protocol.messages import ModelDescription
+
+SUFFIX = ".gguf"
+HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+"""what ``models pull`` may take"""
+SHOWN = 8
+"""matches of an ambiguous name that are told"""
+FIRST = (BUNDLED, CONFIGURED)
+"""stores whose models' names nothing else takes"""
+
+
+# Finding.
+
+
+def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Model:
+    """Return the model that ``name`` means. Of a model in several formats ``format`` chooses, or else it is
+    the GGUF file. A plain name is no path: the daemon's directory is ``/``, where `tmp` and `lib` are.
+
+    Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
+    :class:`ModelInvalid` for one that cannot be used.
+    """
+    given = _given(name, format)
+    if given is not None:
+        return given
+    known = recent_disk(model_dirs).found
+    if found := meant(name, known):
+        return chosen(name, found, format)
+    path = _path(name)
+    if _may_be_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
+        return _at(path)
+    names = {each.lower(): each for each in (BUNDLED, *(n for one in known for n in one.names))}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"; did you mean {names[near[0]]!r}?" if near else ""
+    pull = f"`localspec models list` shows what is here; `localspec models pull {name}` gets it from the hub."
+    remedy = pull if HUBS_NAME.fullmatch(name) else None
+    raise ModelNotFound(f"there is no model named {name!r}{hint}", remedy)
+
+
+def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
+    """Return all that settings for ``name`` are for: every model of a ``family:size``, a model in both
+    formats.
+
+    Raises as :func:`find`.
+    """
+    dirs = tuple(model_dirs)
+    if _given(name) is None and (found := covered(name, recent_disk(dirs).found)):
+        return found
+    return in_formats(name, dirs)
+
+
+def in_formats(name: str, model_dirs: Iterable[str] = (), formats: Iterable[Format] = FORMATS) -> list[Model]:
+    """Return the model that a name means, twice where there are both formats. Raises as :func:`find`."""
+    if name.lower() not in BUNDLED_NAMES and (given := _given(name)) is not None:
+        return [given]
+    dirs = tuple(model_dirs)
+    return list(dict.fromkeys(find(name, dirs, format=format) for format in formats))
+
+
+def places_of(name: str, model_dirs: Iterable[str] = ()) -> set[str]:
+    """Return the places that a name stands for, two where there are both formats. Raises as :func:`find`."""
+    return {each.place for each in in_formats(name, model_dirs)}
+
+
+def listed(model: Model, model_dirs: Iterable[str] = ()) -> Model:
+    """Return the model as the list describes it; as it is, where no store has it."""
+    if model.known is not None:
+        return model
+    found = (each for each in recent_disk(model_dirs).found if model.place in each.places)
+    same = next(found, None)
+    return model if same is None else renamed(model, same)
+
+
+def named(model: Model, model_dirs: Iterable[str] = ()) -> Model:
+    """Return the model with the names that the list has for it. The list is not read for a bundled one."""
+    is_bundled = Path(model.place).is_relative_to(os.path.realpath(bundled_dir()))
+    return model if is_bundled else listed(model, model_dirs)
+
+
+def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
+    """Describe every model on this disk, as it was a moment ago; only headers that have changed are read."""
+    return recent_disk(model_dirs).models
+
+
+# Paths.
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path's; other names may hold a ``/``, as those of repositories do."""
+    path = _path(name)
+    from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
+    return from_somewhere or ("/" in name and os.path.exists(path))
+
+
+def absolute(name: str) -> str:
+    """Return a typed path as the daemon can find it from its own directory; names stay as they are.
+
+    Raises :class:`InvalidOptions` for one without a letter, which would pass for this directory.
+    """
+    if not name:
+        raise InvalidOptions(
+            "the name of a model is empty", "Give one of `localspec models list`, or a path."
+        )
+    if name in ("bundled", "none", "auto"):
+        return name
+    try:
+        return os.path.abspath(_path(name)) if _is_typed_path(name) else name
+    except OSError as error:
+        raise InvalidOptions(
+            f"{name} cannot be looked for: {error.strerror}",
+            "Give one of `localspec models list`, or its path.",
+        ) from None
+
+
+def _is_typed_path(name: str) -> bool:
+    """Whether a person who types a name in a directory means a file there."""
+    if is_path(name):
+        return True
+    path = _path(name)
+    there = path.exists()
+    if not there and not name.endswith(SUFFIX):
+        return False
+    # Neither a folder that happens to be here nor a file that is not takes a model's place.
+    return (there and not path.is_dir()) or name.lower() not in _known_names()
+
+
+def _known_names() -> set[str]:
+    return {name.lower() for each in recent_disk(load_config().model_dirs).found for name in each.names}
+
+
+def _given(name: str, format: Format | None = None) -> Model | None:
+    """Return what needs no list: a bundled model, whose name nothing takes, or a path's."""
+    if bundled := BUNDLED_NAMES.get(name.lower()):
+        wanted = format or "gguf"
+        return Model(bundled_model(bundled, wanted), wanted)
+    path = _path(name)
+    is_file = _may_be_path(name) and os.path.exists(path) and not os.path.isdir(path)
+    # Bytes that are no text are shown as U+FFFD: which they are only the list knows.
+    return _at(path) if is_file or (is_path(name) and "\ufffd" not in name) else None
+
+
+def _at(path: Path) -> Model:
+    """The model at a path. Raises :class:`ModelNotFound` and :class:`ModelInvalid`."""
+    if not os.path.exists(path):
+        raise ModelNotFound(f"there is no file {path}")
+    if os.path.isdir(path) and not is_directory_model(path):
+        raise ModelInvalid(
+            f"{path} is a directory without a config.json",
+            "Give the path of a GGUF file, or of a directory with config.json and *.safetensors.",
+        )
+    return model_at(Path(os.path.abspath(path)))
+
+
+def _may_be_path(name: str) -> bool:
+    """Whether a name is written as paths are: with a separator, a ``~`` or a model file's suffix."""
+    return "/" in name or name.startswith("~") or name.endswith(SUFFIX) or name in (".", "..")
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.expanduser(name))
+
+
+# Names.
+
+
+def meant(name: str, known: Sequence[Model]) -> list[Model]:
+    """Return what ``name`` may stand for, the preferred first; nothing where no model has such a name."""
+    wanted = name.lower()
+    for matches in (_is_called, _is_of, _begins):
+        if found := [each for each in known if matches(each, wanted)]:
+            found = [each for each in found if each.problem is None] or found
+            if matches is _is_called:
+                first = min(map(_store, found))
+                found = [each for each in found if _store(each) == first]
+            return sorted(found, key=_preference)
+    return []
+
+
+def covered(name: str, known: Sequence[Model]) -> list[Model]:
+    """Return what settings for ``name`` are for: all of that family and size, or else the model that is
+    meant, in all quantisations and formats that are called so. Raises as :func:`chosen`."""
+    family = [each for each in known if _is_of(each, name.lower())]
+    found = meant(name, known)
+    if found and not family:
+        chosen(name, found)
+    return [*family, *found]
+
+
+def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> Model:
+    """Return the one of ``found`` that ``name`` stands for.
+
+    Raises :class:`ModelAmbiguous`, naming them, for different models; :class:`ModelInvalid` for a broken one.
+    """
+    wanted = [each for each in found if each.format == (format or "gguf")] or found
+    # What has one name in full is one model in two formats, though their sizes may be told differently.
+    rivals = wanted if all(_is_called(each, name.lower()) for each in found) else found
+    if len(set(map(kind_of, rivals))) > 1:
+        names = sorted({each.name for each in rivals})
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise ModelAmbiguous(f"{name!r} may be {', '.join(names[:SHOWN])}{more}")
+    first = wanted[0].description
+    if first.problem is not None:
+        raise ModelInvalid(f"{wanted[0].name} cannot be used: {first.problem}", first.remedy)
+    return wanted[0]
+
+
+def kind_of(model: Model) -> tuple[str, ...]:
+    """Return what is alike for one model in all quantisations and formats."""
+    return (model.description.id,) if model.parts is None else (model.parts.short, model.parts.variant)
+
+
+def _is_called(model: Model, name: str) -> bool:
+    """Whether this is one of its names in full; all names that are asked for are in lower case."""
+    return name in (each.lower() for each in model.names)
+
+
+def _is_of(model: Model, name: str) -> bool:
+    """Whether it is of this family and size."""
+    return model.parts is not None and model.parts.short == name
+
+
+def _begins(model: Model, name: str) -> bool:
+    """Whether one of its names begins so."""
+    return any(each.lower().startswith(name) for each in model.names)
+
+
+def _store(model: Model) -> int:
+    """The place of a model's store among those that go first."""
+    store = model.description.store
+    return FIRST.index(store) if store in FIRST else len(FIRST)
+
+
+def _preference(model: Model) -> tuple[int, int]:
+    """The key by which models of one kind are sorted, the least first."""
+    return (0 if model.parts is None else model.parts.preference), -model.description.size

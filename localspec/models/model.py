@@ -1,0 +1,183 @@
+"""One model on this disk, as a value that :mod:`localspec.models.library` makes once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from localspec.errors import ModelChanged
+from localspec.models.description import (
+    Format,
+    Header,
+    Vocabularies,
+    describe,
+    format_of,
+    text_of,
+    weight_files,
+    weights_size,
+)
+from localspec.models.directory import CONFIG, INDEX, is_directory_model, read_directory
+from localspec.models.gguf import read_header
+from localspec.models.kind import MODULES
+from localspec.models.names import Parts
+from localspec.models.split import split_of
+from localspec.models.stores.hub import repository_of
+from localspec.models.stores.ollama import tag_of
+from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
+from localspec.protocol.messages import ModelDescription
+from localspec.protocol.pairs import ModelFile, Signature
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's file or directory; equal to another one at the same path.
+
+    ``path`` is absolute and unresolved: links in a store have names, their targets have digests. ``known`` is
+    the description of a model that is in a store, ``parts`` its name taken apart (None: bundled, or not
+    usable). ``stamp`` is the state of its files when ``known`` was read. What is read of the files (place,
+    header, description, signature) is read once, when it is first asked for.
+    """
+
+    path: Path
+    format: Format = field(compare=False)
+    known: ModelDescription | None = field(default=None, compare=False, repr=False)
+    parts: Parts | None = field(default=None, compare=False, repr=False)
+    stamp: Signature | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it can be asked for by, the one to type first."""
+        return (self.known.names if self.known is not None else ()) or (self.own_name,)
+
+    @property
+    def name(self) -> str:
+        """The name to show and to type: that of the list, or else that of the file."""
+        return self.names[0]
+
+    @cached_property
+    def own_name(self) -> str:
+        """The name of the file or directory; the store's, where the file's is a digest."""
+        return own_name(self.path, self.format)
+
+    @cached_property
+    def place(self) -> str:
+        """The resolved path as text, alike for all ways to name it."""
+        return place_of(self.path)
+
+    @cached_property
+    def places(self) -> frozenset[str]:
+        """The places in all stores that have it."""
+        also = () if self.known is None else self.known.also
+        return frozenset((self.place, *(place_of(Path(path)) for path in also)))
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The state of its files when it was found."""
+        return self.stamp if self.stamp is not None else signature_of(self.path)
+
+    @cached_property
+    def header(self) -> Header:
+        """The header without long arrays, read and checked; raises :class:`ModelError`."""
+        _ = self.signature  # before the header: a change in between shows
+        return read_directory(self.path) if self.format == "mlx" else read_header(self.path, texts=False)
+
+    @cached_property
+    def description(self) -> ModelDescription:
+        """All that the headers tell; a problem is in the description, never raised."""
+        return self.known if self.known is not None else self.described(self.own_name)
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why it cannot be used; None if it can."""
+        return self.description.problem
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """The bytes of its weight files."""
+        return weights_size(self.path)
+
+    def described(self, name: str, vocabularies: Vocabularies | None = None) -> ModelDescription:
+        """The description under another name; ``vocabularies`` are those known, and get what is read."""
+        return describe(name, self.path, self.format, lambda: self.header, vocabularies)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its files are as they were when it was found."""
+        return self.signature == signature_of(self.path)
+
+    def current(self) -> Model:
+        """The model as its files are now: its header is read anew where they have changed."""
+        return self if self.is_current else replace(self, stamp=None)
+
+    def check_unchanged(self) -> None:
+        """Raises :class:`ModelChanged` where its files are not as they were when it was found."""
+        if self.is_current:
+            return
+        what = "changed" if os.path.exists(self.path) else "removed"
+        raise ModelChanged(
+            f"{self.path} was {what} after it was chosen and before it was loaded",
+            "Send the request again: the models are chosen anew.",
+        )
+
+    def as_frame(self) -> ModelFile:
+        """The same for another process."""
+        return ModelFile(os.fsencode(self.path), self.signature, self.description)
+
+
+def model_at(path: Path) -> Model:
+    """The model at a path, which is one."""
+    return Model(path, format_of(path))
+
+
+def model_from(frame: ModelFile) -> Model:
+    """The model that another process found, as it was found: nothing is read."""
+    format: Format = "mlx" if frame.description.format == "mlx" else "gguf"
+    return Model(Path(os.fsdecode(frame.path)), format, known=frame.description, stamp=frame.signature)
+
+
+def renamed(model: Model, listed: Model) -> Model:
+    """The model with the description and the names that the list has for the same place."""
+    return replace(model, known=listed.known, parts=listed.parts, stamp=listed.stamp)
+
+
+def own_name(path: Path, format: Format | None = None) -> str:
+    """The name of a model's file or directory; the store's, where the file's is a digest."""
+    if format == "mlx" or (format is None and is_directory_model(path)):
+        repository = repository_of(path) if path.parent.name == "snapshots" else None
+        return path.name if repository is None else repository.rpartition("/")[2]
+    split = split_of(path)
+    return tag_of(path) or (path.stem if split is None else split.stem)
+
+
+def place_of(path: Path) -> str:
+    """The resolved path as text that JSON can hold, alike for all ways to name a file.
+
+    A part of a split model keeps its name: the others are beside it.
+    """
+    # realpath, as Path.resolve() fails where links lead in a circle.
+    if split_of(path) is None:
+        return text_of(os.path.realpath(path))
+    return text_of(os.path.join(os.path.realpath(path.parent), path.name))
+
+
+def signature_of(path: Path) -> Signature:
+    """Size, times of change (ns) and inode of each of a model's files; empty for one that is not there."""
+    return tuple(each for file in _files(path) if (each := _stamp(file)) is not None)
+
+
+def _files(path: Path) -> Iterable[Path]:
+    weights = sorted(weight_files(path))
+    if not os.path.isdir(path):
+        return weights
+    return [*weights, *(path / name for name in (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, *TEMPLATES))]
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino

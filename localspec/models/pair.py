@@ -1,0 +1,190 @@
+"""The one choice of what answers: a target, the backend that runs it, and its drafter, with the reasons.
+
+The daemon makes it, or the command with ``--no-daemon``; whoever opens the models is given the result.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from localspec.config import EngineConfig
+from localspec.errors import BackendUnavailable, InvalidOptions, ModelError
+from localspec.models.candidates import KINDS, Room, auto_draft
+from localspec.models.description import BACKENDS, FORMATS, has_mlx
+from localspec.models.disk import forget_recent
+from localspec.models.fit import Needs, size_of
+from localspec.models.library import find, in_formats, named
+from localspec.models.model import Model, model_from
+from localspec.models.tried import known_speed
+from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
+
+ANYWHERE = Room()
+NOTHING = Needs()
+Speed = Callable[[Model], float | None]
+"""seconds that a plain step of a model takes, if that was measured once"""
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """What drafts for a target, and why, or why nothing does.
+
+    ``kind``: "model" is a model of its own; a head within the target's files, or one made for the target,
+    gets a kind of its own. One that was not ``asked`` for is left out where it cannot be loaded.
+    """
+
+    kind: DrafterKind = "none"
+    model: Model | None = None
+    why: str = ""
+    asked: bool = True
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target, its drafter, why the target is run by its backend, and the memory that both need;
+    ``least``: what they can do with, as a drafter that nobody asked for may be left out."""
+
+    target: Model
+    drafter: Drafter
+    why: str
+    needs: Needs = field(default=NOTHING, compare=False)
+    least: Needs = field(default=NOTHING, compare=False)
+
+    @property
+    def draft(self) -> Model | None:
+        """The draft model; None without one."""
+        return self.drafter.model
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that runs it."""
+        return BACKENDS[self.target.format]
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """All whose files are opened."""
+        return (self.target,) if self.draft is None else (self.target, self.draft)
+
+    def check_unchanged(self) -> None:
+        """Raises :class:`ModelChanged` where a file is not as it was when it was chosen."""
+        for model in self.models:
+            model.check_unchanged()
+
+    def as_frame(self) -> PairFile:
+        """The same for another process."""
+        drafter, model = self.drafter, self.draft
+        file = None if model is None else model.as_frame()
+        return PairFile(
+            self.target.as_frame(), self.why, DrafterFile(drafter.kind, file, drafter.why, drafter.asked)
+        )
+
+
+def pair_from(frame: PairFile) -> Pair:
+    """The pair that another process chose; nothing is read."""
+    drafter = frame.drafter
+    model = None if drafter.model is None else model_from(drafter.model)
+    return Pair(model_from(frame.target), Drafter(drafter.kind, model, drafter.why, drafter.asked), frame.why)
+
+
+class Wish(NamedTuple):
+    """What a request asks for: a model's name, a draft's, ``auto`` or ``none``, a backend's or ``auto``."""
+
+    model: str
+    draft: str = "auto"
+    backend: str = "auto"
+
+
+def choose(
+    model: str,
+    draft: str,
+    model_dirs: tuple[str, ...] = (),
+    *,
+    backend: str = "auto",
+    speed: Speed = known_speed,
+    room: Room = ANYWHERE,
+) -> Pair:
+    """Choose a pair; ``draft`` may be ``auto`` or ``none``, ``backend`` may be ``auto``.
+
+    ``room`` is how the pair is loaded, and what one that ``auto`` chooses is to fit in. Raises
+    :class:`ModelNotFound` and the like, :class:`BackendUnavailable` for a backend that localspec does not
+    have here, and :class:`InvalidOptions` for one that cannot run this model.
+    """
+    wish = Wish(model, draft, backend)
+    pair = _choose(wish, model_dirs, speed, room)
+    if not all(each.is_current for each in pair.models):
+        forget_recent()  # a file has changed since the stores were read, within some seconds
+        pair = _choose(wish, model_dirs, speed, room)
+    return pair
+
+
+def _choose(wish: Wish, model_dirs: tuple[str, ...], speed: Speed, room: Room) -> Pair:
+    found, on = _target(wish, model_dirs, speed)
+    target = named(found, model_dirs)
+    drafter = _drafter(target, wish.draft, model_dirs, room)
+    why = f"on {BACKENDS[target.format]}, {on}"
+    needs, least = _needs(target, drafter, room.config)
+    return Pair(target, drafter, why, needs, least)
+
+
+def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room) -> Drafter:
+    """The drafter that is asked for, or chosen."""
+    if draft == "none":
+        return Drafter(why="no draft model was wanted")
+    if draft == "auto":
+        model, why = auto_draft(target, model_dirs, room)
+        return Drafter("none" if model is None else "model", model, why, asked=False)
+    found = find(draft, model_dirs, format=target.format)
+    return Drafter("model", named(found, model_dirs), "this draft model was asked for")
+
+
+def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:
+    """The memory that both need, and the least; nothing is known of what cannot be read."""
+    try:
+        size = size_of(target, config)
+        alone = size.needs(None, config)
+        if drafter.model is None:
+            return alone, alone
+        both = size.needs(size_of(drafter.model, config), config)
+        return both, both if drafter.asked else alone
+    except ModelError:
+        return NOTHING, NOTHING
+
+
+def _target(wish: Wish, model_dirs: tuple[str, ...], speed: Speed) -> tuple[Model, str]:
+    """The model, and why in this format."""
+    if wish.backend != "auto":
+        return _wanted(wish, model_dirs), "as asked"
+    gguf, *others = in_formats(wish.model, model_dirs)
+    if not others:
+        return gguf, f"which runs {KINDS[gguf.format]}"
+    (mlx,) = others
+    seconds = speed(gguf), speed(mlx)
+    if seconds[0] and seconds[1]:
+        faster, slower = sorted(1.0 / s for s in seconds if s)[::-1]
+        best = gguf if seconds[0] <= seconds[1] else mlx
+        return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
+    if not is_apple_silicon():
+        return gguf, "as this is no Apple silicon"
+    if not has_mlx():
+        return gguf, "as mlx-lm is not installed"
+    return mlx, "as this is Apple silicon"
+
+
+def _wanted(wish: Wish, model_dirs: tuple[str, ...]) -> Model:
+    wanted = next((format for format in FORMATS if BACKENDS[format] == wish.backend), None)
+    if wanted is None:
+        raise BackendUnavailable(f"there is no backend {wish.backend!r} in this installation")
+    found = find(wish.model, model_dirs, format=wanted)
+    if found.format != wanted:
+        raise InvalidOptions(
+            f"{wish.model} is {KINDS[found.format]}; {wish.backend} runs {KINDS[wanted]}",
+            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may ask for {wish.backend}.",
+        )
+    return found
+
+
+def is_apple_silicon() -> bool:
+    """Whether this machine's own memory is its graphics processor's."""
+    return platform.system() == "Darwin" and platform.machine() == "arm64"

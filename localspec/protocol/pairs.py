@@ -1,0 +1,39 @@
+"""A target and its drafter, as the daemon chose them and a worker opens them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from localspec.protocol.messages import ModelDescription
+
+Signature = tuple[tuple[int, int, int, int], ...]
+"""of each of a model's files: size, times of the last change of content and of rights (ns), inode"""
+DrafterKind = Literal["none", "model"]
+"""``model``: a model of its own. A head within the target, or one made for it, is a kind to come."""
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """A model at a path (bytes, which may be no text), with its files' state when it was chosen."""
+
+    path: bytes
+    signature: Signature
+    description: ModelDescription
+
+
+class DrafterFile(msgspec.Struct, frozen=True):
+    """A drafter, the reason for it or for none; ``asked``: by name, else chosen."""
+
+    kind: DrafterKind
+    model: ModelFile | None
+    why: str
+    asked: bool
+
+
+class PairFile(msgspec.Struct, frozen=True):
+    """A target, the reason for its backend, and its drafter."""
+
+    target: ModelFile
+    why: str
+    drafter: DrafterFile

@@ -1,0 +1,62 @@
+"""Models as tests name them: by paths and names, compared by paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.models import library
+from localspec.models.description import Format
+from localspec.models.disk import read_disk
+from localspec.models.model import Model, model_at, own_name
+from localspec.models.names import Parts
+from localspec.models.pair import Drafter, Pair
+from localspec.protocol.messages import ModelDescription
+
+
+def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
+    """The path of the model that a name means."""
+    return library.find(name, model_dirs, format=format).path
+
+
+def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
+    """The paths of all that settings for a name are for."""
+    return [each.path for each in library.find_all(name, model_dirs)]
+
+
+def describe(name: str, path: Path) -> ModelDescription:
+    """A model's description under a name."""
+    return model_at(path).described(name)
+
+
+def model_name(path: Path) -> str:
+    """The name of a model's file or directory."""
+    return own_name(path)
+
+
+def model_files(model_dirs: Iterable[str]) -> list[tuple[str, Path]]:
+    """(id, path) of all models, the bundled ones first."""
+    return [(each.description.id, each.path) for each in read_disk(model_dirs).found]
+
+
+def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:
+    """The name that the list has for what lies at a path."""
+    return library.named(model_at(path), model_dirs).name
+
+
+def named(model: ModelDescription, path: Path, parts: Parts | None) -> Model:
+    """A model as the list has it."""
+    return Model(path, "mlx" if model.format == "mlx" else "gguf", known=model, parts=parts)
+
+
+def pair_of(target: Path, draft: Path | None, why: str, draft_why: str, *, asked: bool = True) -> Pair:
+    """A pair of the models at these paths."""
+    model = None if draft is None else model_at(draft)
+    drafter = Drafter("none" if model is None else "model", model, draft_why, asked)
+    return Pair(model_at(target), drafter, why)
+
+
+def asking(pair: Pair, asked: bool) -> Pair:
+    """The pair, its drafter asked for or chosen."""
+    return replace(pair, drafter=replace(pair.drafter, asked=asked))
