@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import ExitStack
 from unittest.mock import patch
 
+from cyclopts import App
+
 from localspec.cli.app import app
-from localspec.cli.examples import EXAMPLES
 
 HEADING = re.compile(r"^(#+) localspec(?: (.+))?$")
 CONTENTS = re.compile(r"^## Table of Contents\n.*?(?=^\*\*Commands)", re.MULTILINE | re.DOTALL)
@@ -23,8 +25,16 @@ def body() -> str:
 
 
 def _told() -> str:
-    """Return the library's own reference; it takes the program's name from the arguments of this process."""
-    with patch.object(sys, "argv", ["localspec"]):
+    """Return the library's own reference, without what it adds to ``--help``.
+
+    It takes the program's name from the arguments of this process, and does not hand a command's defaults for
+    parameters (no negative flags, no default values) on to the commands below, as parsing and ``--help`` do.
+    """
+    with ExitStack() as held:
+        held.enter_context(patch.object(sys, "argv", ["localspec"]))
+        for name in app:
+            if not name.startswith("-"):
+                held.enter_context(patch.object(app[name], "default_parameter", app.default_parameter))
         return app.generate_docs(output_format="markdown").replace("```console", "```text")
 
 
@@ -35,7 +45,19 @@ def _section(text: str) -> str:
     if match is None:
         return ""
     command = match[2] or ""
-    level = "##" if not command or " " not in command else "###"
-    examples = "\n".join(EXAMPLES.get(command, ()))
-    shown = f"\nExamples:\n\n```text\n{examples}\n```\n" if examples else ""
-    return f"{level} localspec {command}".rstrip() + f"\n{rest.rstrip()}\n{shown}"
+    level = "##" if " " not in command else "###"
+    return f"{level} localspec {command}".rstrip() + f"\n{rest.rstrip()}\n\n{_epilogue(command)}\n"
+
+
+def _epilogue(command: str) -> str:
+    """Return the end of a command's help, with its examples as code."""
+    told, found, examples = (_named(command).help_epilogue or "").partition("Examples:\n")
+    lines = "\n".join(line.strip() for line in examples.splitlines())
+    return f"{told.strip()}\n" + (f"\nExamples:\n\n```text\n{lines}\n```\n" if found else "")
+
+
+def _named(command: str) -> App:
+    found = app
+    for name in command.split():
+        found = found[name]
+    return found

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from assets.docs.kinds import takes
+from assets.docs.meanings import MEANINGS
 from assets.docs.parts import table
 from localspec.http import llama_cpp, ollama, openai, sampling
 
 Harmless = Mapping[str, tuple[Any, ...]]
-HEAD = ("field", "takes", "treatment")
+HEAD = ("field", "takes", "treatment", "meaning")
 SHARED = sampling.TimedSampling
 BODIES: tuple[tuple[str, type[msgspec.Struct], Harmless], ...] = (
     ("POST /v1/chat/completions, POST /chat/completions", openai.ChatBody, openai.REFUSED_OF_CHATS),
@@ -46,10 +47,10 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     for field in msgspec.structs.fields(struct):
         if field.name not in left_out:
-            told = "required" if field.required else "accepted"
+            told, meaning = "required" if field.required else "accepted", MEANINGS.get(field.name, "")
             if field.name in refused:
-                told = _refused(refused[field.name])
-            yield f"`{field.encode_name}`", takes(field), told
+                told, meaning = _refused(refused[field.name]), ""
+            yield f"`{field.encode_name}`", takes(field), told, meaning
 
 
 def _refused(harmless: tuple[Any, ...]) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from assets.docs.__main__ import PARTS, Part, current
+from assets.docs.meanings import MEANINGS
 from assets.docs.parts import DOCS, END, filled, table
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
@@ -42,6 +45,18 @@ def test_every_command_has_a_section() -> None:
     assert {name for name in app if not name.startswith("-")} <= headings
 
 
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_a_section_has_the_flags_and_the_examples_of_the_help(command: str) -> None:
+    told = StringIO()
+    app.help_print(command.split(), console=Console(file=told, width=400))
+    general, *sections = re.split(r"^#+ localspec ?", page("cli.md"), flags=re.MULTILINE)
+    (written,) = (text for text in sections if text.partition("\n")[0] == command)
+    written += general.partition("<!--")[0] if not command else ""
+    flag = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+    assert set(flag.findall(written)) == set(flag.findall(told.getvalue())) | set(flag.findall(command))
+    assert all(f"\n{example}\n" in written for example in EXAMPLES[command])
+
+
 def test_every_error_has_a_row() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page("troubleshooting.md"), re.MULTILINE))
     kinds = [LocalspecError]
@@ -56,6 +71,14 @@ def test_every_method_is_described_and_has_its_parameters() -> None:
     for name in METHODS:
         assert f"`{name}`" in described and f"\n#### `{name}`\n" in written, name
     assert all(f"\n#### `{name}`\n" in written or name == "event" for name in NOTIFICATIONS)
+
+
+def test_every_accepted_http_field_has_a_meaning_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| (accepted|required) \| ([^|]*) \|$", page("http.md"), re.MULTILINE
+    )
+    assert rows and not [name for name, _, meaning in rows if not meaning.strip()]
+    assert {name for name, _, _ in rows} == set(MEANINGS)
 
 
 def test_every_transcript_has_a_section() -> None:
