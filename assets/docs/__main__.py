@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assets.docs import clients, commands, conversations, failures, fields, methods, settings
+from assets.docs import clients, commands, conversations, failures, fields, messages, methods, settings
 from assets.docs.parts import DOCS, filled
 
 
@@ -21,6 +21,7 @@ PARTS = (
     Part("settings.md", "settings", settings.body),
     Part("cli.md", "commands", commands.body),
     Part("troubleshooting.md", "errors", failures.body),
+    Part("messages.md", "messages", messages.body),
     Part("wire.md", "methods", methods.body),
     Part("wire.md", "notifications", methods.notifications),
     Part("transcripts.md", "conversations", conversations.body),

@@ -10,15 +10,16 @@ from localspec.errors import LocalspecError
 
 def body() -> str:
     """Return a row for each error class with a code: code, class, exit code, usual remedy."""
-    return table(("code", "class", "exit code", "what to do"), map(_row, sorted(_kinds(), key=_order)))
+    coded = [kind for kind in kinds() if "code" in vars(kind)]
+    return table(("code", "class", "exit code", "what to do"), map(_row, sorted(coded, key=_order)))
 
 
-def _kinds(root: type[LocalspecError] = LocalspecError) -> Iterator[type[LocalspecError]]:
-    """Yield the classes of :mod:`localspec.errors` that name a code of their own."""
-    if root.__module__ == LocalspecError.__module__ and "code" in vars(root):
+def kinds(root: type[LocalspecError] = LocalspecError) -> Iterator[type[LocalspecError]]:
+    """Yield the classes of :mod:`localspec.errors`, parents first."""
+    if root.__module__ == LocalspecError.__module__:
         yield root
     for kind in root.__subclasses__():
-        yield from _kinds(kind)
+        yield from kinds(kind)
 
 
 def _order(kind: type[LocalspecError]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from assets.docs.__main__ import PARTS, Part, current
 from assets.docs.meanings import MEANINGS
+from assets.docs.messages import messages
 from assets.docs.parts import DOCS, END, filled, table
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
@@ -17,6 +18,9 @@ from localspec.errors import LocalspecError
 from localspec.protocol.messages import METHODS, NOTIFICATIONS
 from localspec.settings import settings
 from tests.hygiene.source import ROOT
+
+OF_OTHERS = {"--force"}
+"""flags of other programs that remedies name"""
 
 
 def page(name: str) -> str:
@@ -63,6 +67,15 @@ def test_every_error_has_a_row() -> None:
     for kind in kinds:
         kinds += [each for each in kind.__subclasses__() if each.__module__ == LocalspecError.__module__]
     assert rows == {(kind.code, kind.__name__) for kind in kinds if "code" in vars(kind)}
+
+
+def test_messages_are_read_from_the_source() -> None:
+    found = list(messages())
+    assert len(found) > 300 and all(len(each.text) <= 300 for each in found)
+    assert ("model_not_found", "there is no model named …", "") in found
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page("messages.md")))
+    assert flags and {flag for flag in flags if flag not in page("cli.md")} <= OF_OTHERS
+    assert {each.code for each in found} <= set(re.findall(r"^## (\w+)$", page("messages.md"), re.MULTILINE))
 
 
 def test_every_method_is_described_and_has_its_parameters() -> None:

@@ -16,8 +16,9 @@ from tests.hygiene.source import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
-WRITTEN = "\n".join([README, *(text for name, text in PAGES.items() if name != "cli.md")])
-"""all but the page that is the parsers' own"""
+GENERATED = ("cli.md", "messages.md")
+WRITTEN = "\n".join([README, *(text for name, text in PAGES.items() if name not in GENERATED)])
+"""all but the pages that are the code's own words"""
 SNIPPETS = re.findall(r"```python\n(.*?)```", WRITTEN, re.DOTALL)
 OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model"}
 MOST_LINES = 150
