@@ -20,13 +20,13 @@ from localspec.config import Config, load_config
 from localspec.daemon import files, instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.server import Server
-from localspec.daemon.workers.pool import COMMAND
+from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import ExitCode, LocalspecError
 
 log = logging.getLogger("localspec.daemon")
 
 
-def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = COMMAND) -> int:
+def main(arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
     """Run a daemon; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m localspec.daemon", description="Run the daemon.")
     parser.add_argument("--ready-fd", type=int, help="write one byte here once a daemon listens")
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None, worker_command: tuple[str, ...] = C
     try:
         if said.log:
             redirect()
-        server = partial(Server, worker_command=worker_command, http=said.http)
+        server = partial(Server, worker=worker, http=said.http)
         return _run(said.ready_fd, server, bounded=said.log, must_be_mine=said.http)
     except LocalspecError as error:
         log.error("%s. %s", error.message, error.remedy)

@@ -19,7 +19,7 @@ from localspec.daemon.relay.stream import Stream
 from localspec.daemon.relay.streams import Streams
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.settings import Settings
-from localspec.daemon.workers.pool import COMMAND, Pool
+from localspec.daemon.workers.pool import COMMAND, Pool, Program
 
 
 class Client(Protocol):
@@ -35,12 +35,12 @@ class Client(Protocol):
 class Daemon:
     """Configuration, workers, history, metrics and connections; setting ``stopping`` ends it."""
 
-    def __init__(self, config: Config, worker_command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(self, config: Config, worker: Program = COMMAND) -> None:
         self.config = config
         self.settings = Settings(config)
         self.metrics = Metrics()
         self.events = Events()
-        self.pool = Pool(config, self.metrics, self.events, worker_command)
+        self.pool = Pool(config, self.metrics, self.events, worker)
         self.history = History(home.history_path())
         self.turns = Turns()
         self.busy: set[object] = set()

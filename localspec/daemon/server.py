@@ -22,7 +22,7 @@ from localspec.daemon.announcement import Announcement
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.http_server import was_left_open
 from localspec.daemon.listeners import Listeners
-from localspec.daemon.workers.pool import COMMAND
+from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import FULL
 from localspec.protocol.messages import PROTOCOL, Discovery
 
@@ -38,12 +38,10 @@ END_S = 1.0
 class Server:
     """One daemon, from its first listening socket to its last."""
 
-    def __init__(
-        self, config: Config, worker_command: tuple[str, ...] = COMMAND, *, http: bool = False
-    ) -> None:
+    def __init__(self, config: Config, worker: Program = COMMAND, *, http: bool = False) -> None:
         self._config = config
         self._http: asyncio.Task[None] | None = None
-        self._daemon = Daemon(config, worker_command)
+        self._daemon = Daemon(config, worker)
         self._daemon.http_server.flag = http
         self._listeners = Listeners(self._daemon)
         self._announcement: Announcement | None = None

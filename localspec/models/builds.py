@@ -22,6 +22,8 @@ LIBRARIES: dict[Format, dict[str, str]] = {
 }
 """the packages that run a format, and the distributions that they come in"""
 NATIVE = (".so", ".dylib", ".dll", ".metallib")
+DEVICES = re.compile("cuda|hip|vulkan|metal|sycl|musa|cann|opencl", re.IGNORECASE)
+"""names of what computes on a device, in the names of native libraries"""
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
@@ -52,6 +54,17 @@ def native_files(folder: Path) -> Iterator[tuple[str, int, int]]:
                 with contextlib.suppress(OSError):
                     found = os.stat(os.path.join(parent, name))
                     yield name, found.st_size, found.st_mtime_ns
+
+
+@functools.cache
+def has_device_code(format: Format) -> bool:
+    """Whether the packages that run a format came with libraries for devices, by the libraries' names."""
+    for package in LIBRARIES[format]:
+        spec = find_spec(package)
+        folders = spec.submodule_search_locations if spec is not None else None
+        if any(DEVICES.search(name) for each in folders or () for name, *_ in native_files(Path(each))):
+            return True
+    return False
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import msgspec
 
 from localspec.config import EngineConfig
 from localspec.protocol.events import RoundFacts
+from localspec.protocol.pairs import PairFile
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result, Token
 
@@ -19,16 +20,14 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: load this target (``draft`` may be ``auto`` or ``none``).
+    """First frame to a worker: open this pair. Answered by LoadFailed with ``model_changed`` where a file is
+    not as it was when the pair was chosen.
 
     ``free``: bytes of memory that it may use; None: what is free.
     """
 
-    model: str
-    draft: str
-    backend: str
+    pair: PairFile
     engine: EngineConfig
-    model_dirs: tuple[str, ...] = ()
     free: int | None = None
 
 

@@ -9,12 +9,12 @@ from typing import TypeVar
 from localspec.engine.engine import Engine
 from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import choose_here, load_engine
+from localspec.engine.load import load_engine
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, ModelChanged, OutOfMemory
 from localspec.models.model import Model
-from localspec.models.pair import Pair
+from localspec.models.pair import Pair, pair_from
 from localspec.protocol.events import RoundFacts
 from localspec.protocol.frames import (
     Cancel,
@@ -60,7 +60,7 @@ def serve(channel: Channel) -> bool:
     pulse = Pulse(channel)
     try:
         with pulse.busy():
-            pair = _choose(first)
+            pair = pair_from(first.pair)
             engine = _load(channel, first, pair)
     except LocalspecError as error:
         channel.send(LoadFailed(error.as_dict()))
@@ -88,12 +88,6 @@ def serve(channel: Channel) -> bool:
         )
         pulse.expect(slowest_step(engine, pair.target))
         return Worker(channel, engine, pulse).run()
-
-
-def _choose(load: Load) -> Pair:
-    return choose_here(
-        load.model, load.draft, load.model_dirs, backend=load.backend, config=load.engine, free=load.free
-    )
 
 
 def _load(channel: Channel, load: Load, pair: Pair) -> Engine:

@@ -60,6 +60,11 @@ BOS = 256
 Answer = Iterator[str | FinishReason | None]
 
 
+def called(load: Load) -> str:
+    """The name that the target was asked for by."""
+    return load.pair.target.description.names[0]
+
+
 class Running:
     """A request that is being answered."""
 
@@ -100,7 +105,7 @@ class Running:
             Result(
                 text=self.text,
                 finish_reason=reason,
-                model=self.load.model,
+                model=called(self.load),
                 draft=None,
                 backend="toy",
                 prompt_tokens=1,
@@ -172,7 +177,8 @@ class EchoWorker:
         self.running: dict[int, Running] = {}
         self.steps, self.beaten = 0, 0.0
         self.source = ""
-        self.load = Load("", "", "", msgspec.UNSET)  # type: ignore[arg-type]
+        self.load: Load | None = None
+        self.name = ""
 
     def serve(self) -> None:
         while True:
@@ -197,7 +203,7 @@ class EchoWorker:
         (length,) = HEADER.unpack(self.exactly(HEADER.size))
         match to_worker_decoder.decode(self.exactly(length)):
             case Load() as load:
-                self.load = load
+                self.load, self.name = load, called(load)
                 self.open(load)
             case Submit() as submit:
                 self.submit(submit)
@@ -214,23 +220,23 @@ class EchoWorker:
 
     def open(self, load: Load) -> None:
         self.send(Loading("weights", 0.5))
-        if load.model == "broken":
+        if self.name == "broken":
             self.send(LoadFailed(ModelInvalid("this model is broken").as_dict()))
             sys.exit(1)
-        if load.model == "dies":
+        if self.name == "dies":
             os._exit(7)
-        if load.model.startswith("gate:"):
-            Path(load.model.removeprefix("gate:")).read_text()
-        while load.model == "slow":
+        if self.name.startswith("gate:"):
+            Path(self.name.removeprefix("gate:")).read_text()
+        while self.name == "slow":
             self.send(Heartbeat(0, 0.0))
             time.sleep(BEAT_S)
-        backend = "toy" if load.backend == "auto" else load.backend
-        self.send(Ready(load.model, None, backend, 4096, "an echo needs no draft", load.model))
+        backend = load.pair.target.description.backend
+        self.send(Ready(self.name, None, backend, 4096, "an echo needs no draft", self.name))
 
     def leave(self) -> None:
         """Write the cache of the last chat, as late as that is asked for."""
-        if self.load.model.startswith("late:"):
-            Path(self.load.model.removeprefix("late:")).read_text()
+        if self.name.startswith("late:"):
+            Path(self.name.removeprefix("late:")).read_text()
             place = home.private_dir(home.chat_caches_dir() / "echo") / home.chat_cache_name(self.source)
             place.write_text("what was said")
 
@@ -243,6 +249,7 @@ class EchoWorker:
                 return
             case "degrade", _:
                 self.send(Degraded(submit.id, "draft", "prompt-lookup", "the draft is slow"))
+        assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 
     def step(self, running: Running) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.workers.identity import Weighed, identify, weigh
+from localspec.daemon.workers.identity import identify, key_of_pair
+from localspec.daemon.workers.pool import chosen
 from localspec.daemon.workers.worker import Key
-from localspec.errors import ModelNotFound
+from localspec.errors import LocalspecError, ModelNotFound
 from localspec.models.bundled import bundled_model
+from localspec.models.candidates import Room
 from localspec.models.library import places_of
 from localspec.models.sections import Sections
 from tests.daemon.conftest import StartDaemon
@@ -63,7 +65,8 @@ def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
     for wrong in (Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(MLX, "auto", "x")):
         sections = Sections(Config())
         assert identify(wrong, sections) == wrong
-        assert weigh(wrong, sections) == Weighed(wrong, Config().engine)
+        with pytest.raises(LocalspecError):
+            chosen(wrong, (), Room())
     assert key(str(TARGET), backend="mlx") == Key(str(TARGET), "auto", "mlx")
     with pytest.raises(ModelNotFound):
         places_of("nothing", ())
@@ -71,26 +74,24 @@ def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
 
 def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None:
     auto, named, plain = (
-        weigh(Key("bundled", draft, "llama_cpp"), Sections(Config()))
-        for draft in ("auto", "stdlib-1m", "none")
+        chosen(Key("bundled", draft, "llama_cpp"), (), Room()) for draft in ("auto", "stdlib-1m", "none")
     )
     assert auto.needs == named.needs == named.least and auto.needs.draft > plain.needs.draft == 0
     assert auto.needs.total - plain.needs.total == auto.needs.draft
     assert auto.least == plain.least == plain.needs
-    assert auto.key == named.key == Key(str(TARGET), str(DRAFT), "llama_cpp")
-    assert plain.key == Key(str(TARGET), "none", "llama_cpp")
+    assert key_of_pair(auto) == key_of_pair(named) == Key(str(TARGET), str(DRAFT), "llama_cpp")
+    assert key_of_pair(plain) == Key(str(TARGET), "none", "llama_cpp")
     assert places_of("bundled", ()) == {str(TARGET), MLX}
 
 
 def test_any_target_is_weighed_with_what_would_be_paired_with_it(tmp_path: Path) -> None:
     shutil.copy(TARGET, tmp_path / "target.gguf")
     shutil.copy(DRAFT, tmp_path / "draft.gguf")
-    sections = Sections(Config(model_dirs=(str(tmp_path),)))
-    found = weigh(Key("target", "auto", "auto"), sections)
-    assert found.key.model == str(tmp_path / "target.gguf") and found.key.draft != "none"
+    found = chosen(Key("target", "auto", "auto"), (str(tmp_path),), Room())
+    assert found.target.path == tmp_path / "target.gguf" and found.draft is not None
     assert found.needs.total > found.least.total
-    alone = weigh(Key("draft", "auto", "auto"), sections)
-    assert alone.key.draft == "none" and alone.needs == alone.least
+    alone = chosen(Key("draft", "auto", "auto"), (str(tmp_path),), Room())
+    assert alone.draft is None and alone.needs == alone.least
 
 
 async def pids(client: Raw, *options: dict[str, str]) -> set[int]:

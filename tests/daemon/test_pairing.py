@@ -8,10 +8,10 @@ from pathlib import Path
 from localspec.config import Config, DaemonConfig
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
-from localspec.daemon.workers.identity import weigh
-from localspec.daemon.workers.pool import Pool
+from localspec.daemon.workers.identity import key_of_pair
+from localspec.daemon.workers.pool import Pool, chosen
 from localspec.daemon.workers.worker import Key
-from localspec.models.sections import Sections
+from localspec.models.candidates import Room
 from localspec.units import MB
 from tests.daemon.echo_daemon import WORKER
 from tests.daemon.test_pool import ignore
@@ -54,8 +54,8 @@ def loaded(pool: Pool) -> set[str]:
 
 def test_what_is_weighed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    found = weigh(Key("target", "auto", "auto"), Sections(Config(model_dirs=disk.dirs)))
-    assert found.key == Key(str(disk.target), str(disk.draft), "llama_cpp")
+    found = chosen(Key("target", "auto", "auto"), disk.dirs, Room())
+    assert key_of_pair(found) == Key(str(disk.target), str(disk.draft), "llama_cpp")
     assert [needs.total // MB for needs in (found.needs, found.least)] == [PROCESS + 300, PROCESS + 200]
 
 

@@ -15,7 +15,7 @@ import pytest
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
-from localspec.daemon.workers.pool import Pool, key_of
+from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
 from localspec.errors import EngineCrashed, ModelAmbiguous, ModelInvalid, ShuttingDown
 from localspec.protocol.frames import Delta, Loading, Prefill, StreamEvent
@@ -30,14 +30,14 @@ ECHO = Key("echo", "none", "toy")
 NO_CONFIG = Config()
 
 
-def program(text: str) -> tuple[str, ...]:
+def program(text: str) -> Program:
     """A worker that runs this program, with ``fd`` its end of the socket."""
-    return sys.executable, "-c", f"import os, sys; fd = int(sys.argv[2]); {text}"
+    return WORKER._replace(command=(sys.executable, "-c", f"import os, sys; fd = int(sys.argv[2]); {text}"))
 
 
 @asynccontextmanager
-async def pool_of(command: tuple[str, ...] = WORKER, config: Config = NO_CONFIG) -> AsyncIterator[Pool]:
-    pool = Pool(config, Metrics(), Events(), command)
+async def pool_of(program: Program = WORKER, config: Config = NO_CONFIG) -> AsyncIterator[Pool]:
+    pool = Pool(config, Metrics(), Events(), program)
     try:
         yield pool
     finally:
@@ -105,9 +105,9 @@ def test_a_load_that_fails_raises_in_every_lease() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "what"),
+    ("program", "what"),
     [
-        (("/no/such/worker",), "could not be started: No such file"),
+        (WORKER._replace(command=("/no/such/worker",)), "could not be started: No such file"),
         (program("sys.exit(4)"), "exited with code 4"),
         (program("os.kill(os.getpid(), 11)"), "was ended by SIGSEGV"),
         (program("os.close(fd); import signal; signal.pause()"), "closed its socket and was killed"),
@@ -118,9 +118,9 @@ def test_a_load_that_fails_raises_in_every_lease() -> None:
         (program("os.write(fd, b'\\xff\\xff\\xff\\xff'); import signal; signal.pause()"), "damaged frame"),
     ],
 )
-def test_a_worker_that_is_none_costs_an_error(command: tuple[str, ...], what: str) -> None:
+def test_a_worker_that_is_none_costs_an_error(program: Program, what: str) -> None:
     async def test() -> None:
-        async with pool_of(command) as pool:
+        async with pool_of(program) as pool:
             with pytest.raises(EngineCrashed, match=what):
                 async with pool.lease(ECHO, ignore):
                     pass

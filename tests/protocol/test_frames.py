@@ -38,7 +38,9 @@ from localspec.protocol.frames import (
     from_worker_decoder,
     to_worker_decoder,
 )
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
+from localspec.protocol.pairs import DrafterFile, ModelFile, PairFile
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
 
@@ -53,8 +55,14 @@ RESULT = Result(
     completion_tokens=2,
     stats=Stats(rounds=2, proposers={"draft": ProposerStats(4, 3, 0.5)}, k_histogram={0: 1, 4: 1}),
 )
+FILE = ModelFile(
+    b"/models/caf\xe9.gguf",
+    ((1, 2, 3, 4),),
+    ModelDescription(id="m", path="/models/caf\ufffd.gguf", format="gguf", backend="llama_cpp", size=1),
+)
+PAIR = PairFile(FILE, "on llama_cpp", DrafterFile("model", FILE, "it drafts", asked=False))
 TO_WORKER: list[ToWorker] = [
-    Load("m", "auto", "llama_cpp", EngineConfig(n_ctx=4096, gpu_layers=0), ("/models",)),
+    Load(PAIR, EngineConfig(n_ctx=4096, gpu_layers=0), 1 << 30),
     Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),
     Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),

@@ -1,32 +1,22 @@
-"""Which models a key means on this disk, and what memory they need."""
+"""The models that a key means on this disk, and the memory that a pair is to fit in."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from localspec.config import EngineConfig
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
-from localspec.models.candidates import Room, auto_draft
+from localspec.models.builds import has_device_code
+from localspec.models.candidates import Room
 from localspec.models.description import BACKENDS, FORMATS
 from localspec.models.disk import recent_disk
-from localspec.models.fit import Needs, size_of
 from localspec.models.library import chosen, find, in_formats, meant, places_of
 from localspec.models.model import Model
+from localspec.models.pair import Pair, is_apple_silicon
 from localspec.models.sections import Sections
 
 NOT_PATHS = ("auto", "none")
-
-
-class Weighed(NamedTuple):
-    """A key with paths for names, the draft that ``auto`` chooses among them, or ``none``; what these models
-    need, and what they can do with, as a draft that nobody asked for may be left out; how they are loaded."""
-
-    key: Key
-    engine: EngineConfig
-    needs: Needs = Needs()
-    least: Needs = Needs()
 
 
 def identify(key: Key, sections: Sections) -> Key:
@@ -44,21 +34,21 @@ def identify(key: Key, sections: Sections) -> Key:
         return key
 
 
-def weigh(key: Key, sections: Sections) -> Weighed:
-    """What a worker for ``key`` is going to hold, and to need; looks at every model on this disk where the
-    draft is left to choose. Nothing is known of what cannot be resolved."""
-    engine, model_dirs = sections.engine(key.model), sections.config.model_dirs
-    try:
-        paths = _targets(key, model_dirs)
-        target = paths[0]
-        draft = _draft(target, key.draft, model_dirs, engine)
-        size = size_of(target, engine)
-        least = size.needs(None, engine)
-        needs = least if draft is None else size.needs(size_of(draft, engine), engine)
-        place = "none" if draft is None else draft.place
-        return Weighed(_named(key, paths, place), engine, needs, least if key.draft == "auto" else needs)
-    except LocalspecError:
-        return Weighed(key, engine)
+def key_of_pair(pair: Pair) -> Key:
+    """The key of what was chosen: paths for names, the draft that ``auto`` chose or ``none``."""
+    return Key(pair.target.place, "none" if pair.draft is None else pair.draft.place, pair.backend)
+
+
+def room_within(engine: EngineConfig, free: int) -> Room:
+    """What a pair is to fit in: ``free`` bytes of this machine's memory. A device's memory is its driver's to
+    tell, and the worker's to ask for: where a model may go to one, there is no limit here."""
+
+    def left(target: Model) -> int | None:
+        is_asked = target.format == "mlx" or engine.gpu_layers != 0
+        on_device = is_asked and not is_apple_silicon() and has_device_code(target.format)
+        return None if on_device else free
+
+    return Room(engine, left)
 
 
 def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]) -> set[str]:
@@ -72,7 +62,7 @@ def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]
 
 
 def _named(key: Key, paths: list[Model], draft: str) -> Key:
-    """Which of two formats it will be is measured, by the worker."""
+    """Which of two formats it will be is chosen later."""
     backend = key.backend if len(paths) > 1 else BACKENDS[paths[0].format]
     return Key(paths[0].place, draft, backend)
 
@@ -84,12 +74,3 @@ def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Model]:
     if not found or (key.backend != "auto" and found[0].format not in formats):
         raise LocalspecError(f"{key.backend} does not run {key.model}")
     return found
-
-
-def _draft(target: Model, draft: str, model_dirs: tuple[str, ...], engine: EngineConfig) -> Model | None:
-    """Raises :class:`ModelError`. Whether there is memory for what ``auto`` chooses, the worker will see."""
-    if draft == "none":
-        return None
-    if draft == "auto":
-        return auto_draft(target, model_dirs, Room(engine))[0]
-    return find(draft, model_dirs, format=target.format)

@@ -7,16 +7,22 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from localspec import process
-from localspec.config import Config, EngineConfig
+from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
-from localspec.daemon.workers.identity import Weighed, identify, places_among, weigh
+from localspec.daemon.workers.identity import identify, key_of_pair, places_among, room_within
 from localspec.daemon.workers.worker import Key, WorkerProcess
-from localspec.errors import EngineBusy, ShuttingDown
+from localspec.errors import EngineBusy, ModelChanged, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
+from localspec.models.candidates import Room
+from localspec.models.disk import forget_recent
 from localspec.models.fit import free_memory
+from localspec.models.pair import Pair, choose
 from localspec.models.sections import Sections
 from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Forget, Load, Loading, Ready
@@ -25,12 +31,40 @@ from localspec.units import MB
 
 log = logging.getLogger(__name__)
 
-COMMAND = process.python("localspec.worker")
+Choose = Callable[[Key, tuple[str, ...], Room], Pair]
+"""the pair that a key means, with the models of these directories, within this room"""
+
 MAX_WORKERS = 4
 MAX_NAMES = 64
 """of one worker that are known without looking at the disk; paths can be spelt in any number of ways"""
 TICK_S = 1.0
 """how often workers are looked after"""
+
+
+def chosen(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
+    """Choose the pair that a key means; looks at every model on this disk where the draft is left to choose.
+
+    Raises as :func:`localspec.models.pair.choose`.
+    """
+    return choose(key.model, key.draft, model_dirs, backend=key.backend, room=room)
+
+
+class Program(NamedTuple):
+    """The command that starts a worker, and the choice of the pair that it is told to open."""
+
+    command: tuple[str, ...]
+    choose: Choose = chosen
+
+
+class _Choice(NamedTuple):
+    """A pair, the key with its paths for names, and what a worker is told."""
+
+    pair: Pair
+    key: Key
+    load: Load
+
+
+COMMAND = Program(process.python("localspec.worker"))
 
 
 def key_of(options: Options) -> Key:
@@ -44,14 +78,12 @@ def key_of(options: Options) -> Key:
 class Pool:
     """Starts workers when they are asked for, makes room for new ones, and looks after those there are."""
 
-    def __init__(
-        self, config: Config, metrics: Metrics, events: Events, command: tuple[str, ...] = COMMAND
-    ) -> None:
+    def __init__(self, config: Config, metrics: Metrics, events: Events, program: Program = COMMAND) -> None:
         self._config = config
         self.sections = Sections(config)
         self._metrics = metrics
         self._events = events
-        self._command = command
+        self._program = program
         self._workers: list[WorkerProcess] = []
         self._leaving: list[WorkerProcess] = []
         """out of the list, but not gone yet"""
@@ -65,23 +97,41 @@ class Pool:
     ) -> AsyncIterator[WorkerProcess]:
         """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is said.
 
-        Whoever comes during a load waits for it, and hears of its progress. Raises the load's
-        error, :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
+        Whoever comes during a load waits for it, and hears of its progress. Models whose files change between
+        choice and load are chosen again, once. Raises the load's error, the lookup's, :class:`EngineBusy` if
+        there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
+        try:
+            worker = await self._taken(key, on_loading, keep_alive_s)
+        except ModelChanged:
+            await asyncio.to_thread(forget_recent)
+            worker = await self._taken(key, on_loading, keep_alive_s)
+        try:
+            yield worker
+        finally:
+            self._give_back(worker)
+
+    async def _taken(
+        self, key: Key, on_loading: Callable[[Loading], None], keep_alive_s: float | None
+    ) -> WorkerProcess:
+        """A loaded worker, with one user more."""
         worker = self._known(key) or await self._identified(key)
         worker.users += 1
         if keep_alive_s is not None:
             worker.keep_alive_s = keep_alive_s
+        worker.listeners.append(on_loading)
         try:
-            worker.listeners.append(on_loading)
-            try:
-                await asyncio.shield(worker.ready)
-            finally:
-                worker.listeners.remove(on_loading)
-            yield worker
+            await asyncio.shield(worker.ready)
+        except BaseException:
+            self._give_back(worker)
+            raise
         finally:
-            worker.users -= 1
-            worker.last_used = time.monotonic()
+            worker.listeners.remove(on_loading)
+        return worker
+
+    def _give_back(self, worker: WorkerProcess) -> None:
+        worker.users -= 1
+        worker.last_used = time.monotonic()
 
     def loaded(self) -> list[tuple[WorkerProcess, Ready]]:
         """The workers whose model is loaded."""
@@ -134,13 +184,20 @@ class Pool:
         identity = await asyncio.to_thread(identify, key, self.sections)
         worker = self._holding(identity)
         if worker is None:
-            weighed = await asyncio.to_thread(weigh, key, self.sections)
-            # Who asked in the meantime may have started it; who named the draft, holds what is chosen now.
-            worker = self._holding(identity) or self._holding(weighed.key)
-            worker = worker or self._start(key, identity, weighed)
+            free = self._free([each for each in self._workers if not each.users])
+            choice = await asyncio.to_thread(self._choose, key, free)
+            # Another request may have started it meanwhile; one that named the draft has what is chosen now.
+            worker = self._holding(identity) or self._holding(choice.key)
+            worker = worker or self._start(key, identity, choice)
         if len(worker.names) < MAX_NAMES:
             worker.names.add(key)
         return worker
+
+    def _choose(self, key: Key, free: int) -> _Choice:
+        """Choose a pair that fits in ``free`` bytes; for a thread, as it looks at the disk."""
+        engine = self.sections.engine(key.model)
+        pair = self._program.choose(key, self._config.model_dirs, room_within(engine, free))
+        return _Choice(pair, key_of_pair(pair), Load(pair.as_frame(), engine))
 
     def _holding(self, identity: Key) -> WorkerProcess | None:
         return next((each for each in self._workers if each.usable and each.answers(identity)), None)
@@ -155,35 +212,32 @@ class Pool:
 
     # Starting.
 
-    def _start(self, key: Key, identity: Key, weighed: Weighed) -> WorkerProcess:
+    def _start(self, key: Key, identity: Key, choice: _Choice) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        evicted = self._make_room(weighed)
+        evicted = self._make_room(choice.pair)
         worker = WorkerProcess(
             key,
-            self._command,
+            self._program.command,
             self._on_end,
             identity=identity,
-            needs=weighed.needs,
+            needs=choice.pair.needs,
             hang_s=self._config.daemon.hang_s,
         )
         self._workers.append(worker)
-        worker.ready.add_done_callback(lambda _: self._on_ready(worker, weighed))
-        task = asyncio.create_task(self._load(worker, weighed.engine, evicted))
+        worker.ready.add_done_callback(lambda _: self._on_ready(worker, choice.pair))
+        task = asyncio.create_task(self._load(worker, choice.load, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_after())
         return worker
 
-    async def _load(
-        self, worker: WorkerProcess, engine: EngineConfig, evicted: Collection[WorkerProcess]
-    ) -> None:
+    async def _load(self, worker: WorkerProcess, load: Load, evicted: Collection[WorkerProcess]) -> None:
         # Their memory is needed: first out, then in.
         await self._dismiss(evicted)
-        model, draft, backend = worker.key
         free = max(0, self._free(without=(worker,)))
-        await worker.start(Load(model, draft, backend, engine, self._config.model_dirs, free))
+        await worker.start(replace(load, free=free))
 
     async def _dismiss(self, workers: Collection[WorkerProcess]) -> None:
         """End these, and wait for those that are ending already."""
@@ -193,7 +247,7 @@ class Pool:
                 self._leaving.append(worker)
         await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
 
-    def _make_room(self, weighed: Weighed) -> list[WorkerProcess]:
+    def _make_room(self, pair: Pair) -> list[WorkerProcess]:
         """The least recently used idle workers that must go, for a model with its draft, or else without.
 
         None for the sake of a model that does not fit all the same: whether it can be loaded, on a device
@@ -206,7 +260,7 @@ class Pool:
                 raise EngineBusy(f"{len(self._workers)} models are loaded and all of them are at work")
             evicted.append(idle.pop(0))
         free = [self._free([*evicted, *idle[:n]]) for n in range(len(idle) + 1)]
-        wanted = (needs.total for needs in (weighed.needs, weighed.least))
+        wanted = (needs.total for needs in (pair.needs, pair.least))
         enough = (n for total in wanted for n, left in enumerate(free) if total <= left)
         evicted += idle[: next(enough, 0)]
         for worker in evicted:
@@ -241,10 +295,10 @@ class Pool:
                     log.info("%s is unloaded: nobody used it", worker.model)
                     await self._dismiss([worker])
 
-    def _on_ready(self, worker: WorkerProcess, weighed: Weighed) -> None:
+    def _on_ready(self, worker: WorkerProcess, pair: Pair) -> None:
         if worker.loaded:
             if worker.ready.result().draft_path is None:
-                worker.needs = weighed.least
+                worker.needs = pair.least
             self._events.publish(ModelEvent(worker.model, "loaded"))
 
     def _on_end(self, worker: WorkerProcess) -> None:
