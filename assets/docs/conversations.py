@@ -20,7 +20,7 @@ def _section(path: Path) -> str:
         about = step.get("about", about)
         frames += [_frame(mark, step[side]) for side, mark in SIDES if side in step]
     shown = "\n".join(frames)
-    return f"## {path.stem}\n\n{about}\n\n```text\n{shown}\n```\n"
+    return f"## {path.stem}\n\n{about[:1].upper()}{about[1:]}\n\n```text\n{shown}\n```\n"
 
 
 SIDES = (("client", "→"), ("server", "←"))
