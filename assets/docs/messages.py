@@ -40,9 +40,10 @@ def _section(code: str, found: list[Message]) -> str:
 def messages() -> Iterator[Message]:
     """Yield the messages that can be read from the source."""
     codes = {kind.__name__: (kind.code, kind.default_remedy) for kind in kinds()}
+    shared = _assigned(ast.parse((SOURCE / "errors.py").read_text("utf-8")).body)
     for path in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
-        constants = _assigned(tree.body)
+        constants = shared | _assigned(tree.body)
         for scope in ast.walk(tree):
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 texts = constants | _assigned(list(ast.walk(scope)))
@@ -66,8 +67,9 @@ def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> Texts:
 
 def _told(call: ast.Call, kind: tuple[str, str], texts: Texts) -> Iterator[Message]:
     code, usual = kind
-    given = [_text(argument, texts) for argument in call.args[:2]]
-    remedy = given[1] if len(given) > 1 and given[1] not in (usual, VALUE) else ""
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "remedy"]
+    given = [_text(argument, texts) for argument in [*call.args, *named][:2]]
+    remedy = given[1] if len(given) > 1 and given[1] != usual else ""
     if given and given[0].strip(f"{VALUE}:,. "):
         yield Message(code, *(re.sub(f"{VALUE}+", VALUE, text) for text in (given[0], remedy)))
 
