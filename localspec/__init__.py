@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from localspec.engine.load import load
     from localspec.engine.stream import Stream
     from localspec.errors import LocalspecError
+    from localspec.protocol.events import Chunk
     from localspec.protocol.options import Options
     from localspec.protocol.requests import Message
-    from localspec.protocol.results import Chunk, Result, Stats, Token
+    from localspec.protocol.results import Result, Stats, Token
     from localspec.speculation.draft import Ask, Draft
     from localspec.speculation.proposer import Proposer
 
@@ -44,7 +45,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 _HOMES = {
     "Ask": "speculation.draft",
-    "Chunk": "protocol.results",
+    "Chunk": "protocol.events",
     "Client": "client.client",
     "Draft": "speculation.draft",
     "Engine": "engine.engine",

@@ -40,12 +40,11 @@ def read_stdin() -> str:
 def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
     """Load the model in this process, answer, and free it again; the text of a ``whole`` one is not printed
     as it comes."""
-    from localspec.engine.events import Degradation, Prefilling
     from localspec.engine.load import choose_here, load_engine
     from localspec.engine.stream import Stream
     from localspec.models.bundled import BUNDLED
     from localspec.models.sections import Sections
-    from localspec.protocol.results import Chunk
+    from localspec.protocol.events import Degraded, Delta, Progress
 
     sections = Sections(config)
     options = sections.merged(request.options, getattr(request.prompt, "path", None))
@@ -70,12 +69,12 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
         stream = Stream(engine, sequence)
         try:
             for event in stream.events():
-                if isinstance(event, Chunk) and not whole:
+                if isinstance(event, Delta) and not whole:
                     printer.delta(event.text, event.tokens)
-                elif isinstance(event, Prefilling):
+                elif isinstance(event, Progress):
                     printer.progress("reading the prompt", event.fraction)
-                elif isinstance(event, Degradation):
-                    printer.degraded(*event)
+                elif isinstance(event, Degraded):
+                    printer.degraded(event.source, event.to, event.reason)
         except KeyboardInterrupt:
             stream.close()
             printer.partial = next((event for event in sequence.events if isinstance(event, Result)), None)

@@ -15,7 +15,7 @@ from localspec.backends.base import Backend, Interrupted, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
 from localspec.config import EngineConfig
-from localspec.engine.events import Prefilling, RoundPlayed
+from localspec.engine.events import RoundPlayed
 from localspec.engine.exactness import first_token
 from localspec.engine.hurry import Hurry
 from localspec.engine.idle import Idle
@@ -33,6 +33,7 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelChanged
 from localspec.memory.lesson import Lesson
 from localspec.models.rendering_process import RenderingProcess
+from localspec.protocol.events import Progress
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -290,9 +291,9 @@ class Engine:
             if sequence.exact == start:
                 sequence.exact = end
             if length > self._limits.chunk:
-                sequence.events.append(Prefilling(length, sequence.cached, end))
+                sequence.events.append(Progress(length, sequence.cached, end))
             if rows:
-                sequence.extend([first_token(sequence, logits)])
+                sequence.extend(first_token(sequence, logits))
                 sequence.publish()
         except Interrupted:
             sequence.interruptions += 1

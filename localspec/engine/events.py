@@ -1,32 +1,12 @@
-"""What a running request tells: read them from :attr:`Sequence.events`, in order."""
+"""The events of a running request, read in order from :attr:`Sequence.events`; and the record of a round."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.protocol.results import Chunk, Result
-
-
-class Prefilling(NamedTuple):
-    """Tokens of the prompt: ``total``, of which ``processed`` are in the cache, ``cached`` since before."""
-
-    total: int
-    cached: int
-    processed: int
-
-    @property
-    def fraction(self) -> float:
-        """The part of the prompt that is in the cache, 0 to 1."""
-        return self.processed / self.total
-
-
-class Degradation(NamedTuple):
-    """The proposer ``source`` failed; the request goes on with ``to``."""
-
-    source: str
-    to: str
-    reason: str
+from localspec.protocol.events import Degraded, Delta, Progress
+from localspec.protocol.results import Result
 
 
 class RoundPlayed(NamedTuple):
@@ -51,5 +31,5 @@ class RoundPlayed(NamedTuple):
     width: int
 
 
-Event = Chunk | Prefilling | Degradation | Result | LocalspecError
+Event = Delta | Progress | Degraded | Result | LocalspecError
 """a Result or a LocalspecError is the last one"""

@@ -69,7 +69,7 @@ def _judge(sequence: Sequence, logits: Logits) -> Judge:
 
 def _choose(sequence: Sequence, judge: Judge) -> Emitted:
     token = judge.token(0, None)
-    return sequence.told(judge.rows, 0, token)
+    return sequence.emit(judge.rows, (token,))
 
 
 def _write(target: Backend, sequence: Sequence) -> Logits:

@@ -29,7 +29,7 @@ WATCH = 2
 
 class _Judged(NamedTuple):
     verdict: Verdict
-    emitted: list[Emitted]
+    emitted: Emitted
 
 
 def play_round(
@@ -70,7 +70,7 @@ def play_round(
             judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
         except LocalspecError as error:
             sequence.error = error
-            judged.append(_Judged(Verdict((), 0), []))
+            judged.append(_Judged(Verdict((), 0), Emitted(())))
         start += len(offer.draft.tokens) + 1
     clock.judged(max(1, sum(len(each.verdict.tokens) + each.verdict.doubtful for each in judged)))
     played = []
@@ -119,11 +119,7 @@ def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> 
 
     watched = bound or (sequence.rewriting is not None and sequence.stats.rounds % WATCH == 0)
     verdict = verify(draft.tokens, judge, end_tokens=sequence.end_tokens, doubt=doubt if watched else None)
-    emitted = [
-        sequence.told(rows, i, token, draft.source if i < verdict.accepted else "target")
-        for i, token in enumerate(verdict.tokens)
-    ]
-    return _Judged(verdict, emitted)
+    return _Judged(verdict, sequence.emit(rows, verdict.tokens, verdict.accepted, draft.source))
 
 
 def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, *, wide: bool) -> int:
@@ -134,7 +130,7 @@ def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, 
     if judged.verdict.doubtful and not sequence.ended:
         kept = target.truncate(sequence.slot, before + accepted)
         sequence.exact = min(sequence.exact, kept)
-        sequence.extend([decide_alone(target, sequence, wide=wide)])
+        sequence.extend(decide_alone(target, sequence, wide=wide))
     else:
         # An accepted end token is no part of the text, nor of what the next turn builds on.
         kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))

@@ -6,15 +6,15 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
-from localspec.engine.events import Degradation, Event
+from localspec.engine.events import Event
 from localspec.engine.prompt import Encoded
 from localspec.engine.settings import Settings
 from localspec.engine.text import TextStream
 from localspec.errors import LocalspecError
+from localspec.protocol.events import Degraded
 from localspec.protocol.requests import Priority, Request
 from localspec.protocol.results import FinishReason, Likely, ProposerStats, Stats
 from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
@@ -25,18 +25,29 @@ from localspec.speculation.unsure import Unsure, Urge
 from localspec.speculation.verify import Judge, TargetRows, judge_for, log_probability, most_probable
 
 NO_SLOT = -1
+TARGET = "target"
 WIDTH_GAIN = 0.2
 """how fast the usual width of a request's rounds follows what it drafts"""
 
 
-class Emitted(NamedTuple):
-    """One token that has become part of the answer, and who guessed it."""
+class Likelihood(NamedTuple):
+    """A token's log-probability, and the most probable tokens at its position with theirs."""
 
-    token: int
-    source: str
-    logprob: float | None = None
+    logprob: float
     top: tuple[tuple[int, float], ...] = ()
-    """the most probable tokens there, and their log-probabilities"""
+
+
+class Emitted(NamedTuple):
+    """The tokens that a round adds to the answer.
+
+    ``source`` proposed the first ``accepted`` of them, the target chose the others. ``likely`` has an entry
+    for each token where log-probabilities are wanted, else none.
+    """
+
+    tokens: tuple[int, ...]
+    accepted: int = 0
+    source: str = TARGET
+    likely: tuple[Likelihood, ...] = ()
 
 
 class Limits(NamedTuple):
@@ -183,13 +194,16 @@ class Sequence:
         judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
         return judge if self._urge is None or not self.prefilled else Unsure(judge, self._urge)
 
-    def told(self, rows: TargetRows, i: int, token: int, source: str = "target") -> Emitted:
-        """``token``, which row ``i`` decided about, with the probabilities that are wanted."""
+    def emit(
+        self, rows: TargetRows, tokens: tuple[int, ...], accepted: int = 0, source: str = TARGET
+    ) -> Emitted:
+        """``tokens``, which the first of ``rows`` decided, with log-probabilities where those are wanted."""
         if not self.settings.logprobs:
-            return Emitted(token, source)
-        row = rows.row(i)
-        top = most_probable(row, self.settings.top_logprobs)
-        return Emitted(token, source, log_probability(row, token), top)
+            return Emitted(tokens, accepted, source)
+        most = self.settings.top_logprobs
+        decided = ((rows.row(i), token) for i, token in enumerate(tokens))
+        likely = (Likelihood(log_probability(row, token), most_probable(row, most)) for row, token in decided)
+        return Emitted(tokens, accepted, source, tuple(likely))
 
     # What a round tells.
 
@@ -198,30 +212,35 @@ class Sequence:
         if self._admitted is None:
             self._admitted = time.perf_counter()
 
-    def extend(self, emitted: Iterable[Emitted]) -> int:
+    def extend(self, emitted: Emitted) -> int:
         """Append tokens until the request ends; returns how many were used, an end token included."""
-        used = 0
-        for item in emitted:
+        used, likely = 0, emitted.likely
+        for token in emitted.tokens:
             if self.ended:
                 break
+            source = emitted.source if used < emitted.accepted else TARGET
+            self._append(token, source, likely[used] if likely else None)
             used += 1
-            self._append(item)
         self.emitted += used
         return used
 
-    def _append(self, item: Emitted) -> None:
-        if item.token in self._end_tokens:
+    def _append(self, token: int, source: str, likely: Likelihood | None) -> None:
+        if token in self._end_tokens:
             self.finish = "stop"
             return
-        self.tokens.append(item.token)
-        self.sampler.observe(item.token)
+        self.tokens.append(token)
+        self.sampler.observe(token)
         self._last = time.perf_counter()
         if self.completion_tokens == 1:
             self._first = self._last
             self.deadline = min(self._over, time.monotonic() + self._predict_s)
         piece = self._vocabulary.piece
-        top = tuple(Likely(token, piece(token), logprob) for token, logprob in item.top)
-        if self.text.push(item.token, piece(item.token), item.source, item.logprob, top):
+        if likely is None:
+            stopped = self.text.push(token, piece(token), source)
+        else:
+            top = tuple(Likely(each, piece(each), logprob) for each, logprob in likely.top)
+            stopped = self.text.push(token, piece(token), source, likely.logprob, top)
+        if stopped:
             self.finish = "stop_string"
         elif self.completion_tokens == self.settings.max_tokens:
             self.finish = "length"
@@ -232,13 +251,13 @@ class Sequence:
         """Turn the text that has become certain into an event."""
         if self.ended and self.finish != "stop_string":
             self.text.flush()
-        chunk = self.text.take()
-        if chunk is not None:
-            self.events.append(chunk)
+        delta = self.text.take()
+        if delta is not None:
+            self.events.append(delta)
 
     def degrade(self, to: str, reason: str) -> None:
         """The proposer failed: go on with ``to``."""
-        self.events.append(Degradation(self.proposer, to, reason))
+        self.events.append(Degraded(self.proposer, to, reason))
         self.proposer = to
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 

@@ -8,7 +8,8 @@ from typing import Protocol, cast
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError
-from localspec.protocol.results import Chunk, Result
+from localspec.protocol.events import Delta
+from localspec.protocol.results import Result
 
 
 class Runner(Protocol):
@@ -41,8 +42,8 @@ class Stream:
             raise LocalspecError("the stream has not ended", "Read it to its end, or call finish().")
         return self._result
 
-    def __iter__(self) -> Iterator[Chunk]:
-        return (event for event in self._events if isinstance(event, Chunk))
+    def __iter__(self) -> Iterator[Delta]:
+        return (event for event in self._events if isinstance(event, Delta))
 
     def events(self) -> Iterator[Event]:
         """Everything that is told about the request, chunks included."""

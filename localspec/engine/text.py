@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from localspec.completion.stopping import StopRule
-from localspec.protocol.results import Chunk, Likely, Token
-
-
-class _Held(NamedTuple):
-    """A token whose text is not yet certain to be shown."""
-
-    id: int
-    source: str
-    text: str
-    logprob: float | None
-    top: tuple[Likely, ...]
+from localspec.protocol.events import Delta
+from localspec.protocol.results import Likely, Token
 
 
 class TextStream:
@@ -32,8 +24,11 @@ class TextStream:
         self._stop = tuple(stop)
         self._rule = rule
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held: list[_Held] = []
-        self._ready: list[_Held] = []
+        self._held: list[Token] = []
+        self._held_texts: list[str] = []
+        """the text of each token whose text is not certain yet"""
+        self._ready: list[Token] = []
+        self._ready_text = ""
         self.text = ""
         """everything taken so far"""
         self.stop: str | None = None
@@ -47,13 +42,16 @@ class TextStream:
         logprob: float | None = None,
         top: tuple[Likely, ...] = (),
     ) -> bool:
-        """Take in one token; True when it completed a stop string, or what the rule ends at: the text ends
-        before that."""
+        """Take in one token; True if it completed a stop string or the end that the rule looks for: the text
+        ends before that."""
         text = self._decoder.decode(piece)
-        self._held.append(_Held(token, source, text, logprob, top))
+        made = Token(token, source, len(text), logprob, top)
         if not self._stop and self._rule is None:
-            self._release(len(self._held))
+            self._ready.append(made)
+            self._ready_text += text
             return False
+        self._held.append(made)
+        self._held_texts.append(text)
         end = self._end(text)
         if end is not None:
             self._cut(end)
@@ -64,7 +62,7 @@ class TextStream:
 
     def _end(self, new: str) -> int | None:
         """How much of what is held stays, if the text has ended with its last characters, ``new``."""
-        tail = "".join(held.text for held in self._held) if self._stop else ""
+        tail = "".join(self._held_texts) if self._stop else ""
         ruled = None if self._rule is None else self._rule.feed(new)
         found = [(at + len(stop), at, stop) for stop in self._stop if (at := tail.find(stop)) >= 0]
         if not found:
@@ -78,10 +76,10 @@ class TextStream:
 
     def _release_certain(self) -> None:
         """Release what no stop string can begin in any more."""
-        tail = "".join(held.text for held in self._held)
+        tail = "".join(self._held_texts)
         safe, n, length = len(tail) - self._undecided(tail), 0, 0
-        while n < len(self._held) and length + len(self._held[n].text) <= safe:
-            length += len(self._held[n].text)
+        while n < len(self._held) and length + self._held[n].chars <= safe:
+            length += self._held[n].chars
             n += 1
         self._release(n)
 
@@ -97,29 +95,29 @@ class TextStream:
 
     def _cut(self, length: int) -> None:
         """Release ``length`` characters of what is held and drop the rest."""
-        kept: list[_Held] = []
-        for held in self._held:
-            if length <= 0:
-                break
-            kept.append(held._replace(text=held.text[:length]))
-            length -= len(held.text)
-        self._held = kept
-        self._release(len(kept))
+        n = 0
+        while length > 0 and n < len(self._held):
+            held, text = self._held[n], self._held_texts[n][:length]
+            self._held[n], self._held_texts[n] = replace(held, chars=len(text)), text
+            length -= held.chars
+            n += 1
+        del self._held[n:], self._held_texts[n:]
+        self._release(n)
 
     def _release(self, n: int) -> None:
         self._ready += self._held[:n]
-        del self._held[:n]
+        self._ready_text += "".join(self._held_texts[:n])
+        del self._held[:n], self._held_texts[:n]
 
     def flush(self) -> None:
         """The text has ended without a stop string: nothing needs to be held any more."""
         self._release(len(self._held))
 
-    def take(self) -> Chunk | None:
-        """What has become certain since the last call; None if nothing has."""
+    def take(self) -> Delta | None:
+        """The text that has become certain since the last call; None if there is none."""
         if not self._ready:
             return None
-        text = "".join(held.text for held in self._ready)
-        tokens = tuple(Token(h.id, h.source, len(h.text), h.logprob, h.top) for h in self._ready)
-        self._ready = []
-        self.text += text
-        return Chunk(text, tokens)
+        delta = Delta(self._ready_text, tuple(self._ready))
+        self._ready, self._ready_text = [], ""
+        self.text += delta.text
+        return delta

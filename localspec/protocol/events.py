@@ -1,4 +1,8 @@
-"""What happens while it happens: the kinds of ``event`` that a client may subscribe to."""
+"""Events: those of a request, from the engine to the client, and those that a client subscribes to.
+
+The engine makes a request's events, a worker sends them with the request's id, and the daemon relays each
+as the notification that belongs to it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,41 @@ from typing import Literal
 import msgspec
 
 from localspec.protocol.jsonrpc import Id
+from localspec.protocol.results import Result, Token
 
 EventKind = Literal["round", "model", "session"]
+
+
+class Delta(msgspec.Struct, frozen=True, tag="delta"):
+    """New text of an answer, whole code points only, and the tokens that make it up."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+
+Chunk = Delta
+"""the name that Python programs know it by"""
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """Tokens of the prompt: ``total``, of which ``processed`` are in the KV cache, ``cached`` from before."""
+
+    total: int = 0
+    cached: int = 0
+    processed: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """The part of the prompt that is in the KV cache, 0 to 1."""
+        return self.processed / self.total if self.total else 1.0
+
+
+class Degraded(msgspec.Struct, frozen=True, tag="degraded"):
+    """The proposer ``source`` failed; the request goes on with ``to``."""
+
+    source: str
+    to: str
+    reason: str
 
 
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +60,30 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int
     emitted: int
     ms: float
+
+
+class Round(RoundFacts, frozen=True, tag="round"):
+    """A round of a request whose rounds are watched."""
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The end of a request."""
+
+    result: Result
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The end of a request with an error; other requests go on."""
+
+    error: dict[str, str]
+
+
+StreamEvent = Delta | Progress | Degraded | Round
+"""an event before the end of its request"""
+Event = StreamEvent | Done | Failed
+
+
+# Live events.
 
 
 class RoundEvent(RoundFacts, frozen=True, tag_field="kind", tag="round"):

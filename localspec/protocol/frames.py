@@ -6,14 +6,14 @@ Frames carry typed structs, so a worker never sees JSON and the daemon never see
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import msgspec
 
 from localspec.config import EngineConfig
-from localspec.protocol.events import RoundFacts
+from localspec.protocol.events import Event
 from localspec.protocol.pairs import PairFile
 from localspec.protocol.requests import Request
-from localspec.protocol.results import Result, Token
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 64 * 1024 * 1024
@@ -32,9 +32,9 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Run a request; answered by Prefill*, Delta*, Degraded* and one Done or Failed of the same id.
+    """Run a request; answered by its events, of which one Done or Failed is the last.
 
-    ``watch``: by a Round for each of its rounds, too.
+    ``watch``: with a Round for each of its rounds.
     """
 
     id: int
@@ -112,67 +112,22 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     predicted_s: float
 
 
-class Prefill(msgspec.Struct, frozen=True, tag=True):
-    """The share of the prompt in the cache, 0 to 1, and its tokens; see :class:`StreamProgress`."""
-
-    id: int
-    fraction: float
-    total: int = 0
-    cached: int = 0
-    processed: int = 0
-
-
-class Delta(msgspec.Struct, frozen=True, tag=True):
-    """New text of a request."""
-
-    id: int
-    text: str
-    tokens: tuple[Token, ...]
-
-
-class Round(RoundFacts, frozen=True, tag=True):
-    """A round of a request that is watched was played."""
-
-    id: int
-
-
-class Degraded(msgspec.Struct, frozen=True, tag=True):
-    """A proposer failed; the request goes on with ``to``."""
-
-    id: int
-    source: str
-    to: str
-    reason: str
-
-
-class Done(msgspec.Struct, frozen=True, tag=True):
-    """The end of a request."""
-
-    id: int
-    result: Result
-
-
-class Tokenized(msgspec.Struct, frozen=True, tag=True):
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
     """The tokens of a text, and the bytes that each adds to it if those are wanted."""
 
-    id: int
     tokens: tuple[int, ...]
     pieces: tuple[bytes, ...]
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """A request ended with an error; others go on."""
+class RequestEvent(NamedTuple):
+    """An event of the request, or the answer to the Tokenize, that is called ``id``."""
 
     id: int
-    error: dict[str, str]
+    event: Event | Tokenized
 
 
-StreamEvent = Prefill | Delta | Round | Degraded
-"""an event of a request before its end"""
 ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Stop
-OfRequest = Prefill | Delta | Round | Degraded | Done | Tokenized | Failed
-"""has the id of what it answers"""
-FromWorker = Heartbeat | Loading | Ready | LoadFailed | OfRequest
+FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

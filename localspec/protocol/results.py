@@ -1,4 +1,4 @@
-"""What a request gives back: tokens with their source, deltas, the result and its statistics."""
+"""The results of a request: tokens with their source, the result and its statistics."""
 
 from __future__ import annotations
 
@@ -30,13 +30,6 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     chars: int
     logprob: float | None = None
     top: tuple[Likely, ...] = ()
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """The tokens that one round made certain, and their text (whole code points only)."""
-
-    text: str
-    tokens: tuple[Token, ...]
 
 
 class ProposerStats(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""The worker's end of the socket pair: frames in by a thread, frames out by whoever has some."""
+"""The worker's end of the socket pair: one thread reads frames, another sends those that can wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -37,8 +38,11 @@ class Channel:
         self.on_urgent: Callable[[], None] = lambda: None
         """called by the reading thread when a frame has come that is not to wait for a piece of a prompt"""
         self._sending = threading.Lock()
+        self._outbox: deque[FromWorker] = deque()
+        self._posted = threading.Event()
         self._inbox: queue.SimpleQueue[ToWorker | Call] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
+        threading.Thread(target=self._send_posted, name="posted", daemon=True).start()
 
     def receive(self) -> ToWorker | Call:
         """The next frame or call; waits for it."""
@@ -56,10 +60,37 @@ class Channel:
         self._inbox.put(function)
 
     def send(self, message: FromWorker) -> None:
-        """Send a frame; a daemon that is gone is noticed by the reading side."""
+        """Send a frame, after all that were posted; a daemon that is gone is noticed by the reading side."""
+        self._outbox.append(message)
+        self._flush()
+
+    def post(self, message: FromWorker) -> None:
+        """Have a thread send a frame while the caller goes on; frames keep their order.
+
+        That thread runs as soon as the caller releases the interpreter, as a forward does: the frames of a
+        round are encoded and sent while the next one is computed. Where other programs keep the processors
+        busy it may not have run until the next frame is posted: then the caller sends both at once.
+        """
+        is_late = bool(self._outbox)
+        self._outbox.append(message)
+        if is_late:
+            self._flush()
+        else:
+            self._posted.set()
+
+    def _send_posted(self) -> None:
+        while True:
+            self._posted.wait()
+            self._posted.clear()
+            self._flush()
+
+    def _flush(self) -> None:
         try:
             with self._sending:
-                self._socket.sendall(encode_frame(message))
+                # Taken under the lock, so that the frames of two threads keep their order.
+                waiting = [encode_frame(self._outbox.popleft()) for _ in range(len(self._outbox))]
+                if waiting:
+                    self._socket.sendall(b"".join(waiting))
         except OSError:
             self._inbox.put(Stop())
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from localspec.engine.engine import Engine
-from localspec.engine.events import Degradation, Event, Prefilling, RoundPlayed
+from localspec.engine.events import Event as SequenceEvent
+from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine
 from localspec.engine.prompt import Encoded
@@ -15,21 +16,15 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, ModelChanged, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import Pair, pair_from
-from localspec.protocol.events import RoundFacts
+from localspec.protocol.events import Delta, Done, Event, Failed, Round, RoundFacts
 from localspec.protocol.frames import (
     Cancel,
-    Degraded,
-    Delta,
-    Done,
-    Failed,
     Forget,
-    FromWorker,
     Load,
     LoadFailed,
     Loading,
-    Prefill,
     Ready,
-    Round,
+    RequestEvent,
     Stop,
     Submit,
     Teach,
@@ -37,7 +32,7 @@ from localspec.protocol.frames import (
     Tokenized,
     ToWorker,
 )
-from localspec.protocol.results import Chunk
+from localspec.protocol.results import Result
 from localspec.worker.apart import LONG, Apart, Fate, size_of
 from localspec.worker.channel import Call, Channel
 from localspec.worker.pulse import PERIOD_S, Pulse
@@ -118,6 +113,8 @@ class Worker:
         self._requests: dict[int, Sequence] = {}
         self._watched: dict[int, int] = {}
         """the daemon's ids of the requests whose rounds are told, by the engine's"""
+        self._begun: set[int] = set()
+        """the daemon's ids of the requests whose first text was sent"""
         self._apart = Apart(channel)
         self._spoilt = False
         """whether the model's file has changed: another worker is to load it as it is now"""
@@ -215,7 +212,7 @@ class Worker:
             found = _nothing if fate.dropped else encode
             sequence = self._requests[frame.id] = self._engine.submit(frame.request, found)
         except LocalspecError as error:
-            self._channel.send(Failed(frame.id, error.as_dict()))
+            self._send(frame.id, Failed(error.as_dict()))
             return
         sequence.forgotten = fate.forgotten
         if fate.cancelled:
@@ -225,47 +222,52 @@ class Worker:
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
         if fate.cancelled:
-            self._channel.send(Failed(frame.id, Gone("it was cancelled").as_dict()))
+            self._send(frame.id, Failed(Gone("it was cancelled").as_dict()))
             return
         vocabulary = self._engine.target.vocabulary
         tokens = encode()
         if frame.start and vocabulary.bos is not None:
             tokens.insert(0, vocabulary.bos)
         pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()
-        self._channel.send(Tokenized(frame.id, tuple(tokens), pieces))
+        self._send(frame.id, Tokenized(tuple(tokens), pieces))
 
     def _on_round(self, played: RoundPlayed) -> None:
-        """Tell it to those who watch; to nobody else, and at no cost."""
+        """Post it, where the rounds of the request are watched."""
         id = self._watched.get(played.request)
         if id is not None:
             facts = {field: getattr(played, field) for field in RoundFacts.__struct_fields__}
-            self._channel.send(Round(id=id, **facts))
+            self._channel.post(RequestEvent(id, Round(**facts)))
 
     def _tell(self) -> None:
-        """Pass on what the requests have to say."""
+        """Pass the requests' events on."""
         for id, sequence in list(self._requests.items()):
             while sequence.events:
-                event = sequence.events.popleft()
-                self._spoilt |= isinstance(event, ModelChanged)
-                message = _frame(id, event)
-                self._channel.send(message)
-                if isinstance(message, (Done, Failed)):
-                    del self._requests[id]
-                    self._watched.pop(sequence.id, None)
+                self._pass_on(id, sequence, sequence.events.popleft())
+
+    def _pass_on(self, id: int, sequence: Sequence, event: SequenceEvent) -> None:
+        if isinstance(event, LocalspecError):
+            self._spoilt |= isinstance(event, ModelChanged)
+            self._end(id, sequence, Failed(event.as_dict()))
+        elif isinstance(event, Result):
+            self._end(id, sequence, Done(event))
+        elif isinstance(event, Delta) and id in self._begun:
+            self._channel.post(RequestEvent(id, event))
+        else:
+            # The first text is sent at once: a thread would have to wait for the next forward.
+            if isinstance(event, Delta):
+                self._begun.add(id)
+            self._send(id, event)
+
+    def _end(self, id: int, sequence: Sequence, event: Done | Failed) -> None:
+        self._send(id, event)
+        del self._requests[id]
+        self._begun.discard(id)
+        self._watched.pop(sequence.id, None)
+
+    def _send(self, id: int, event: Event | Tokenized) -> None:
+        self._channel.send(RequestEvent(id, event))
 
 
 def _nothing() -> Encoded:
     """The tokens of a prompt that nobody wants any more."""
     return Encoded([], frozenset())
-
-
-def _frame(id: int, event: Event) -> FromWorker:
-    if isinstance(event, Chunk):
-        return Delta(id, event.text, event.tokens)
-    if isinstance(event, Prefilling):
-        return Prefill(id, event.fraction, *event)
-    if isinstance(event, Degradation):
-        return Degraded(id, event.source, event.to, event.reason)
-    if isinstance(event, LocalspecError):
-        return Failed(id, event.as_dict())
-    return Done(id, event)

@@ -28,21 +28,17 @@ import msgspec
 
 from localspec import home
 from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
-    Degraded,
-    Delta,
-    Done,
-    Failed,
     FromWorker,
     Heartbeat,
     Load,
     LoadFailed,
     Loading,
-    Prefill,
     Ready,
-    Round,
+    RequestEvent,
     Stop,
     Submit,
     Teach,
@@ -79,15 +75,14 @@ class Running:
         self.text = ""
         self.count = 0
 
-    def delta(self, text: str) -> Delta:
+    def delta(self, text: str) -> RequestEvent:
         self.text += text
         self.count += 1
-        return Delta(self.id, text, (Token(self.count, "target", len(text)),))
+        return RequestEvent(self.id, Delta(text, (Token(self.count, "target", len(text)),)))
 
-    def round(self) -> Round:
+    def round(self) -> RequestEvent:
         n = self.count + 1
-        return Round(
-            id=self.id,
+        played = Round(
             round=n,
             proposer="prompt-lookup",
             k=2,
@@ -97,29 +92,28 @@ class Running:
             emitted=1,
             ms=1.5,
         )
+        return RequestEvent(self.id, played)
 
-    def done(self, reason: FinishReason) -> Done:
+    def done(self, reason: FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
-        return Done(
-            self.id,
-            Result(
-                text=self.text,
-                finish_reason=reason,
-                model=called(self.load),
-                draft=None,
-                backend="toy",
-                prompt_tokens=1,
-                cached_tokens=0,
-                completion_tokens=self.count,
-                stats=Stats(
-                    rounds=self.count,
-                    drafted=4,
-                    accepted=3,
-                    proposers=proposers,
-                    choices={"prompt-lookup": self.count},
-                ),
+        result = Result(
+            text=self.text,
+            finish_reason=reason,
+            model=called(self.load),
+            draft=None,
+            backend="toy",
+            prompt_tokens=1,
+            cached_tokens=0,
+            completion_tokens=self.count,
+            stats=Stats(
+                rounds=self.count,
+                drafted=4,
+                accepted=3,
+                proposers=proposers,
+                choices={"prompt-lookup": self.count},
             ),
         )
+        return RequestEvent(self.id, Done(result))
 
 
 def said(request: Request) -> str:
@@ -211,7 +205,8 @@ class EchoWorker:
                 self.send(self.running.pop(id).done("cancelled"))
             case Tokenize(id, text, start, _, pieces):
                 tokens = (BOS,) * start + tuple(text.encode())
-                self.send(Tokenized(id, tokens, tuple(bytes([token % 256]) for token in tokens) * pieces))
+                found = Tokenized(tokens, tuple(bytes([token % 256]) for token in tokens) * pieces)
+                self.send(RequestEvent(id, found))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
             case Stop():
@@ -242,13 +237,13 @@ class EchoWorker:
 
     def submit(self, submit: Submit) -> None:
         self.source = submit.request.source
-        self.send(Prefill(submit.id, 1.0))
+        self.send(RequestEvent(submit.id, Progress()))
         match said(submit.request), (submit.request.options.seed or 0) % 2:
             case ("fail", _) | ("odd", 1):
-                self.send(Failed(submit.id, OutOfMemory("no memory is left").as_dict()))
+                self.send(RequestEvent(submit.id, Failed(OutOfMemory("no memory is left").as_dict())))
                 return
             case "degrade", _:
-                self.send(Degraded(submit.id, "draft", "prompt-lookup", "the draft is slow"))
+                self.send(RequestEvent(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
         assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 

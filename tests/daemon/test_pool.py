@@ -18,7 +18,8 @@ from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
 from localspec.errors import EngineCrashed, ModelAmbiguous, ModelInvalid, ShuttingDown
-from localspec.protocol.frames import Delta, Loading, Prefill, StreamEvent
+from localspec.protocol.events import Delta, Progress, StreamEvent
+from localspec.protocol.frames import Loading
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER
@@ -67,7 +68,7 @@ def test_a_lease_lends_a_loaded_worker() -> None:
                 heard: list[StreamEvent] = []
                 result = await soon(submit(worker, "one two", heard).end)
                 assert result.text == "one two "
-                assert [type(event) for event in heard] == [Prefill, Delta, Delta]
+                assert [type(event) for event in heard] == [Progress, Delta, Delta]
                 assert worker.users == 1
             assert worker.users == 0
             async with pool.lease(ECHO, ignore) as again:

@@ -61,7 +61,7 @@ def play(sequence: Sequence, proposed: int, accepted: int, redone: int = 0) -> P
     """What a round does to a sequence: the accepted tokens, and one of the target's own."""
     before = len(sequence.tokens)
     draft = Draft(tuple([97] * proposed), "memory") if proposed else NOTHING
-    emitted = sequence.extend(Emitted(97, "memory") for _ in range(accepted + 1))
+    emitted = sequence.extend(Emitted((97,) * (accepted + 1), accepted + 1, "memory"))
     sequence.count_round(draft, accepted, 0.0)
     return Played(sequence, draft, accepted, before, emitted, redone)
 
@@ -236,7 +236,7 @@ def test_the_tokens_of_a_round_are_those_it_added(hands: Hands, engine: Engine) 
     clock = RoundClock(known_costs())
     clock.proposed()
     clock.forwarded(2)
-    emitted = sequence.extend([Emitted(98, "draft"), Emitted(end, "target")])
+    emitted = sequence.extend(Emitted((98, end), 1, "draft"))
     (told,) = clock.ended([Played(sequence, Draft((98,), "draft"), 1, before, emitted, 0)])
     assert (told.chosen, told.emitted) == ((98,), 2)
 

@@ -9,9 +9,9 @@ from localspec.backends.rounding import Rounding, set_rounding
 from localspec.backends.toy import ToyBackend
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
-from localspec.engine.events import Degradation
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.events import Degraded
 from tests.toys import answer, request, run_all, share_always, small_markov
 
 TEXTS = ("abcabcabc", "bcdbcdbcd", "cdecdecde", "defdefdef", "aabbaabb")
@@ -27,7 +27,7 @@ def strict_answers(engine: Engine, prompts: list[str], proposer: str, n: int) ->
         ]
         running = [engine.submit(each) for each in asks]
         run_all(engine, running)
-        degraded = [e for each in running for e in each.events if isinstance(e, Degradation)]
+        degraded = [e for each in running for e in each.events if isinstance(e, Degraded)]
         assert not degraded and all(each.error is None for each in running)
         found += [answer(each) for each in running]
     return found

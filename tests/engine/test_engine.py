@@ -13,9 +13,9 @@ import localspec
 from localspec.backends.base import Span
 from localspec.backends.toy import END, ToyBackend, ToyLogits, ToyVocabulary, markov
 from localspec.engine.engine import Engine
-from localspec.engine.events import Degradation, Prefilling
 from localspec.errors import ContextExceeded, EngineError, FimUnsupported, InvalidOptions, LocalspecError
-from localspec.protocol.results import Chunk, Result
+from localspec.protocol.events import Chunk, Degraded, Progress
+from localspec.protocol.results import Result
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
 from tests.hostile import Hostile
@@ -160,9 +160,11 @@ class TestStream:
     def test_progress_of_a_long_prompt_is_told(self) -> None:
         engine = toy_engine(markov(), n_ctx=2048)
         events = list(engine.generate("x" * 1500, max_tokens=1).events())
-        told = [event.fraction for event in events if isinstance(event, Prefilling)]
+        told = [event.fraction for event in events if isinstance(event, Progress)]
         assert told == [*(n * 256 / 1500 for n in range(1, 6)), 1.0]
-        assert all(event[:2] == (1500, 0) for event in events if isinstance(event, Prefilling))
+        assert all(
+            (event.total, event.cached) == (1500, 0) for event in events if isinstance(event, Progress)
+        )
 
 
 class TestRefusals:
@@ -240,8 +242,8 @@ class TestFailures:
     def test_a_failing_proposer_costs_speed_only(self, after: int) -> None:
         engine = toy_engine(scripted(SONG), proposers=[Breaking(after)])
         stream = engine.generate("la ", temperature=0.0, proposer="draft", k=4)
-        told = [event for event in stream.events() if isinstance(event, Degradation)]
-        assert told == [Degradation("draft", "prompt-lookup", "MemoryError: no cells left")]
+        told = [event for event in stream.events() if isinstance(event, Degraded)]
+        assert told == [Degraded("draft", "prompt-lookup", "MemoryError: no cells left")]
         assert stream.result.text == SONG[3:].decode()
         assert "no cells left" in (stream.result.stats.speculation_off_reason or "")
         assert stream.result.stats.proposers["prompt-lookup"].accepted > 0
@@ -252,7 +254,7 @@ class TestFailures:
 
         engine = toy_engine(scripted(SONG), proposers=[Breaking(0), Broken(0)])
         stream = engine.generate("la ", temperature=0.0, proposer="draft")
-        told = [(event.source, event.to) for event in stream.events() if isinstance(event, Degradation)]
+        told = [(event.source, event.to) for event in stream.events() if isinstance(event, Degraded)]
         assert told == [("draft", "prompt-lookup"), ("prompt-lookup", "none")]
         assert stream.result.text == SONG[3:].decode()
 

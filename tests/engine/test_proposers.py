@@ -9,10 +9,11 @@ import pytest
 from localspec.backends.toy import ToyBackend
 from localspec.config import EngineConfig
 from localspec.engine.engine import LITTLE_REPETITION, Engine
-from localspec.engine.events import Degradation, RoundPlayed
+from localspec.engine.events import RoundPlayed
 from localspec.engine.proposers import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
+from localspec.protocol.events import Degraded
 from localspec.protocol.results import Stats
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
@@ -259,11 +260,11 @@ def test_a_failing_proposer_takes_nobody_elses_draft_with_it() -> None:
     run_all(engine, [*fine, *hurt])
     assert len([ks for ks in broken.asked if ks]) <= 2
     for sequence in hurt:
-        told = [event for event in sequence.events if isinstance(event, Degradation)]
-        assert told == [Degradation("broken", "none", "RuntimeError: no draft today")]
+        told = [event for event in sequence.events if isinstance(event, Degraded)]
+        assert told == [Degraded("broken", "none", "RuntimeError: no draft today")]
         assert sequence.stats.drafted == 0 and bytes(answer(sequence)) == ROUND[24:54]
     assert fine[0].stats.accepted > 15
-    assert not [event for event in fine[0].events if isinstance(event, Degradation)]
+    assert not [event for event in fine[0].events if isinstance(event, Degraded)]
 
 
 def test_a_replacement_drafts_in_the_same_round() -> None:

@@ -12,22 +12,18 @@ from hypothesis import strategies as st
 from localspec.config import EngineConfig
 from localspec.errors import ModelNotFound
 from localspec.protocol import frames
+from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
-    Degraded,
-    Delta,
-    Done,
-    Failed,
     Forget,
     FromWorker,
     Heartbeat,
     Load,
     LoadFailed,
     Loading,
-    Prefill,
     Ready,
-    Round,
+    RequestEvent,
     Stop,
     Submit,
     Teach,
@@ -79,13 +75,15 @@ FROM_WORKER: list[FromWorker] = [
     Ready("m", "d", "toy", 4096, "why", "/models/m.gguf", "/models/d.gguf"),
     Heartbeat(7, 0.25),
     LoadFailed(ModelNotFound("no").as_dict()),
-    Prefill(1, 1.0),
-    Delta(1, "é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5))),
-    Round(id=1, round=2, proposer="memory", k=1, proposed=(5,), chosen=(6,), accepted=0, emitted=1, ms=0.5),
-    Degraded(1, "draft", "prompt-lookup", "it failed"),
-    Done(1, RESULT),
-    Tokenized(7, (5, 6), (b"\xc3", b"\xa9")),
-    Failed(1, ModelNotFound("no").as_dict()),
+    RequestEvent(1, Progress(2, 1, 2)),
+    RequestEvent(1, Delta("é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5)))),
+    RequestEvent(
+        1, Round(round=2, proposer="memory", k=1, proposed=(5,), chosen=(6,), accepted=0, emitted=1, ms=0.5)
+    ),
+    RequestEvent(1, Degraded("draft", "prompt-lookup", "it failed")),
+    RequestEvent(1, Done(RESULT)),
+    RequestEvent(7, Tokenized((5, 6), (b"\xc3", b"\xa9"))),
+    RequestEvent(1, Failed(ModelNotFound("no").as_dict())),
 ]
 
 

@@ -16,14 +16,14 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.memory.memory import Memory
 from localspec.memory.upkeep import stats
+from localspec.protocol.events import Done, Failed
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
-    Done,
-    Failed,
     Forget,
     FromWorker,
     Heartbeat,
+    RequestEvent,
     Stop,
     Submit,
     Tokenize,
@@ -80,11 +80,12 @@ class Daemon:
         frame: FromWorker = from_worker_decoder.decode(self._stream.read(length))
         return frame
 
-    def end(self) -> Done | Failed | Tokenized:
+    def end(self) -> RequestEvent:
         """The next frame that ends a job."""
-        while not isinstance(frame := self.next(), Done | Failed | Tokenized):
-            pass
-        return frame
+        while True:
+            frame = self.next()
+            if isinstance(frame, RequestEvent) and isinstance(frame.event, Done | Failed | Tokenized):
+                return frame
 
 
 @pytest.fixture
@@ -126,8 +127,8 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
     assert {daemon.end().id, daemon.end().id} == {2, 3}
     daemon.send(Cancel(1))
     daemon.vocabulary.go.set()
-    ended = daemon.end()
-    assert isinstance(ended, Done) and ended.id == 1 and ended.result.finish_reason == "cancelled"
+    id, ended = daemon.end()
+    assert isinstance(ended, Done) and id == 1 and ended.result.finish_reason == "cancelled"
     assert ended.result.prompt_tokens > LONG
 
 
@@ -137,14 +138,14 @@ def test_others_are_answered_while_a_text_is_tokenized(daemon: Daemon) -> None:
     daemon.submit(2, SHORT)
     assert daemon.end().id == 2
     daemon.vocabulary.go.set()
-    ended = daemon.end()
-    assert isinstance(ended, Tokenized) and ended.id == 1 and len(ended.tokens) == 3 * LONG
+    id, ended = daemon.end()
+    assert isinstance(ended, Tokenized) and id == 1 and len(ended.tokens) == 3 * LONG
 
 
 def test_a_prompt_that_is_too_long_is_refused_from_there_as_well(daemon: Daemon) -> None:
     daemon.vocabulary.go.set()
     daemon.submit(1, TextPrompt("x" * 3 * LONG))
-    ended = daemon.end()
+    _, ended = daemon.end()
     assert isinstance(ended, Failed) and ended.error["code"] == "context_exceeded"
 
 
@@ -193,7 +194,7 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
     daemon.send(Tokenize(3, "x" * 3 * LONG, False, False, False))
     daemon.send(Cancel(2))
     daemon.send(Cancel(3))
-    ends = {ended.id: ended for ended in (daemon.end(), daemon.end())}
+    ends = dict((daemon.end(), daemon.end()))
     cancelled, failed = ends[2], ends[3]
     assert isinstance(cancelled, Done) and cancelled.result.finish_reason == "cancelled"
     assert isinstance(failed, Failed) and failed.error["code"] == "gone"

@@ -15,8 +15,7 @@ from localspec.daemon.methods.generation import generate, merged, nothing
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.stream import Stream, streamed
 from localspec.errors import LocalspecError
-from localspec.protocol.events import SessionEvent
-from localspec.protocol.frames import Delta, StreamEvent
+from localspec.protocol.events import Delta, SessionEvent, StreamEvent
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request
 from localspec.protocol.results import Result

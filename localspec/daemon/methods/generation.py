@@ -13,7 +13,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.memory import absolute
 from localspec.daemon.relay.receiver import Receiver
 from localspec.daemon.workers.pool import key_of
-from localspec.protocol.frames import StreamEvent
+from localspec.protocol.events import StreamEvent
 from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats

@@ -11,8 +11,8 @@ from localspec.daemon.relay.receiver import Receiver
 from localspec.daemon.relay.subscription import Subscription
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
-from localspec.protocol.events import RoundEvent, RoundFacts
-from localspec.protocol.frames import Degraded, Delta, Loading, Prefill, Round, StreamEvent
+from localspec.protocol.events import Degraded, Delta, Progress, Round, RoundEvent, RoundFacts, StreamEvent
+from localspec.protocol.frames import Loading
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import (
     ModelProgress,
@@ -72,7 +72,7 @@ class Exchange(Receiver):
         match event:
             case Delta():
                 self._outbox.delta(self._deltas, event.text, event.tokens)
-            case Prefill():
+            case Progress():
                 facts = ("prefill", event.fraction, event.total, event.cached, event.processed)
                 self._notify("stream/progress", StreamProgress(self.id, *facts))
             case Round():

@@ -1,17 +1,19 @@
-"""What waits to be sent to one client.
+"""The messages that wait to be sent to one client.
 
-Putting something in never waits, so a client that reads slowly holds nobody up: adjacent deltas of
-a request are merged, and a client that leaves the buffer full for too long is given up.
+Putting a message in never waits, so a slow reader delays no other client: adjacent deltas of a request are
+merged, and a client that leaves the buffer full for too long is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from localspec.daemon.relay.deltas import Deltas, Merged
 from localspec.protocol.results import Token
@@ -35,6 +37,8 @@ class Outbox:
         self._items: deque[str | Merged | None] = deque()
         self._size = 0
         self._filled = asyncio.Event()
+        self._is_idle = False
+        """True while :meth:`run` waits for messages, which :meth:`_flush` may then send"""
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
         self.sent = asyncio.Event()
@@ -73,10 +77,14 @@ class Outbox:
             # Dropping what waits drops an earlier mark of the end as well: it is set again.
             self._closed = True
             self._items.append(None)
-            self._filled.set()
+            self._wake()
 
     async def run(self) -> None:
-        """Send what is queued, until closed or until the client is gone."""
+        """Send what is queued, until closed or until the client is gone.
+
+        A client that keeps up is served by :meth:`_flush`, at the cost of a callback for each turn of the
+        event loop; this task sends the rest, at the client's pace.
+        """
         try:
             while (frame := await self._take()) is not None:
                 await self._socket.send(frame)
@@ -88,22 +96,49 @@ class Outbox:
 
     async def _take(self) -> str | None:
         while True:
+            if self._socket.paused:
+                with contextlib.suppress(OSError):  # of a lost connection: sending raises ConnectionClosed
+                    await self._socket.drain()
             while not self._items:
                 self._filled.clear()
+                self._is_idle = True
                 await self._filled.wait()
+                self._is_idle = False
             item = self._items.popleft()
             if item is None:
                 return None
-            self._grow(-(len(item) if isinstance(item, str) else item.size))
-            frame = item if isinstance(item, str) else item.frame()
-            if frame is not None:  # its stream was not taken elsewhere meanwhile
+            if (frame := self._frame(item)) is not None:
                 return frame
+
+    def _frame(self, item: str | Merged) -> str | None:
+        """The message of an item that leaves the queue; None for a delta that was resumed elsewhere."""
+        self._grow(-(len(item) if isinstance(item, str) else item.size))
+        return item if isinstance(item, str) else item.frame()
+
+    def _flush(self) -> None:
+        """Write what is queued to a client that reads; leave the rest, and the end, to :meth:`run`."""
+        socket = self._socket
+        while self._items and self._items[0] is not None and not socket.paused and socket.state is State.OPEN:
+            item = self._items.popleft()
+            assert item is not None
+            if (frame := self._frame(item)) is not None:
+                socket.protocol.send_text(frame.encode())
+                socket.send_data()
+        self._is_idle = not self._items
+        if self._items:
+            self._filled.set()
 
     def _append(self, item: str | Merged, size: int) -> None:
         if not self._closed:
             self._items.append(item)
-            self._filled.set()
+            self._wake()
             self._grow(size)
+
+    def _wake(self) -> None:
+        """Have the queue sent in the next turn of the event loop, with all that is added until then."""
+        if self._is_idle:
+            self._is_idle = False
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _grow(self, size: int) -> None:
         self._size += size

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from localspec.protocol.frames import Loading, StreamEvent
+from localspec.protocol.events import StreamEvent
+from localspec.protocol.frames import Loading
 
 
 class Receiver(ABC):

@@ -12,7 +12,8 @@ from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.receiver import Receiver
 from localspec.daemon.relay.streams import Streams
 from localspec.errors import Gone, LocalspecError
-from localspec.protocol.frames import Delta, Loading, StreamEvent
+from localspec.protocol.events import Delta, StreamEvent
+from localspec.protocol.frames import Loading
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)

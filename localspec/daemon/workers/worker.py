@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from localspec.daemon.workers.link import Link
 from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
@@ -25,18 +26,17 @@ from localspec.errors import (
 from localspec.models.fit import Needs
 from localspec.process import surroundings
 from localspec.protocol import frames
+from localspec.protocol.events import Done, Event, Failed, StreamEvent
 from localspec.protocol.frames import (
     Cancel,
-    Done,
-    Failed,
     FromWorker,
     Heartbeat,
     Load,
     LoadFailed,
     Loading,
     Ready,
+    RequestEvent,
     Stop,
-    StreamEvent,
     Submit,
     Tokenize,
     Tokenized,
@@ -129,7 +129,7 @@ class WorkerProcess:
         self._verdict: EngineCrashed | None = None
         self._watch = Watch(hang_s, time.monotonic())
         self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._link: Link | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -207,7 +207,7 @@ class WorkerProcess:
                     start_new_session=True,
                     **surroundings(),
                 )
-            reader, self._writer = await asyncio.open_connection(sock=ours)
+            self._link = await Link.open(ours, self._receive)
         except OSError as error:
             ours.close()
             what = f"the worker of {self.key.model} could not be started"
@@ -216,7 +216,7 @@ class WorkerProcess:
         log.info("worker %d loads %s, draft %s", self._process.pid, self.key.model, self.key.draft)
         self._watch.moved(time.monotonic())
         self.send(load)
-        self._reading = asyncio.create_task(self._read(reader, self._process))
+        self._reading = asyncio.create_task(self._read(self._link, self._process))
         if self._expected is not None:
             await self.stop()
 
@@ -264,8 +264,8 @@ class WorkerProcess:
         self._write(frames.encode_frame(message))
 
     def _write(self, frame: bytes) -> None:
-        if self._writer is not None and not self._ended:
-            self._writer.write(frame)
+        if self._link is not None and not self._ended:
+            self._link.write(frame)
 
     async def stop(self) -> None:
         """Have it write down what it learnt and exit; kill it if that takes too long, or while it loads."""
@@ -280,10 +280,10 @@ class WorkerProcess:
             self._kill()
             await self._reading
 
-    async def _read(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
+    async def _read(self, link: Link, process: asyncio.subprocess.Process) -> None:
         try:
-            await self._receive_all(reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            await link.ended
+        except OSError:
             pass  # the worker's end of the socket is closed
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
@@ -301,19 +301,15 @@ class WorkerProcess:
             self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}", remedy)
         )
 
-    async def _receive_all(self, reader: asyncio.StreamReader) -> None:
-        while True:
-            (length,) = frames.HEADER.unpack(await reader.readexactly(frames.HEADER.size))
-            if length > frames.MAX_FRAME:
-                raise msgspec.DecodeError(f"a frame of {length} bytes")
-            self._receive(frames.from_worker_decoder.decode(await reader.readexactly(length)))
-
     def _receive(self, frame: FromWorker) -> None:
         now = time.monotonic()
         if isinstance(frame, Heartbeat):
             self._watch.beat(frame.steps, frame.predicted_s, now)
             return
         self._watch.moved(now)
+        if isinstance(frame, RequestEvent):
+            self._pass_on(frame.id, frame.event)
+            return
         match frame:
             case Loading():
                 for listener in tuple(self.listeners):
@@ -326,23 +322,24 @@ class WorkerProcess:
                 log.warning("%s cannot be loaded: %s", self.key.model, self._expected.message)
                 if not self.ready.done():
                     self.ready.set_exception(self._expected)
-            case Done() | Tokenized() | Failed():
-                self._finish(frame)
-            case _:
-                if (job := self._jobs.get(frame.id)) is not None:
-                    job.on_event(frame)
 
-    def _finish(self, frame: Done | Tokenized | Failed) -> None:
-        job = self._jobs.pop(frame.id, None)
+    def _pass_on(self, id: int, event: Event | Tokenized) -> None:
+        if isinstance(event, Done | Tokenized | Failed):
+            self._finish(id, event)
+        elif (job := self._jobs.get(id)) is not None:
+            job.on_event(event)
+
+    def _finish(self, id: int, event: Done | Tokenized | Failed) -> None:
+        job = self._jobs.pop(id, None)
         if job is None or job.end.done():
             return
-        match frame:
+        match event:
             case Done():
-                job.end.set_result(frame.result)
+                job.end.set_result(event.result)
             case Tokenized():
-                job.end.set_result(frame)
+                job.end.set_result(event)
             case Failed():
-                error = from_dict(frame.error)
+                error = from_dict(event.error)
                 job.end.set_exception(error)
                 if isinstance(error, ModelChanged):
                     # It ends by itself; the others of its requests end with the same error.
@@ -362,8 +359,8 @@ class WorkerProcess:
 
     def _end(self, error: LocalspecError) -> None:
         self._ended = True
-        if self._writer is not None:
-            self._writer.close()
+        if self._link is not None:
+            self._link.close()
         self._fail(error)
         self._on_end(self)
 

@@ -1,0 +1,56 @@
+"""Posted frames: in order with those that are sent, none lost, none delayed beyond the next one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pytest
+
+from localspec.protocol.events import Delta
+from localspec.protocol.frames import HEADER, FromWorker, Heartbeat, RequestEvent, from_worker_decoder
+from localspec.worker.channel import Channel
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, BinaryIO]]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(DEADLINE_S)
+    with ours, theirs, ours.makefile("rb") as stream:
+        yield Channel(theirs, last_words_s=3600.0), stream
+
+
+def read(stream: BinaryIO) -> FromWorker:
+    (length,) = HEADER.unpack(stream.read(HEADER.size))
+    frame: FromWorker = from_worker_decoder.decode(stream.read(length))
+    return frame
+
+
+def test_a_posted_frame_is_sent_without_another(ends: tuple[Channel, BinaryIO]) -> None:
+    channel, stream = ends
+    for n in range(20):
+        channel.post(Heartbeat(n, 0.0))
+        assert read(stream) == Heartbeat(n, 0.0)
+
+
+def test_posted_and_sent_frames_keep_their_order(ends: tuple[Channel, BinaryIO]) -> None:
+    channel, stream = ends
+    frames: list[FromWorker] = [RequestEvent(1, Delta(str(n), ())) for n in range(300)]
+    for n, frame in enumerate(frames):
+        (channel.send if n % 7 == 0 else channel.post)(frame)
+    assert [read(stream) for _ in frames] == frames
+
+
+def test_where_the_thread_does_not_get_to_run_the_next_post_sends_both() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(DEADLINE_S)
+    with ours, theirs, ours.makefile("rb") as stream:
+        channel = Channel(theirs, last_words_s=3600.0)
+        with channel._sending:  # the thread is held up here, before it takes anything
+            channel._outbox.append(Heartbeat(1, 0.0))
+        channel.post(Heartbeat(2, 0.0))
+        assert not channel._outbox, "both were sent before the call returned"
+        assert [read(stream), read(stream)] == [Heartbeat(1, 0.0), Heartbeat(2, 0.0)]
