@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -14,13 +14,11 @@ from pygls.uris import to_fs_path
 
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
 from localspec.lsp.completions import ACCEPTED
+from localspec.lsp.server import Server
 from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 
-if TYPE_CHECKING:
-    from localspec.lsp.server import Server
-
-Command = Callable[["Server", list[Any]], Awaitable[Any]]
+Command = Callable[[Server, list[Any]], Awaitable[Any]]
 INFO = types.MessageType.Info
 
 

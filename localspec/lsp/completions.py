@@ -1,21 +1,21 @@
-"""One inline completion: what is asked of the daemon, and what the editor is answered."""
+"""One inline completion: the request to the daemon, and the answer to the editor."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.lsp.documents import Document, Place
+from localspec.lsp.question import Question
+from localspec.lsp.server import Server
 from localspec.lsp.suggestions import Suggestion
 from localspec.protocol.messages import Completions, ModelProgress, Trigger
 from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
     from localspec.client import Stream
-    from localspec.lsp.server import Server
 
 ACCEPTED = "localspec.accepted"
 """the command that an editor runs when an item was accepted; its argument is the item's id"""
@@ -23,23 +23,6 @@ VARIANTS = 3
 """answers to choose from, where a person has asked for one"""
 GRACE_S = 2.0
 """a daemon that has not answered so long after the deadline hangs"""
-
-
-class Question(NamedTuple):
-    """Where something is to be filled in: ``lead``, which the editor's menu offers, and an answer take the
-    place of what stands from ``start`` to ``end``."""
-
-    document: Document
-    revision: int
-    start: Place
-    end: Place
-    lead: str
-    trigger: Trigger
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the text has changed since."""
-        return self.document.revision != self.revision
 
 
 NOTHING = types.InlineCompletionList(items=[])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol as Interface
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -15,15 +17,21 @@ from pygls.protocol import (
     lsp_method,
 )
 
-if TYPE_CHECKING:
-    from localspec.lsp.server import Server
+
+class Editing(Interface):
+    """The server, as the protocol calls it."""
+
+    def stop(self, code: int) -> None: ...
+    def opened(self, item: types.TextDocumentItem) -> None: ...
+    def changed(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> None: ...
+    def closed(self, uri: str) -> None: ...
 
 
 class Protocol(LanguageServerProtocol):
     """Refuses what is no request, where pygls would let the editor wait; keeps texts by the protocol's lines,
     not by Python's; and leaves the end to the server."""
 
-    _server: Server
+    _server: Editing  # type: ignore[assignment]
 
     def receive(self, body: bytes) -> None:
         """A message has come."""

@@ -15,12 +15,12 @@ from pygls.lsp.server import LanguageServer
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.lsp import status
-from localspec.lsp.completions import Question
 from localspec.lsp.documents import Document, Documents
 from localspec.lsp.link import Link
 from localspec.lsp.loading import Loading
 from localspec.lsp.progress import Work
 from localspec.lsp.protocol import Protocol, converter
+from localspec.lsp.question import Question
 from localspec.lsp.ring import Ring
 from localspec.lsp.settings import Settings, read_settings, section
 from localspec.lsp.suggestions import Suggestions
