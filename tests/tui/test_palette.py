@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 
+from localspec.tui.actions import ChatActions
 from localspec.tui.commands.command import COMMANDS, Command
 from localspec.tui.commands.registry import COMMANDS as REGISTERED
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.dialogs.confirm import deletion
-from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.screens.help import HelpScreen
 from tests.tui.pictures import conversation, showing
 from tests.waiting import run
@@ -59,7 +59,7 @@ def test_a_dialog_is_answered_first(still: Path) -> None:
 def demanding() -> Iterator[Command]:
     """A command that cannot do without an argument."""
 
-    async def work(screen: ChatScreen, argument: str) -> None:
+    async def work(screen: ChatActions, argument: str) -> None:
         """Demand something of you."""
 
     COMMANDS.command("demand", "THING")(work)

@@ -11,6 +11,7 @@ from textual.events import Paste
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
+from localspec.tui.actions import ChatActions
 from localspec.tui.chat import Chat
 from localspec.tui.commands import models as models_commands
 from localspec.tui.commands.command import COMMANDS
@@ -89,11 +90,11 @@ def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
 
 
 def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def defect(screen: ChatScreen, argument: str) -> None:
+    async def defect(screen: ChatActions, argument: str) -> None:
         """Fail."""
         raise ZeroDivisionError("no one thought of it")
 
-    async def values(screen: ChatScreen, typed: str) -> list[str]:
+    async def values(screen: ChatActions, typed: str) -> list[str]:
         raise ZeroDivisionError("nor of this")
 
     monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
@@ -283,7 +284,8 @@ def test_a_daemon_that_is_not_started_for_a_suggestion_is_not_told_of_for_ever(
     (still / "config").mkdir()
     (still / "config" / "config.toml").write_text("nonsense = 1\n")
 
-    async def endless(screen: ChatScreen, typed: str) -> list[str]:
+    async def endless(screen: ChatActions, typed: str) -> list[str]:
+        assert isinstance(screen, ChatScreen)
         screen.on_working(facts.Working("starting the daemon", None))
         await asyncio.Event().wait()
         return []

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import unknown_key
+from localspec.tui.actions import ChatActions
 
-if TYPE_CHECKING:
-    from localspec.tui.screens.chat import ChatScreen
-
-Work = Callable[["ChatScreen", str], Coroutine[Any, Any, None]]
-Values = Callable[["ChatScreen", str], Awaitable[Sequence[str]]]
+Work = Callable[[ChatActions, str], Coroutine[Any, Any, None]]
+Values = Callable[[ChatActions, str], Awaitable[Sequence[str]]]
 
 
-async def no_values(screen: ChatScreen, typed: str) -> Sequence[str]:
+async def no_values(screen: ChatActions, typed: str) -> Sequence[str]:
     """Nothing is known of what may follow."""
     return ()
 

@@ -3,58 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from localspec.errors import InvalidOptions
+from localspec.tui.actions import ChatActions
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Answer, Question, Said, last_question
 
-if TYPE_CHECKING:
-    from localspec.tui.screens.chat import ChatScreen
-
 
 @COMMANDS.command("regenerate", key="ctrl+r")
-async def regenerate(screen: ChatScreen, argument: str) -> None:
+async def regenerate(screen: ChatActions, argument: str) -> None:
     """Answer the last question anew."""
     await screen.answer(screen.chat, screen.chat.regenerate())
 
 
 @COMMANDS.command("stop", key="escape")
-async def stop(screen: ChatScreen, argument: str) -> None:
+async def stop(screen: ChatActions, argument: str) -> None:
     """End the answer that is being given."""
     screen.chat.stop()
 
 
 @COMMANDS.command("edit", key="ctrl+g")
-async def edit(screen: ChatScreen, argument: str) -> None:
+async def edit(screen: ChatActions, argument: str) -> None:
     """Say something else in the place of the last question."""
     screen.begin_edit(_last_question(screen.chat.said))
 
 
 @COMMANDS.command("copy")
-async def copy(screen: ChatScreen, argument: str) -> None:
+async def copy(screen: ChatActions, argument: str) -> None:
     """Copy the last answer."""
     copy_text(screen, last_answer(screen))
 
 
 @COMMANDS.command("code", "[NUMBER]")
-async def code(screen: ChatScreen, argument: str) -> None:
+async def code(screen: ChatActions, argument: str) -> None:
     """Copy a code block of the last answer: the last one, or by its number."""
     copy_code(screen, last_answer(screen), argument)
 
 
-async def edit_of(screen: ChatScreen, said: Said) -> None:
+async def edit_of(screen: ChatActions, said: Said) -> None:
     """Say something else in the place of a question, or of the one that an answer answered."""
     asked = screen.chat.said[: place_of(screen, said) + 1]
     screen.begin_edit(_last_question(asked))
 
 
-async def copy_code_of(screen: ChatScreen, said: Said) -> None:
+async def copy_code_of(screen: ChatActions, said: Said) -> None:
     """Copy the last code block of a message."""
     copy_code(screen, said)
 
 
-def place_of(screen: ChatScreen, said: Said) -> int:
+def place_of(screen: ChatActions, said: Said) -> int:
     """Where a message stands. Raises :class:`InvalidOptions` for one that another has taken the place of."""
     if said not in screen.chat.said:
         raise InvalidOptions("this message is gone", "Choose one of those that are shown.")
@@ -68,13 +65,13 @@ def _last_question(said: Sequence[Said]) -> Question:
     return question
 
 
-def copy_text(screen: ChatScreen, said: Said) -> None:
+def copy_text(screen: ChatActions, said: Said) -> None:
     """Put a message into the clipboard, as Markdown."""
     screen.app.copy_to_clipboard(said.text)
     screen.notify("Copied.", timeout=2)
 
 
-def copy_code(screen: ChatScreen, said: Said, number: str = "") -> None:
+def copy_code(screen: ChatActions, said: Said, number: str = "") -> None:
     """Put one code block of a message into the clipboard. Raises :class:`InvalidOptions`."""
     blocks = code_blocks(said.text)
     if not blocks:
@@ -94,7 +91,7 @@ def code_blocks(text: str) -> list[str]:
     return [token.content.removesuffix("\n") for token in code]
 
 
-def last_answer(screen: ChatScreen) -> Answer:
+def last_answer(screen: ChatActions) -> Answer:
     """The last answer that has a text. Raises :class:`InvalidOptions`."""
     answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
     if answer is None:

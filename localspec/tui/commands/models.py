@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options, ProposerName, check_value
 from localspec.protocol.sessions import Pairing
+from localspec.tui.actions import ChatActions
+from localspec.tui.application import Application
 from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.link import Link
 from localspec.units import size
 from localspec.wording import one_line, pairing_told
-
-if TYPE_CHECKING:
-    from localspec.tui.app import ChatApp
-    from localspec.tui.screens.chat import ChatScreen
 
 PROPOSERS = {
     "auto": "whoever pays, by what steps cost here",
@@ -43,9 +41,9 @@ FRESH_S = 10.0
 _FOUND: WeakKeyDictionary[Link, tuple[float, Sequence[ModelDescription]]] = WeakKeyDictionary()
 
 
-async def _lately_found(screen: ChatScreen) -> Sequence[ModelDescription]:
+async def _lately_found(screen: ChatActions) -> Sequence[ModelDescription]:
     """The models, for a suggestion: every key that is typed wants them."""
-    link = cast("ChatApp", screen.app).link
+    link = cast(Application, screen.app).link
     when, models = _FOUND.get(link, (-inf, ()))
     if time.monotonic() - when > FRESH_S:
         models = await screen.chat.models()
@@ -53,21 +51,21 @@ async def _lately_found(screen: ChatScreen) -> Sequence[ModelDescription]:
     return models
 
 
-async def _model_names(screen: ChatScreen, typed: str) -> list[str]:
+async def _model_names(screen: ChatActions, typed: str) -> list[str]:
     usable = (each for each in await _lately_found(screen) if each.problem is None)
     return beginning(typed, sorted({name for each in usable for name in each.names}))
 
 
-async def _draft_names(screen: ChatScreen, typed: str) -> list[str]:
+async def _draft_names(screen: ChatActions, typed: str) -> list[str]:
     return [*beginning(typed, DRAFTS), *await _model_names(screen, typed)]
 
 
-async def _proposer_names(screen: ChatScreen, typed: str) -> list[str]:
+async def _proposer_names(screen: ChatActions, typed: str) -> list[str]:
     return beginning(typed, PROPOSERS)
 
 
 @COMMANDS.command("model", "[NAME]", key="ctrl+o", values=_model_names)
-async def model(screen: ChatScreen, argument: str) -> None:
+async def model(screen: ChatActions, argument: str) -> None:
     """Choose the model that answers."""
     await screen.settled.wait()
     chat = screen.chat
@@ -78,7 +76,7 @@ async def model(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("draft", "[NAME|auto|none]", values=_draft_names)
-async def draft(screen: ChatScreen, argument: str) -> None:
+async def draft(screen: ChatActions, argument: str) -> None:
     """Choose the model that drafts for it."""
     await screen.settled.wait()
     name = argument or await screen.ask(_draft_dialog(screen))
@@ -88,7 +86,7 @@ async def draft(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("proposer", "[NAME]", values=_proposer_names)
-async def proposer(screen: ChatScreen, argument: str) -> None:
+async def proposer(screen: ChatActions, argument: str) -> None:
     """Choose who drafts tokens."""
     await screen.settled.wait()
     now = screen.chat.options.proposer or "auto"
@@ -99,19 +97,19 @@ async def proposer(screen: ChatScreen, argument: str) -> None:
         await _configure(screen, replace(screen.chat.options, proposer=cast(ProposerName, name)))
 
 
-async def _model_dialog(screen: ChatScreen) -> ChooseScreen:
+async def _model_dialog(screen: ChatActions) -> ChooseScreen:
     return ChooseScreen("Model", _models(await _found(screen), screen.chat.pairing))
 
 
-async def _draft_dialog(screen: ChatScreen) -> ChooseScreen:
+async def _draft_dialog(screen: ChatActions) -> ChooseScreen:
     return ChooseScreen("Draft model", _drafts(screen, await _found(screen)))
 
 
-async def _found(screen: ChatScreen) -> Sequence[ModelDescription]:
+async def _found(screen: ChatActions) -> Sequence[ModelDescription]:
     return await screen.busy("looking for models", screen.chat.models())
 
 
-async def _configure(screen: ChatScreen, options: Options) -> None:
+async def _configure(screen: ChatActions, options: Options) -> None:
     """Set the options of the chat that is looked at, and tell what came of it."""
     chat = screen.chat
     await chat.configure(options)
@@ -143,7 +141,7 @@ def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Cho
     return sorted(found, key=lambda choice: bool(choice.problem))
 
 
-def _drafts(screen: ChatScreen, models: Sequence[ModelDescription]) -> list[Choice]:
+def _drafts(screen: ChatActions, models: Sequence[ModelDescription]) -> list[Choice]:
     """Who may draft: models of the format that the target has, the smallest first."""
     now, said = screen.chat.pairing, screen.chat.options.draft
     backend = None if now is None else now.backend

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, check_options, choices
+from localspec.tui.actions import ChatActions
 from localspec.tui.commands import models
 from localspec.tui.commands.command import COMMANDS, beginning
 from localspec.tui.fields import field, held, text_of, value_of
 
-if TYPE_CHECKING:
-    from localspec.tui.screens.chat import ChatScreen
 
-
-async def _settings(screen: ChatScreen, typed: str) -> list[str]:
+async def _settings(screen: ChatActions, typed: str) -> list[str]:
     """Names of options, and behind one of these its values, if there are but a few."""
     name, blank, value = typed.partition(" ")
     if blank and name in Options.__struct_fields__:
@@ -26,7 +23,7 @@ async def _settings(screen: ChatScreen, typed: str) -> list[str]:
 
 
 @COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
-async def set_option(screen: ChatScreen, argument: str) -> None:
+async def set_option(screen: ChatActions, argument: str) -> None:
     """Set an option, or all of sampling; without a value it is not set any more."""
     await screen.settled.wait()
     name, _, text = argument.partition(" ")
@@ -43,7 +40,7 @@ async def set_option(screen: ChatScreen, argument: str) -> None:
         screen.notify(f"{told}.")
 
 
-async def _panel(screen: ChatScreen) -> None:
+async def _panel(screen: ChatActions) -> None:
     from localspec.tui.dialogs.sampling import SamplingScreen
 
     chat = screen.chat
@@ -58,7 +55,7 @@ async def _panel(screen: ChatScreen) -> None:
 
 
 @COMMANDS.command("system", "[TEXT|none]")
-async def system(screen: ChatScreen, argument: str) -> None:
+async def system(screen: ChatActions, argument: str) -> None:
     """Tell the model who it is, before anything is said; without a text, show what it was told."""
     chat = screen.chat
     if not argument:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from localspec.errors import EngineBusy, InvalidOptions, LocalspecError
+from localspec.tui.actions import ChatActions
+from localspec.tui.application import Application
 from localspec.tui.chat import Chat
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Said
@@ -13,25 +15,21 @@ from localspec.tui.dialogs.confirm import Confirm, deletion
 from localspec.tui.dialogs.sessions import LONGEST_TITLE, SessionsScreen
 from localspec.tui.export import Record, Wish, lines_of
 
-if TYPE_CHECKING:
-    from localspec.tui.app import ChatApp
-    from localspec.tui.screens.chat import ChatScreen
-
 
 @COMMANDS.command("new", key="ctrl+n")
-async def new(screen: ChatScreen, argument: str) -> None:
+async def new(screen: ChatActions, argument: str) -> None:
     """Begin a chat; the one before goes on with what it does."""
     await look_at(screen, _app(screen).new_chat())
 
 
 @COMMANDS.command("private")
-async def private(screen: ChatScreen, argument: str) -> None:
+async def private(screen: ChatActions, argument: str) -> None:
     """Begin a chat that leaves nothing behind."""
     await look_at(screen, _app(screen).new_chat(private=True))
 
 
 @COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
-async def sessions(screen: ChatScreen, argument: str) -> None:
+async def sessions(screen: ChatActions, argument: str) -> None:
     """Show all chats, to search, open, name, copy and delete them."""
     chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
     if chosen is not None:
@@ -39,7 +37,7 @@ async def sessions(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("rename", "TITLE")
-async def rename(screen: ChatScreen, argument: str) -> None:
+async def rename(screen: ChatActions, argument: str) -> None:
     """Give the chat another title."""
     if (session := screen.chat.session) is None:
         raise InvalidOptions("there is no chat to name yet", "Say something first.")
@@ -52,7 +50,7 @@ async def rename(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("delete")
-async def delete(screen: ChatScreen, argument: str) -> None:
+async def delete(screen: ChatActions, argument: str) -> None:
     """Delete the chat, once that is confirmed."""
     chat = screen.chat
     _require_said(chat)
@@ -61,21 +59,21 @@ async def delete(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("fork")
-async def fork(screen: ChatScreen, argument: str) -> None:
+async def fork(screen: ChatActions, argument: str) -> None:
     """Go on in a copy of the chat, which itself stays as it is."""
     _require_said(screen.chat)
     await fork_at(screen, None)
 
 
 @COMMANDS.command("export", "[md|json] [PATH]")
-async def export(screen: ChatScreen, argument: str) -> None:
+async def export(screen: ChatActions, argument: str) -> None:
     """Write the chat into a new file, as Markdown or JSON."""
     _require_said(screen.chat)
     path = await asyncio.to_thread(Wish.read(argument).write, await _record(screen))
     screen.notify(str(path), title="Written to")
 
 
-async def may_leave(screen: ChatScreen) -> bool:
+async def may_leave(screen: ChatActions) -> bool:
     """Whether the chat may be left: the person is asked where it would be lost."""
     if not (screen.chat.private and screen.chat.said):
         return True
@@ -83,7 +81,7 @@ async def may_leave(screen: ChatScreen) -> bool:
     return not isinstance(screen.app.screen, Confirm) and await screen.app.push_screen_wait(question)
 
 
-async def look_at(screen: ChatScreen, chat: Chat) -> None:
+async def look_at(screen: ChatActions, chat: Chat) -> None:
     """Show another chat; a private one is left for good if the person says so. Another model than now is not
     loaded before something is typed."""
     left = screen.chat
@@ -96,7 +94,7 @@ async def look_at(screen: ChatScreen, chat: Chat) -> None:
         await chat.load()
 
 
-async def fork_at(screen: ChatScreen, said: Said | None) -> None:
+async def fork_at(screen: ChatActions, said: Said | None) -> None:
     """Go on in a copy of the chat up to ``said``, or of all of it."""
     chat = screen.chat
     if chat.private:
@@ -108,7 +106,7 @@ async def fork_at(screen: ChatScreen, said: Said | None) -> None:
     screen.notify("This is the copy; the chat itself stays as it is.", timeout=5)
 
 
-async def _record(screen: ChatScreen) -> Record:
+async def _record(screen: ChatActions) -> Record:
     """The chat as the daemon has kept it; what is on the screen, where it has not."""
     chat = screen.chat
     model = None if chat.pairing is None else chat.pairing.target
@@ -134,5 +132,5 @@ def _require_said(chat: Chat) -> None:
         raise InvalidOptions("nothing was said yet", "Say something first.")
 
 
-def _app(screen: ChatScreen) -> ChatApp:
-    return cast("ChatApp", screen.app)
+def _app(screen: ChatActions) -> Application:
+    return cast(Application, screen.app)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import unknown_key
+from localspec.tui.actions import ChatActions
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.commands.messages import last_answer
 from localspec.tui.commands.sessions import may_leave
 
-if TYPE_CHECKING:
-    from localspec.tui.screens.chat import ChatScreen
-
 
 @COMMANDS.command("colours", key="ctrl+t")
-async def colours(screen: ChatScreen, argument: str) -> None:
+async def colours(screen: ChatActions, argument: str) -> None:
     """Show answers as raw text, each token coloured by who proposed it; again: as Markdown."""
     screen.colour()
 
 
 @COMMANDS.command("stats")
-async def stats(screen: ChatScreen, argument: str) -> None:
+async def stats(screen: ChatActions, argument: str) -> None:
     """Show or hide what the last answer took."""
     screen.details(last_answer(screen))
 
 
 @COMMANDS.command("theme", "[NAME]")
-async def theme(screen: ChatScreen, argument: str) -> None:
+async def theme(screen: ChatActions, argument: str) -> None:
     """Choose the colours, by name or from a list; kept for later chats."""
     app = screen.app
     if not argument:
@@ -39,13 +35,13 @@ async def theme(screen: ChatScreen, argument: str) -> None:
 
 
 @COMMANDS.command("help", key="f1")
-async def help(screen: ChatScreen, argument: str) -> None:
+async def help(screen: ChatActions, argument: str) -> None:
     """Show all commands and keys."""
     screen.help()
 
 
 @COMMANDS.command("quit", key="ctrl+q")
-async def leave(screen: ChatScreen, argument: str) -> None:
+async def leave(screen: ChatActions, argument: str) -> None:
     """Leave; the daemon goes on."""
     if await may_leave(screen):
         screen.app.exit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,15 +15,13 @@ from textual.widgets import Input, Label, OptionList
 
 from localspec.errors import LocalspecError
 from localspec.protocol.sessions import SessionSummary
+from localspec.tui.application import Application
 from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.export import Record, Wish
 from localspec.tui.facts import Touched
 from localspec.wording import one_line
-
-if TYPE_CHECKING:
-    from localspec.tui.app import ChatApp
 
 PAGE = 100
 """chats that are asked for at once"""
@@ -88,8 +86,8 @@ class SessionsScreen(Dialog[str | None]):
         self._read_anew()
 
     @property
-    def _app(self) -> ChatApp:
-        return cast("ChatApp", self.app)
+    def _app(self) -> Application:
+        return cast(Application, self.app)
 
     @property
     def _search(self) -> Input:
