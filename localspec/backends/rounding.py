@@ -183,7 +183,10 @@ def _probe(backend: Backend, tokens: list[int], n: int) -> Generator[None, None,
 def _alike(
     backend: Backend, sequence: int, tokens: list[int], after: list[int]
 ) -> Generator[None, None, _Alike]:
-    """Return the ways to split ``tokens`` that change no bit of their last row and the rows of ``after``."""
+    """Return the ways to split ``tokens`` that change no bit of the rows of ``after``.
+
+    Nor of the last row of ``tokens``, but in long pieces, in which no prompt ends.
+    """
     rows = []
     for widths in ((len(tokens),), *LONG_PIECES, SHORT_PIECES, EVEN_PIECES, ODD_PIECES):
         backend.truncate(sequence, 0)

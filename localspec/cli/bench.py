@@ -269,7 +269,9 @@ class _Progress:
         console = Console(stderr=True)
         texts = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[left]}")
         columns = (texts[0], BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), texts[1])
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bar = Progress(
+            *columns, console=console, transient=True, redirect_stdout=False, disable=not console.is_terminal
+        )
         self._task = self._bar.add_task("starting", total=1.0, left="")
         self._left = TimeLeft()
         self._told = time.monotonic()

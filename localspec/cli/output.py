@@ -258,7 +258,8 @@ def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
 
     def tell(what: str, fraction: float) -> None:
         if shown.is_set():
-            progress.update(what, fraction)
+            with lock:  # two threads would start a live line each
+                progress.update(what, fraction)
 
     timer = threading.Timer(PATIENCE_S, show)
     timer.daemon = True

@@ -27,7 +27,7 @@ CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 CHUNK = 256
 """tokens of context fed per proposal; a longer context is caught up with over several rounds"""
 SLOWER = 1.1
-"""largest factor from one measurement of the time to choose a token to the next estimate of it"""
+"""largest factor from one estimate of the time to choose a token to the next"""
 LOOKAHEAD = 48.0
 """rounds over which a prefill of the draft model is spread where nothing says how long the answer gets"""
 

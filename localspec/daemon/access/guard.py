@@ -31,8 +31,8 @@ Refusal = tuple[HTTPStatus, str]
 class Gate:
     """The requirements of one listening socket: an ``Origin``, if sent, must be among ``origins``.
 
-    Over ``tcp`` a loopback ``Host`` and the token, or a nonce, are required as well. ``token`` reads the
-    token; None if there is none, which admits no client.
+    Over ``tcp`` a loopback ``Host`` is required, and the token, but for ``/health`` and for the socket's
+    path, where a nonce does. ``token`` reads the token; None if there is none, which admits no client.
     """
 
     tcp: bool
