@@ -37,6 +37,7 @@ from localspec.bench.workload import CODE, Case, Turn, request_of, usable_code
 from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Prompt, TextPrompt
 from localspec.protocol.results import Result
@@ -289,7 +290,7 @@ def licences() -> str:
 def open_judge(path: Path) -> Engine:
     """A model that answers plainly."""
     config = EngineConfig(n_ctx=CONTEXT_TOKENS, parallel=1, threads=1)
-    return Engine(LlamaCppBackend(path, config, measured=False), options=Options(proposer="none"))
+    return Engine(LlamaCppBackend(model_at(path), config, measured=False), options=Options(proposer="none"))
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
 def mlx_backend(name: str, folder: Path) -> Backend:
     backend = pytest.importorskip("localspec.backends.mlx.backend")
     config = EngineConfig(n_ctx=300, parallel=3)
-    made: Backend = backend.MlxBackend(write_model(name, folder), config, measured=False)
+    made: Backend = backend.MlxBackend(model_at(write_model(name, folder)), config, measured=False)
     set_rounding(made, PRESUMED)
     return made
 
