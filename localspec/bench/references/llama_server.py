@@ -156,13 +156,13 @@ class LlamaServer:
 
     def _start(self) -> None:
         """Start the process and wait until it answers."""
-        self._port = _free_port()
+        self.port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
         # Its own environment variables would change what is measured.
         its_own = [name for name in os.environ if name.startswith("LLAMA_ARG_")]
         try:
             self._process = subprocess.Popen(
-                [*self._command, "--port", str(self._port)],
+                [*self._command, "--port", str(self.port)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
@@ -208,7 +208,7 @@ class LlamaServer:
         return reply
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=ANSWER_S)
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_S)
         try:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, content, {"Content-Type": "application/json"})
