@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assets.bench.door import address_of, localspec
+from assets.bench.keystrokes import measure as measure_model
 from localspec.bench.bench import Order, model_paths
 from localspec.bench.references.llama_server import LlamaServer
 from localspec.bench.stand import TARGET
@@ -39,8 +40,6 @@ PROMPTS = {
     "code": "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n",
     "behind 1,000 tokens": WORDS * 62,
 }
-SETTLED_S = 8.0
-"""the daemon measures a model after its first request, while no other comes"""
 
 
 class Answer(NamedTuple):
@@ -98,6 +97,9 @@ def daemon(model: Path) -> Iterator[tuple[str, dict[str, str]]]:
             f'[options]\nmodel = "{model.resolve()}"\nproposer = "none"\n[engine]\nn_ctx = {CONTEXT}\n'
             "[daemon]\nport = 0\n[http]\nenabled = true\nport = 0\n"
         )
+        measure_model(
+            model, n_ctx=CONTEXT
+        )  # the daemon would do so between requests, beside the other server
         localspec("daemon", "start")
         try:
             token = localspec("daemon", "token").strip()
@@ -123,7 +125,6 @@ def measure(model: Path, repeats: int, tokens: int) -> dict[str, dict[str, list[
         }
         for ask in servers.values():
             ask(PROMPTS["chat"], 8)
-        time.sleep(SETTLED_S)
         answers: dict[str, dict[str, list[Answer]]] = {
             prompt: {server: [] for server in servers} for prompt in PROMPTS
         }
