@@ -1,7 +1,8 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
 # make install          the virtual environment alone (.venv)
+# make dev            the packages of tests and documentation into it, too
 # make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
-# make http             what the HTTP door needs, into it
+# make http             what the HTTP server needs, into it
 # make test             lint, types, all tests
 # make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
 #                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
@@ -22,15 +23,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every package is one whose hash is in locks/: what pip would download to build with, too.
 LOCKED := $(PIP) install --progress-bar on --require-hashes --no-build-isolation
 OURS := $(PIP) install --quiet --no-build-isolation --no-deps -e .
-LOCK := uv pip compile --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK := uv pip compile --no-strip-extras --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 UPGRADE ?=
 
-.PHONY: run install mlx http test lint types test-slow docs locks vsix editors soak clean
+.PHONY: run install dev mlx http test lint types test-slow docs locks vsix editors soak clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
 
 install: $(VENV)/.installed
+
+dev: $(VENV)/.installed-dev
 
 mlx: $(VENV)/.installed
 	$(LOCKED) -r locks/mlx.txt

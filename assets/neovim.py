@@ -44,7 +44,7 @@ vim.cmd("syntax on")
 
 
 def main(path: str) -> None:
-    """Type, wait for the suggestion, and draw what is seen."""
+    """Type, wait for the suggestion, and draw the screen."""
     with (
         own_home() as home,
         tempfile.TemporaryDirectory() as folder,
@@ -58,7 +58,7 @@ def main(path: str) -> None:
 
 
 def svg(screen: Screen) -> str:
-    """A screen as SVG, without the font that it would fetch."""
+    """Return a screen as SVG, without the font that it would fetch."""
     console = Console(record=True, width=screen.columns, file=io.StringIO(), force_terminal=True)
     for number, row in enumerate(screen.cells):
         styled = [
@@ -76,7 +76,7 @@ def svg(screen: Screen) -> str:
 
 
 def style_of(screen: Screen, look: Look, *, is_cursor: bool) -> Style:
-    """As Rich names it; the cursor is drawn as a block."""
+    """Return a cell's style for Rich; the cursor is drawn as a block."""
     foreground = screen.foreground if look.foreground is None else look.foreground
     background = screen.background if look.background is None else look.background
     return Style(
@@ -89,7 +89,7 @@ def style_of(screen: Screen, look: Look, *, is_cursor: bool) -> Style:
 
 
 def rgb(colour: int) -> tuple[int, int, int]:
-    """Red, green, blue."""
+    """Return red, green and blue of a colour."""
     return colour >> 16, colour >> 8 & 0xFF, colour & 0xFF
 
 

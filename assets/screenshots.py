@@ -56,7 +56,7 @@ async def _draw(folder: Path) -> None:
 
 
 async def _answered(app: ChatApp, pilot: Pilot[None]) -> Chat:
-    """The chat, once the model has answered."""
+    """Return the chat once the model has answered."""
     await pilot.pause()
     await app.workers.wait_for_complete()
     chat = app.chat_screen.chat
@@ -66,7 +66,7 @@ async def _answered(app: ChatApp, pilot: Pilot[None]) -> Chat:
 
 
 def svg(app: App[None]) -> str:
-    """What an app shows, as SVG without the font that it would fetch."""
+    """Return an app's screen as SVG, without the font that it would fetch."""
     return re.sub(r"@font-face \{.*?\}\s*", "", app.export_screenshot(title="localspec"), flags=re.DOTALL)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from localspec.speculation.proposer import Proposer
 
 # At a failed assertion llama.cpp would start a debugger of the PATH on this process, which reads the current
-# directory's .gdbinit and hangs where nobody may trace.
+# directory's .gdbinit and hangs where tracing is not allowed.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 _HOMES = {

@@ -37,7 +37,7 @@ async def _bridge() -> int:
         both = _send_all(socket, max_frame, answered), _print_all(socket, answered)
         tasks = [asyncio.create_task(each) for each in both]
         try:
-            # Not both: who has said all there is to say has left, and so has a daemon that is lost.
+            # The first end of the two counts: stdin was closed, or the daemon is lost.
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
@@ -45,19 +45,21 @@ async def _bridge() -> int:
         try:
             await asyncio.gather(*ended)
         except ConnectionClosed as error:
-            told = error.rcvd.reason if error.rcvd is not None else ""
-            message = f"the daemon is gone: {told or 'connection lost'}"
-            raise DaemonUnavailable(message, "The next bridge finds or starts another one.") from None
+            reason = error.rcvd.reason if error.rcvd is not None else ""
+            message = f"the connection to the daemon was lost{f': {reason}' if reason else ''}"
+            remedy = "Start the bridge again: it finds the daemon, or starts one."
+            raise DaemonUnavailable(message, remedy) from None
     return ExitCode.OK
 
 
 async def _socket() -> tuple[ClientConnection, int]:
-    """A connection on which nothing was said yet, and how long a message may be; a daemon that does not run
+    """A fresh connection, before `initialize`, and the longest message in bytes; a daemon that does not run
     is started, an outdated one replaced."""
     async with await connect(name="localspec bridge") as client:
         found = discovery.find()
         if found is None:
-            raise DaemonUnavailable("the daemon ended while it was asked")
+            remedy = "Start the bridge again: it starts the daemon."
+            raise DaemonUnavailable("the daemon ended while the bridge connected to it", remedy)
         # Over TCP, both sides prove that they know the token; connect has read it a moment ago.
         token = "" if found.socket else Path(found.token_file).read_text(encoding="ascii").strip()
         socket = await open_socket(path=found.socket, url=found.url, token=token)
@@ -65,32 +67,32 @@ async def _socket() -> tuple[ClientConnection, int]:
 
 
 async def _send_all(socket: ClientConnection, max_frame: int, answered: asyncio.Event) -> None:
-    """Until stdin ends; long lines after the first wait until the daemon has ``answered`` that, and so takes
-    them (:mod:`localspec.protocol.handshake`)."""
+    """Send stdin's lines until it ends; long lines after the first wait until the daemon has ``answered`` the
+    first, since it accepts them only then (:mod:`localspec.protocol.handshake`)."""
     is_first = True
     async for line in _lines(max_frame):
         if not is_first and len(line) > LONGEST_UNPROVED:
             await answered.wait()
         is_first = False
-        # A byte that is no text, of a file that is none, is not to end everything.
+        # Invalid UTF-8 is replaced; an error here would end the whole connection.
         await socket.send(line.decode(errors="replace"))
 
 
 async def _lines(longest: int) -> AsyncIterator[bytes]:
-    """Of stdin, without what ends them; half a line at the end is none."""
+    """Lines of stdin without their ends; an unfinished last line is dropped."""
     rest = b""
     while chunk := await _on_a_thread(partial(os.read, STDIN, CHUNK)):
         *lines, rest = (rest + chunk).split(b"\n")
         if any(len(line) > longest for line in (*lines, rest)):
-            raise InvalidOptions(f"a message is larger than {longest} bytes", "Send less text.")
+            raise InvalidOptions(f"a line on stdin is longer than {longest} bytes", "Send shorter messages.")
         for line in lines:
             if line.strip():
                 yield line
 
 
 async def _print_all(socket: ClientConnection, answered: asyncio.Event) -> None:
-    """Until the daemon is lost. While nobody reads stdout nothing is read here either, and the daemon drops
-    who does not listen."""
+    """Write frames to stdout until the connection is lost. While stdout is not read, nothing is read from the
+    daemon either, and it drops clients that do not read."""
     while True:
         frame = await socket.recv(decode=False)
         answered.set()
@@ -103,11 +105,12 @@ def _write(line: bytes) -> None:
 
 
 async def _on_a_thread(function: Callable[[], T]) -> T:
-    """Wait for what blocks; the program's end does not, as it would for :func:`asyncio.to_thread`."""
+    """Run a blocking function on a thread; unlike :func:`asyncio.to_thread`, the program's end does not wait
+    for it."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def tell(set_value: Callable[..., None], value: object) -> None:
+    def settle(set_value: Callable[..., None], value: object) -> None:
         if not done.done():
             set_value(value)
 
@@ -118,7 +121,7 @@ async def _on_a_thread(function: Callable[[], T]) -> T:
         except OSError as error:
             outcome = done.set_exception, error
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, *outcome)
+            loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=work, daemon=True).start()
     return await done

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -20,7 +21,9 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.errors import InvalidOptions
-from localspec.origin import DEEPEST, Origin, Place, is_deep
+from localspec.origin import DEEPEST, Origin, Place, dotted, is_deep
+from localspec.protocol.bounds import shortened
+from localspec.protocol.engine_config import Count, EngineConfig
 from localspec.protocol.options import (
     LONGEST_SHOWN,
     Options,
@@ -30,6 +33,7 @@ from localspec.protocol.options import (
     parse_options,
     unknown_key,
 )
+from localspec.renamed import by_present_names, old_keys
 from localspec.units import size
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -39,49 +43,19 @@ SECTION_EXAMPLES = {"models": "qwen2.5-coder:7b", "workspaces": "~/src/project"}
 LISTS = ("stop", "logit_bias")
 """options that take several values"""
 SEE_SETTINGS = "See `localspec config show --describe`."
+RENAME = "Rename it: `localspec config edit`."
+"""the remedy of :func:`renamed_settings`"""
 
 LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
 
-Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Meta(ge=1024, le=1 << 30)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 
 
-class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is loaded and speculated with. 0 means: chosen for this machine."""
-
-    n_ctx: Count = 0
-    """tokens of context per sequence; 0: the model's own, at most 8192"""
-    parallel: Annotated[int, Meta(ge=0, le=64)] = 0
-    """sequences at once, each with n_ctx tokens of cache; 0: up to 4, as memory allows"""
-    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
-    """CPU threads; 0: one per physical core"""
-    gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
-    """layers on the GPU; -1: all where there is one"""
-    prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 256
-    """tokens of prompt per forward"""
-    kv_bits: Literal[0, 4, 8] = 0
-    """bits of a number in the cache; 0: as the model computes it"""
-    ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
-    """shortest match of prompt lookup, in tokens"""
-    ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
-    """longest match that prompt lookup searches for, in tokens"""
-    controller: Literal["cost", "ema", "fixed"] = "cost"
-    """how auto chooses: by measured cost, by a moving average of acceptance, or always k tokens"""
-    repetition_gate: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """auto is off for prompts whose share of repeated 3-grams is under it; 0: never"""
-    disable_by_batch_size: Count = 0
-    """no speculation while so many requests decode together; 0: as measured costs say"""
-    chat_cache_mb: Count = 1024
-    """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
-    memory: bool = True
-    """keep an n-gram memory on disk, per workspace"""
-
-
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the daemon listens, and its limits."""
+    """The daemon's addresses and limits."""
 
     port: Annotated[int, Meta(ge=0, le=65535)] = 8737
     """loopback TCP port; another free one if taken"""
@@ -98,48 +72,53 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     slow_client_s: Seconds = 30.0
     """seconds a client's buffer may stay full"""
     grace_s: Annotated[float, Meta(ge=0, le=86400)] = 30.0
-    """seconds an answer goes on, and is kept, for a client that was lost"""
+    """seconds an answer continues, and is kept, after its client has disconnected"""
     ping_interval_s: Seconds = 20.0
     """seconds between heartbeats"""
     idle_unload_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 600.0
-    """seconds after which a model that nobody uses is unloaded; 0: never"""
+    """seconds without a request after which a model is unloaded; 0: never"""
     hang_s: Seconds = 30.0
-    """seconds without a step after which a model at work is given up"""
+    """seconds without a step after which the worker of a running request is killed"""
     memory_mb: Count = 0
     """megabytes that all loaded models may take together; 0: what is free"""
 
 
+ANY_HOST = "vscode-webview://*"
+"""an example of a wildcard in ``http.origins``"""
+WILDCARD = re.compile(r"(?!https?:|wss?:)[a-z][a-z0-9+.-]*://\*")
+"""an entry of ``http.origins`` for all hosts of a scheme, which no web page can have"""
+
 Dialect = Literal["openai", "llama.cpp", "ollama"]
 
 
-WITHOUT_TOKEN = "Every program and every user of this machine may ask in these dialects"
-"""what ``http.without_token`` risks"""
+WITHOUT_TOKEN = "Every program and every user of this machine can send requests in these dialects"
+"""the risk of ``http.without_token``"""
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The HTTP door: what other programs speak."""
+    """The HTTP server, for programs that use other interfaces."""
 
     enabled: bool = False
-    """open the HTTP door with the daemon, to clients of OpenAI's, llama.cpp's and Ollama's"""
+    """start the HTTP server with the daemon, for clients of OpenAI's, llama.cpp's and Ollama's"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8012
-    """the door's loopback port, unless told otherwise llama.vim's"""
+    """the HTTP server's loopback port; the default is the one that llama.vim uses"""
     without_token: tuple[Dialect, ...] = ()
-    """dialects that need no token: every program and user of this machine may then ask in them"""
+    """dialects that need no token: every program and user of this machine can then use them"""
     origins: tuple[str, ...] = ()
-    """Origin headers let in with the token, by the daemon's wire, too; browsers send one"""
+    """Origins accepted with the token, here and on the daemon's wire; `scheme://*`: every host"""
     any_model: bool = False
-    """take the names of models that there are not for the configured one"""
+    """answer requests for a model that does not exist with the configured one"""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[models."name"]``: what holds where this model answers; in the file both stand side by side."""
+    """``[models."name"]``: settings of one model; in the file both kinds are in one table."""
 
     engine: dict[str, Any] = {}
     """knobs of ``[engine]``"""
     options: Options = Options()
 
     def over(self, base: EngineConfig) -> EngineConfig:
-        """How this model is loaded."""
+        """Return ``base`` with this model's own settings."""
         return msgspec.structs.replace(base, **self.engine)
 
 
@@ -149,17 +128,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model_dirs: tuple[str, ...] = ()
     """directories searched for models"""
     engine: EngineConfig = EngineConfig()
-    """how models are loaded"""
+    """settings for loading models"""
     daemon: DaemonConfig = DaemonConfig()
-    """how the daemon listens"""
+    """the daemon's addresses and limits"""
     http: HttpConfig = HttpConfig()
-    """the HTTP door"""
+    """the HTTP server"""
     options: Options = Options(model="bundled", draft="auto", proposer="auto", backend="auto")
-    """what a request that does not say otherwise gets"""
+    """defaults of a request's options"""
     models: dict[str, ModelConfig] = {}
-    """by a model's name or path: what holds for it instead"""
+    """settings of one model, by its name or path"""
     workspaces: dict[str, Options] = {}
-    """by a directory: what holds for requests from there instead"""
+    """options of requests from one directory, by its path"""
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -177,7 +156,7 @@ SECTION_KEYS = {
     ),
     "workspaces": tuple(name for name in Options.__struct_fields__ if name != "workspace"),
 }
-"""what may stand in a section of either kind"""
+"""settings allowed in a section of either kind"""
 
 
 def config_path() -> Path:
@@ -195,8 +174,18 @@ def load_config(path: Path | None = None) -> Config:
     return parse_text(read_toml(path), where=str(path))
 
 
+def renamed_settings(path: Path | None = None) -> list[str]:
+    """A notice, without a full stop, for each setting that the file has by an earlier name.
+
+    Raises :class:`InvalidOptions` for a file that is not TOML.
+    """
+    path = config_path() if path is None else path
+    text = read_toml(path)
+    return [key.notice(text, str(path)) for key in old_keys(parse_toml(text, where=str(path)))]
+
+
 def parse_text(text: str, *, where: str) -> Config:
-    """What a file of this text configures; raises as :func:`load_config`."""
+    """Parse the text of a configuration file; raises as :func:`load_config`."""
     return parse_config(parse_toml(text, where=where), where=where, text=text)
 
 
@@ -205,16 +194,18 @@ def read_toml(path: Path) -> str:
     try:
         found = path.stat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise InvalidOptions(f"{path} is no regular file", f"Put one in the place of {path}.")
+            raise InvalidOptions(f"{path} is not a regular file", f"Replace {path} by a regular file.")
         if found.st_size > LARGEST_FILE:
-            raise InvalidOptions(f"{path} is larger than {size(LARGEST_FILE)}", f"Mend {path}.")
+            raise InvalidOptions(f"{path} is larger than {size(LARGEST_FILE)}", f"Shorten {path}.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
-        raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Mend {path}.") from None
+        raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Correct {path}.") from None
     except OSError as error:
-        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", f"Mend {path}.") from None
+        raise InvalidOptions(
+            f"{path} cannot be read: {error.strerror}", f"Make {path} a file that you can read."
+        ) from None
 
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
@@ -233,15 +224,15 @@ def _origin(where: str, text: str = "") -> Origin:
 
 
 def environment_options() -> Options:
-    """What ``LOCALSPEC_MODEL``, ``_DRAFT``, ``_PROPOSER`` and ``_BACKEND`` say.
+    """The options in ``LOCALSPEC_MODEL``, ``_DRAFT``, ``_PROPOSER`` and ``_BACKEND``.
 
-    They belong to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
+    They apply to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
     """
     values = {}
     for name in ("model", "draft", "proposer", "backend"):
         variable = f"LOCALSPEC_{name.upper()}"
         if value := os.environ.get(variable):
-            remedy = f"Mend it, or run `unset {variable}`."
+            remedy = f"Correct it, or run `unset {variable}`."
             check_value(Options, name, value, said=variable, remedy=remedy)
             values[name] = value
     return parse_options(values)
@@ -250,6 +241,10 @@ def environment_options() -> Options:
 def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Config:
     """Validate the tables of a configuration; errors name ``where`` it is from, and the line of its text."""
     origin = _origin(where, text)
+    for old in old_keys(values):
+        (table, name), remedy = old.setting, origin.remedy(old.old, is_value=True)
+        check_value(TABLES[table], name, old.value, said=dotted(old.old), remedy=remedy, strict=True)
+    values = by_present_names(values)
     tables = {name: _table(values, name, origin) for name in (*TABLES, *SECTION_KEYS)}
     config = _read({key: value for key, value in values.items() if key not in tables}, Config, (), origin)
     config = msgspec.structs.replace(
@@ -263,28 +258,41 @@ def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Confi
     )
     for directory in config.model_dirs:
         if not _is_absolute(directory):
-            message = f"model_dirs takes a list of texts, each an absolute path{instead(directory)}"
+            message = f"model_dirs takes a list of strings, each an absolute path{instead(directory)}"
             raise InvalidOptions(message, origin.remedy(("model_dirs",), is_value=True))
+    check_origins(config.http.origins, origin.remedy(("http", "origins"), is_value=True))
     return _checked(config, origin)
 
 
+def check_origins(origins: Iterable[str], remedy: str) -> None:
+    """Raise :class:`InvalidOptions` for a ``*`` that does not stand for all hosts of a scheme."""
+    for page in origins:
+        if "*" in page and WILDCARD.fullmatch(page) is None:
+            raise InvalidOptions(
+                f"http.origins has the entry {shortened(page, LONGEST_SHOWN)!r}: a * may only follow a "
+                "scheme in lower case other than http, https, ws and wss",
+                "Write each web origin in full, such as https://example.org, or a scheme such as "
+                f"{ANY_HOST}. {remedy}",
+            )
+
+
 def _is_absolute(directory: str) -> bool:
-    """Others would lead elsewhere for the daemon."""
+    """True if a path is absolute: the daemon, in another directory, would misread a relative one."""
     return os.path.isabs(os.path.expanduser(directory)) and "\0" not in directory
 
 
 def _table(values: dict[str, Any], name: str, origin: Origin) -> dict[str, Any]:
-    """A table of the file, or one of sections; raises :class:`InvalidOptions` for what is none."""
+    """A table of settings or of sections in the file; raises :class:`InvalidOptions` for another value."""
     found = values.get(name, {})
     if not isinstance(found, dict):
         raise InvalidOptions(
-            f"{name} is a table of settings, [{name}]{instead(found)}", origin.remedy((name,))
+            f"{name} must be a table of settings, [{name}]{instead(found)}", origin.remedy((name,))
         )
     for section, table in found.items() if name in SECTION_KEYS else ():
         settings = table.items() if isinstance(table, dict) else (("", {}),)
         if any(isinstance(value, dict) and key not in SECTION_KEYS[name] for key, value in settings):
             raise InvalidOptions(
-                f"[{name}.{section[:LONGEST_SHOWN]}] is no table of settings",
+                f"[{name}.{section[:LONGEST_SHOWN]}] is not a table of settings",
                 f'Write names in quotes, as in [{name}."{SECTION_EXAMPLES[name]}"]. '
                 f"{origin.remedy((name, section))}",
             )
@@ -302,12 +310,13 @@ def _model_section(name: str, table: dict[str, Any], origin: Origin) -> ModelCon
 def _workspace(name: str, table: dict[str, Any], origin: Origin) -> Options:
     place = ("workspaces", name)
     if not _is_absolute(name):
-        raise InvalidOptions(f"{section_name(*place)} names no absolute path", origin.remedy(place))
+        raise InvalidOptions(f"{section_name(*place)} does not name an absolute path", origin.remedy(place))
     return _read(table, Options, place, origin)
 
 
 def _read(table: dict[str, Any], struct: type[T], place: Place, origin: Origin) -> T:
-    """What stands at a place of the file; raises :class:`InvalidOptions` for a key or a value of no use."""
+    """Convert the table at a place of the file; raises :class:`InvalidOptions` for an unknown key or a wrong
+    value."""
     is_section = len(place) > 1
     within = f"in {section_name(*place)}: " if is_section else ""
     prefix = "" if is_section else "".join(f"{name}." for name in place)
@@ -324,17 +333,17 @@ def _read(table: dict[str, Any], struct: type[T], place: Place, origin: Origin) 
 
 
 def section_name(kind: str, name: str) -> str:
-    """How a section is headed in the file."""
+    """The header of a section in the file."""
     return f'[{kind}."{name}"]'
 
 
 def override(config: Config, pairs: Mapping[str, str]) -> Config:
     """``--opt key=value``: any field of the options, any knob of ``engine`` or ``daemon``."""
     values: dict[str, Any] = msgspec.to_builtins(config)
-    for said, text in pairs.items():
-        table, name = _settable(said)
+    for key, text in pairs.items():
+        table, name = _settable(key)
         value = _typed(name, text)
-        check_value(TABLES[table], name, value, said=f"--opt {said}", remedy=SEE_SETTINGS)
+        check_value(TABLES[table], name, value, said=f"--opt {key}", remedy=SEE_SETTINGS)
         values.setdefault(table, {})[name] = value
         for section in values.get("models", {}).values():
             section.get("engine", {}).pop(name, None)
@@ -342,26 +351,26 @@ def override(config: Config, pairs: Mapping[str, str]) -> Config:
 
 
 def _typed(name: str, text: str) -> Any:
-    """A value as it was typed: a list in TOML's notation, one stop string, or all else as it is."""
+    """A typed value: a list in TOML's notation, one stop string, or any other value as it is."""
     if name in LISTS and text.startswith("["):
         with contextlib.suppress(ValueError, RecursionError):
             return tomllib.loads(f"list = {text}")["list"]
     return [text] if name == "stop" else text
 
 
-def _settable(said: str) -> Place:
-    """The table and the name that ``--opt`` means; raises :class:`InvalidOptions` naming the nearest."""
-    prefix, _, name = plain_key(said).rpartition(".")
+def _settable(key: str) -> Place:
+    """The table and the name of an ``--opt`` key; raises :class:`InvalidOptions` with the nearest."""
+    prefix, _, name = plain_key(key).rpartition(".")
     for table, struct in TABLES.items():
         if name in struct.__struct_fields__ and prefix in ("", table):
             return table, name
     known = [name for struct in TABLES.values() for name in struct.__struct_fields__]
-    raise InvalidOptions(unknown_key("option", said, known), SEE_SETTINGS)
+    raise InvalidOptions(unknown_key("option", key, known), SEE_SETTINGS)
 
 
-def plain_key(said: str) -> str:
-    """The key that is meant where it may be written as a flag is: ``top-k``."""
-    return said.strip().replace("-", "_")
+def plain_key(key: str) -> str:
+    """A key without blanks and with underscores; it may be written as a flag, as in ``top-k``."""
+    return key.strip().replace("-", "_")
 
 
 def _checked(config: Config, origin: Origin | None = None) -> Config:

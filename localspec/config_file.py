@@ -1,4 +1,4 @@
-"""``config.toml`` as its owner wrote it: a value changes, comments and order stay."""
+"""Edits of ``config.toml`` that change one value and keep comments and order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from localspec import home
 from localspec.config import Config, config_path, parse_config, parse_text, parse_toml, read_toml
 from localspec.errors import FULL, DiskFull, InvalidOptions, StorageError
 from localspec.origin import Place
+from localspec.renamed import old_keys
 
 LOCK_S = 10.0
-"""how long another writer may take"""
+"""seconds to wait for another writer"""
 
 
 class ConfigFile:
-    """The file, whatever it is now; it is never left with what would be refused when it is read."""
+    """The configuration file; no edit leaves it with content that is refused when it is read."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = config_path() if path is None else path
@@ -32,18 +33,32 @@ class ConfigFile:
     def set(self, place: Place, value: Any) -> Config:
         """Write a value. After :class:`InvalidOptions` and :class:`StorageError` the file is as it was."""
         value = msgspec.json.decode(msgspec.json.encode(value))  # lists, not tuples, at any depth
-        return self._change(lambda tables, new: _put(tables, place, value, new))
+
+        def change(tables: Tables, new: NewTable) -> None:
+            _drop_earlier(tables, place)
+            _put(tables, place, value, new)
+
+        return self._change(change)
 
     def unset(self, place: Place) -> Config:
-        """Take a key out, known or not; raises as :meth:`set`."""
-        return self._change(lambda tables, _: _drop(tables, place))
+        """Remove a key, known or not, and earlier names of it; raises as :meth:`set`."""
+
+        def change(tables: Tables, _: NewTable) -> None:
+            was_there = _drop_earlier(tables, place)
+            if not was_there or place[-1] in _table_of(tables, place):
+                _drop(tables, place)
+
+        return self._change(change)
 
     def replace(self, text: str, *, was: str) -> Config:
-        """Take ``text`` instead of what it ``was``; raises as :meth:`set`, also if it is no longer that."""
+        """Replace the text it ``was`` by ``text``; raises as :meth:`set`, also if the file has changed."""
         config = parse_text(text, where="your edit")
         with self._locked():
             if read_toml(self.path) != was:
-                raise StorageError(f"another program has changed {self.path} meanwhile", "Edit it again.")
+                raise StorageError(
+                    f"another program has changed {self.path} during the edit",
+                    "Run `localspec config edit` again.",
+                )
             self._write(text)
         return config
 
@@ -56,7 +71,8 @@ class ConfigFile:
             text = _changed(before, change)
             if text is None or parse_toml(text, where=str(self.path)) != wanted:
                 raise InvalidOptions(
-                    f"{self.path} is written in a way that this cannot change", "Run `localspec config edit`."
+                    f"{self.path} has a form that `localspec config set` cannot change",
+                    "Run `localspec config edit`.",
                 )
             if text != before:
                 self._write(text)
@@ -64,17 +80,20 @@ class ConfigFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Inside, no other command writes it."""
+        """Hold the lock of the file: no other command writes it."""
         from filelock import FileLock, Timeout
 
         try:
             with FileLock(home.state_dir() / "config.lock", timeout=LOCK_S):
                 yield
         except Timeout:
-            raise StorageError(f"another command is writing {self.path}", "Try again.") from None
+            raise StorageError(
+                f"another command has been writing {self.path} for {LOCK_S:.0f} s",
+                "Wait until that `localspec config` has ended, or end it; then run this command again.",
+            ) from None
 
     def _write(self, text: str) -> None:
-        """Write all of it or nothing; what a link leads to is written, and keeps its mode."""
+        """Write the file atomically; a link is followed, and the mode is kept."""
         target = Path(os.path.realpath(self.path))
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -98,12 +117,12 @@ class ConfigFile:
 
 Tables = MutableMapping[str, Any]
 NewTable = Callable[[bool], Tables]
-"""makes one that holds (True) other tables only"""
+"""makes a table; True: one that holds other tables only"""
 
 
 def _changed(text: str, change: Callable[[Tables, NewTable], None]) -> str | None:
-    """The text with a change in it; None where that came out wrong."""
-    import tomlkit  # slow to load, and needed by those alone who change something
+    """The text with a change made; None if the result is not valid TOML."""
+    import tomlkit  # slow to load, and needed only to change the file
     from tomlkit.exceptions import TOMLKitError
 
     try:
@@ -129,7 +148,7 @@ def _put(tables: Tables, place: Place, value: Any, new: NewTable) -> None:
 
 @contextmanager
 def _before_its_end(tables: Tables) -> Iterator[None]:
-    """Inside, what is added goes before the comments at the end of a table: they are about what follows."""
+    """Add keys before the comments at the end of a table: these are about the next table."""
     body: list[Any] = getattr(getattr(tables, "value", None), "body", [])
     end = next((n for n in range(len(body), 0, -1) if body[n - 1][0] is not None), 0)
     tail = body[end:]
@@ -138,17 +157,35 @@ def _before_its_end(tables: Tables) -> Iterator[None]:
     body += tail
 
 
-def _drop(tables: Tables, place: Place) -> None:
-    *above, key = place
-    for name in above:
+def _drop_earlier(tables: Tables, place: Place) -> bool:
+    """Remove the earlier names of a key; returns True if there were any."""
+    earlier = [key.old for key in old_keys(tables) if key.new == place]
+    for old in earlier:
+        _drop(tables, old)
+    return bool(earlier)
+
+
+def _table_of(tables: Tables, place: Place) -> Tables:
+    """Return the table that a key belongs to; an empty one if it is missing."""
+    for name in place[:-1]:
         tables = _inner(tables, name) if name in tables else {}
+    return tables
+
+
+def _drop(tables: Tables, place: Place) -> None:
+    tables, key = _table_of(tables, place), place[-1]
     if key not in tables:
-        raise InvalidOptions(f"{'.'.join(place)} is not set in the file", "See `localspec config show`.")
+        raise InvalidOptions(
+            f"{'.'.join(place)} is not set in config.toml",
+            "Run `localspec config show` to see where each value comes from.",
+        )
     del tables[key]
 
 
 def _inner(tables: Tables, name: str) -> Tables:
     found = tables[name]
     if not isinstance(found, MutableMapping):
-        raise InvalidOptions(f"{name} is no table", "Run `localspec config edit`.")
+        raise InvalidOptions(
+            f"{name} in config.toml is not a table", "Correct it with `localspec config edit`."
+        )
     return found

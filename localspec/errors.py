@@ -1,4 +1,4 @@
-"""Every error a person or a client can meet, with a stable code and a remedy.
+"""Every error that a user or a client can get, with a stable code and a remedy.
 
 ::
 
@@ -9,7 +9,7 @@
     │   ├── NotInitialized    not_initialized
     │   ├── Unauthorized      unauthorized
     │   ├── VersionSkew       version_skew
-    │   ├── DaemonUnavailable backend_unavailable  no daemon, or no backend for the model
+    │   ├── DaemonUnavailable daemon_unavailable
     │   ├── ServiceUnavailable service_unavailable  no service manager, or it refuses
     │   ├── QueueFull         queue_full
     │   ├── SessionNotFound   session_not_found
@@ -25,7 +25,7 @@
     │   ├── TokenizerMismatch tokenizer_mismatch
     │   ├── FimUnsupported    fim_unsupported
     │   ├── NotPulled         not_pulled
-    │   └── BackendUnavailable backend_unavailable
+    │   └── BackendUnavailable backend_unavailable  no backend for the model
     ├── HubError
     │   ├── HubUnavailable    hub_unavailable
     │   ├── HubDenied         hub_denied
@@ -39,6 +39,7 @@
         ├── DiskFull          disk_full
         ├── DownloadBroken    download_broken
         └── MemoryCorrupt     memory_corrupt
+            └── NewerFormat   newer_format         a sound file of a later version
 
 The codes are the same on the wire, in the CLI's JSON and here.
 """
@@ -52,21 +53,21 @@ from typing import ClassVar
 
 
 def _ways(target: str, package: str) -> str:
-    """All by which localspec may have come here; it comes from a checkout in any case."""
+    """The commands for each way of installation; all of them need a checkout."""
     package = shlex.quote(package)
     return f"`make {target}`, `pipx install --force {package}` or `uv tool install --force {package}`."
 
 
 INSTALL_AGAIN = (
-    f"Install localspec again from a fresh checkout, with what installed it: {_ways('install', '.')}"
+    f"Install localspec again from a fresh checkout, in the way it was installed: {_ways('install', '.')}"
 )
 INSTALL_BENCH = (
-    f"Install it from a checkout of localspec, with what installed that: {_ways('install', '.[bench]')}"
+    f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[bench]')}"
 )
 INSTALL_HTTP = (
-    f"Install it from a checkout of localspec, with what installed that: {_ways('http', '.[http]')}"
+    f"Install it from a checkout of localspec, as localspec was installed: {_ways('http', '.[http]')}"
 )
-INSTALL_MLX = f"Install it from a checkout of localspec, with what installed that: {_ways('mlx', '.[mlx]')}"
+INSTALL_MLX = f"Install it from a checkout of localspec, as localspec was installed: {_ways('mlx', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
 AGENT_CONTEXT = 16_000
 """tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""
@@ -77,7 +78,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ExitCode(IntEnum):
-    """What the ``localspec`` command tells the shell."""
+    """Exit codes of the ``localspec`` command."""
 
     OK = 0
     ERROR = 1
@@ -92,7 +93,10 @@ class LocalspecError(Exception):
 
     code: ClassVar[str] = "internal"
     exit_code: ClassVar[ExitCode] = ExitCode.ERROR
-    default_remedy: ClassVar[str] = "Run `localspec daemon logs` and report what it shows."
+    default_remedy: ClassVar[str] = (
+        "Report this message, with the output of `localspec doctor` and, of a daemon, of "
+        "`localspec daemon logs`."
+    )
 
     def __init__(self, message: str, remedy: str | None = None, **details: str) -> None:
         super().__init__(message)
@@ -140,7 +144,7 @@ class VersionSkew(DaemonError):
 
 
 class DaemonUnavailable(DaemonError):
-    code = "backend_unavailable"
+    code = "daemon_unavailable"
     exit_code = ExitCode.UNAVAILABLE
     default_remedy = "Run `localspec daemon start`, or add --no-daemon."
 
@@ -161,7 +165,7 @@ class QueueFull(DaemonError):
 
 class SessionNotFound(DaemonError):
     code = "session_not_found"
-    default_remedy = "Continue the last one with -c; `localspec run --stats` tells the id of a session."
+    default_remedy = "Continue the last one with -c; `localspec run --stats` prints the id of a session."
 
 
 class MessageNotFound(DaemonError):
@@ -171,7 +175,7 @@ class MessageNotFound(DaemonError):
 
 class Gone(DaemonError):
     code = "gone"
-    default_remedy = "Send the request again."
+    default_remedy = "Read a chat's answer with `session/get`; send any other request again."
 
 
 class ShuttingDown(DaemonError):
@@ -202,8 +206,8 @@ class ModelInvalid(ModelError):
 class ModelChanged(ModelError):
     code = "model_changed"
     default_remedy = (
-        "Send the request again once the file is complete: the model is loaded anew. A new version that is "
-        "written beside it and then renamed disturbs nobody."
+        "Send the request again once the file is complete: the model is loaded anew. To replace a model in "
+        "use, write the new file beside it and rename it."
     )
 
 
@@ -224,7 +228,7 @@ class FimUnsupported(ModelError):
 
 class NotPulled(ModelError):
     code = "not_pulled"
-    default_remedy = "Remove it with the program that it came with."
+    default_remedy = "Remove it with the program that downloaded it."
 
 
 class BackendUnavailable(ModelError):
@@ -246,7 +250,8 @@ class HubUnavailable(HubError):
 class HubDenied(HubError):
     code = "hub_denied"
     default_remedy = (
-        "Accept its terms on its page if it has some, then log in: `hf auth login`, or set HF_TOKEN."
+        "Accept the repository's terms on its page if there are any, then log in: `hf auth login`, or set "
+        "HF_TOKEN."
     )
 
 
@@ -279,7 +284,7 @@ class OutOfMemory(EngineError):
 class TooManyFiles(LocalspecError):
     code = "too_many_files"
     exit_code = ExitCode.BUSY
-    default_remedy = "Raise the limit (`ulimit -n 1024`), then run `localspec daemon restart`."
+    default_remedy = "Raise the limit (`ulimit -n 8192`), then run `localspec daemon restart`."
 
 
 class StorageError(LocalspecError):
@@ -293,17 +298,32 @@ class DiskFull(StorageError):
 
 class DownloadBroken(StorageError):
     code = "download_broken"
-    default_remedy = "What came was removed; try again, and if it stays so, choose another repository."
+    default_remedy = (
+        "The broken file was removed; try again, and if it fails again, choose another repository."
+    )
 
 
 class MemoryCorrupt(StorageError):
     code = "memory_corrupt"
-    default_remedy = "The file was set aside; a new one is started."
+    default_remedy = "No action is needed: the file was set aside, and a new one is started."
+
+
+class NewerFormat(MemoryCorrupt):
+    """A sound file of a later version, which must be left in place for it.
+
+    Every version keeps the prelude, and the range of its crc.
+    """
+
+    code = "newer_format"
+    default_remedy = (
+        "Update localspec. Or run `localspec memory forget --all`, which deletes all tables of the n-gram"
+        " memory."
+    )
 
 
 def of_system(error: OSError, what: str) -> LocalspecError | None:
-    """The typed error for ``what`` has failed because the disk is full, or too many files are open; None for
-    other reasons."""
+    """The typed error if ``what`` failed because the disk is full or too many files are open; None for other
+    reasons."""
     if error.errno in FULL:
         place = f" in {error.filename}" if error.filename else ""
         return DiskFull(f"{what}: no space left{place}")
@@ -317,9 +337,9 @@ def _tree(root: type[LocalspecError]) -> list[type[LocalspecError]]:
 
 
 def from_dict(data: dict[str, str]) -> LocalspecError:
-    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described; unknown codes give the root.
+    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described.
 
-    Whoever sends ``backend_unavailable`` is a daemon, so it is a backend that is missing.
+    An unknown code, which a later version sends, gives the root, with the message and the remedy as sent.
     """
     kinds = {c.code: c for c in _tree(LocalspecError) if "code" in vars(c)}
     details = dict(data)

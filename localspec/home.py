@@ -1,4 +1,4 @@
-"""Where localspec's files live: platformdirs' places, or one directory named by LOCALSPEC_HOME."""
+"""The directories of localspec's files: those of platformdirs, or one named by LOCALSPEC_HOME."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def _place(kind: str) -> Path:
 
 
 def of_user() -> Path:
-    """The user's home directory. Raises :class:`LocalspecError` where nothing says which that is."""
+    """The user's home directory. Raises :class:`LocalspecError` if it is unknown."""
     with _homeless():
         return Path.home()
 
 
 @contextlib.contextmanager
 def _homeless() -> Iterator[None]:
-    """Inside, a user whom the system does not know, as in a container, is told to set HOME."""
+    """Turn the error for an unknown user, as in a container, into one whose remedy is to set HOME."""
     try:
         yield
     except RuntimeError:
         raise LocalspecError(
-            f"there is no home directory: HOME is not set, and the system knows no user {os.getuid()}",
+            f"the home directory is unknown: HOME is not set, and the system has no user {os.getuid()}",
             "Set HOME to a directory you can write to; LOCALSPEC_HOME is enough for localspec's own files.",
         ) from None
 
 
 def places() -> dict[str, Path]:
-    """The directories by what is kept in them, whether they are there or not, but for the configuration's."""
+    """The directories by kind of content, existing or not; without that of the configuration."""
     return {kind: _place(kind) for kind in ("data", "cache", "state", "runtime")}
 
 
@@ -86,28 +86,33 @@ def runtime_dir() -> Path:
 
 
 def discovery_path() -> Path:
-    """The file in which a listening daemon says where it listens (``messages.Discovery``)."""
+    """The file with the addresses of the listening daemon (``messages.Discovery``)."""
     return runtime_dir() / "daemon.json"
 
 
 def log_path() -> Path:
-    """The log of the daemon, unless it was started by hand in a terminal."""
+    """The log of the daemon, unless it was started in a terminal by `localspec daemon run`."""
     return state_dir() / "daemon.log"
 
 
 def older_logs() -> tuple[Path, ...]:
-    """Where what the log held before is kept, the newest first."""
+    """The files of earlier log lines, the newest first."""
     log = log_path()
     return tuple(log.with_name(f"{log.name}.{number}") for number in range(1, OLDER_LOGS + 1))
 
 
 def starter_path() -> Path:
-    """How the service starts the daemon (``client.discovery.Starter``); there while one is installed."""
+    """The file of the service's start command (``client.discovery.Starter``), while one is installed."""
     return state_dir() / "service.json"
 
 
 def left_open_path() -> Path:
-    """A file that is there while a daemon with an HTTP door is being replaced."""
+    """A file that exists while a daemon with an HTTP server is being replaced."""
+    return runtime_dir() / "http-server"
+
+
+def earlier_left_open_path() -> Path:
+    """The same file under the name that daemons before this version give it."""
     return runtime_dir() / "http-door"
 
 
@@ -117,17 +122,17 @@ def token_path() -> Path:
 
 
 def http_token_path() -> Path:
-    """The file of the token for the HTTP door, which opens nothing else."""
+    """The file of the token for the HTTP server, which is valid for nothing else."""
     return data_dir() / "http-token"
 
 
 def history_path() -> Path:
-    """The chats, in full; there once a daemon has run."""
+    """The database of all chats; exists once a daemon has run."""
     return data_dir() / HISTORY
 
 
 def chat_caches_dir() -> Path:
-    """The directory of what was computed of chats, by model."""
+    """The directory of the saved KV caches of chats, by model."""
     return private_dir(cache_dir() / "chats")
 
 
@@ -137,7 +142,7 @@ def chat_cache_name(source: str) -> str:
 
 
 def delete_chat_caches(source: str) -> None:
-    """Delete what any model computed of a chat."""
+    """Delete the saved KV caches of a chat, of all models."""
     whole = Path(chat_cache_name(source))
     for name in (whole, whole.with_suffix(".part")):  # the latter is being written
         for path in chat_caches_dir().glob(f"*/{name}"):
@@ -145,23 +150,27 @@ def delete_chat_caches(source: str) -> None:
 
 
 def here() -> Path:
-    """The directory that the program is in; raises :class:`LocalspecError` if somebody has deleted it."""
+    """The current directory; raises :class:`LocalspecError` if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise LocalspecError("this directory was deleted", "Go to one that is there, such as ~.") from None
+        raise LocalspecError(
+            "the current directory was deleted", "Change to a directory that exists, such as ~."
+        ) from None
 
 
 def private_dir(path: Path, *, parents: bool = True) -> Path:
-    """Create ``path`` if need be, with its ``parents``, and take every right from group and others.
+    """Create ``path`` if needed, with its ``parents``, and remove all permissions of group and others.
 
-    Raises :class:`LocalspecError` for a directory of another user, or one that cannot be made.
+    Raises :class:`LocalspecError` for a directory of another user, or one that cannot be created.
     """
     try:
         path.mkdir(parents=parents, exist_ok=True, mode=PRIVATE)
         found = path.stat()
         if os.name == "posix" and found.st_uid != os.geteuid():
-            raise LocalspecError(f"{path} is not a directory of yours", "Remove it, or set LOCALSPEC_HOME.")
+            raise LocalspecError(
+                f"{path} belongs to another user", "Remove it, or set LOCALSPEC_HOME to another directory."
+            )
         if os.name == "posix" and found.st_mode & 0o077:
             path.chmod(PRIVATE)
     except OSError as error:
@@ -177,7 +186,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def opened_log() -> BinaryIO:
-    """The daemon's log, to append to; the null device where the disk has no room for a new file."""
+    """The daemon's log, opened to append; the null device if the disk has no space for a new file."""
     try:
         return open(log_path(), "ab", opener=private_opener)
     except OSError as error:

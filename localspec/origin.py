@@ -1,4 +1,4 @@
-"""Where a setting stands, for whoever is to mend it."""
+"""The place of a setting in its file or variable, for remedies that name it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = tuple[str, ...]
 """the tables that lead to a key, and the key"""
 
 DEEPEST = 16
-"""parts of a key; ours have three"""
+"""parts of a key at most; localspec's keys have three"""
 
 _PART = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _KEY = rf"[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART})*[ \t]*"
@@ -27,26 +27,26 @@ _TOKEN = re.compile(
     r"""|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]""",
     re.DOTALL,
 )
-"""what may hold a line's end, a bracket or a quote, and those themselves"""
+"""strings and comments, which can hold line ends, brackets and quotes, and these themselves"""
 
 
 class Origin(NamedTuple):
-    """What a configuration was read from: how people call it, its text, whether `config set` changes it."""
+    """The source of a configuration: its name, its text, and ``is_file`` if `config set` changes it."""
 
     name: str
     text: str = ""
     is_file: bool = False
 
     def remedy(self, place: Place, *, is_value: bool = False) -> str:
-        """What to do about what stands there: a table, or a value, which can be taken out by itself."""
+        """The remedy for a wrong table, or for a wrong value (``is_value``), which can be unset by itself."""
         line = line_of(self.text, place)
         where = self.name if line is None else f"line {line} of {self.name}"
         if not self.is_file:
-            return f"Mend {where}."
+            return f"Correct {where}."
         unset = (
             f", or `localspec config set {shlex.quote(dotted(place))} --unset`" if is_value and line else ""
         )
-        return f"Mend {where}: `localspec config edit`{unset}."
+        return f"Correct {where}: `localspec config edit`{unset}."
 
 
 def dotted(place: Place) -> str:
@@ -59,7 +59,7 @@ def _quoted(part: str) -> str:
 
 
 def line_of(text: str, place: Place) -> int | None:
-    """The first line, from 1, that says something of ``place``; None where none can be seen to."""
+    """The number, from 1, of the first line about ``place``; None if none is found."""
     table: Place = ()
     if not place:
         return None
@@ -76,7 +76,7 @@ def line_of(text: str, place: Place) -> int | None:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, from 1; one with a value of several lines is one of them."""
+    """The statements with their line numbers, from 1; a value may span several lines."""
     begin, number, depth = 0, 1, 0
     text += "\n"
     for token in _TOKEN.finditer(text):
@@ -88,7 +88,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def key_of(line: str) -> Place:
-    """The parts of the one key, or of the one header, of a line of TOML; of other lines nothing."""
+    """The parts of the single key, or of the header, of a line of TOML; empty for other lines."""
     try:
         found: object = {} if is_deep(line) else tomllib.loads(line)
     except ValueError:
@@ -101,5 +101,5 @@ def key_of(line: str) -> Place:
 
 
 def is_deep(text: str) -> bool:
-    """Whether a key has more than ``DEEPEST`` parts: reading it takes the square of their number."""
+    """Return True if a key has more than ``DEEPEST`` parts: reading it takes the square of their number."""
     return _DEEP.search(text) is not None

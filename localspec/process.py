@@ -1,7 +1,7 @@
-"""The commands and surroundings of the processes that localspec starts.
+"""The commands, directories and environments of the processes that localspec starts.
 
-Each runs in a directory without files of anybody's, and a Python of ours does not import from its working
-directory (``-P``): neither a hostile directory's ``json.py`` nor its ``libggml-cpu.so`` is loaded.
+Each runs in the root directory, and Python does not import from its working directory (``-P``): neither a
+hostile directory's ``json.py`` nor its ``libggml-cpu.so`` is loaded.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Surroundings(TypedDict):
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a module of ours by this Python."""
+    """The command that runs a module of localspec by this Python."""
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
 def surroundings(*, without: Collection[str] = ()) -> Surroundings:
     """The directory and environment of a process, ``without`` some variables; relative paths in the
-    environment stay those of the directory this program is in."""
+    environment are made absolute from the current directory."""
     environment = {name: absolute(name, value) for name, value in os.environ.items() if name not in without}
     return Surroundings(cwd=DIRECTORY, env=environment)
 

@@ -1,16 +1,20 @@
-"""Every setting by itself: what it takes, its default, and what it means."""
+"""Every setting with its allowed values, its default and its meaning."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import tomllib
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config
+from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config, check_origins
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import allowed, check_value, choices, unknown_key
+from localspec.renamed import RENAMED
 
 LIST_REMEDY = """Write a list as in TOML, in quotes for the shell: '["one", "two"]'."""
 
@@ -34,28 +38,31 @@ class Setting(NamedTuple):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All values that it takes, if there are but a few."""
+        """All allowed values, if they are a few; else empty."""
         return choices(self.struct, self.name)
 
     def may_stand_in(self, kind: str) -> bool:
-        """Whether a section of ``models`` or of ``workspaces`` may have it."""
+        """Return True if a section of ``kind``, ``models`` or ``workspaces``, can have it."""
         return self.table not in ("daemon", "http") and self.name in SECTION_KEYS[kind]
 
     def parse(self, text: str) -> Any:
-        """The value that a person typed: lists in TOML's notation, all else as it is.
+        """Convert a typed value: lists in TOML's notation, other values as they are.
 
-        Raises :class:`InvalidOptions`, naming what it takes.
+        Raises :class:`InvalidOptions`, naming the allowed values.
         """
         is_list = self.takes.startswith("a list")
         value = _list(text) if is_list else text
         remedy = LIST_REMEDY if is_list else SEE_SETTINGS
         check_value(self.struct, self.name, value, said=self.key, remedy=remedy)
-        return getattr(msgspec.convert({self.name: value}, self.struct, strict=False), self.name)
+        parsed = getattr(msgspec.convert({self.name: value}, self.struct, strict=False), self.name)
+        if self.key == "http.origins":
+            check_origins(parsed, SEE_SETTINGS)
+        return parsed
 
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """All of them, in the order of the file."""
+    """All settings, in the order of the file."""
     defaults = Config()
     structs: dict[str, type[msgspec.Struct]] = {"": Config, **TABLES}
     return tuple(
@@ -69,7 +76,12 @@ def settings() -> tuple[Setting, ...]:
 
 
 def find(key: str) -> Setting:
-    """The setting of a name, with or without its table; raises :class:`InvalidOptions` naming the nearest."""
+    """The setting of a name, with or without its table, or of an earlier name with it.
+
+    Raises :class:`InvalidOptions` naming the nearest.
+    """
+    present = {".".join(old): ".".join(new) for old, new in RENAMED.items()}
+    key = present.get(key, key)
     for setting in settings():
         if key in (setting.key, setting.name):
             return setting
@@ -78,8 +90,6 @@ def find(key: str) -> Setting:
 
 
 def _list(text: str) -> object:
-    import tomllib
-
     try:
         return tomllib.loads(f"list = {text}")["list"]
     except (ValueError, RecursionError):
@@ -87,15 +97,12 @@ def _list(text: str) -> object:
 
 
 def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The sentence under each field, which only the source has."""
-    import ast
-    import inspect
-
+    """The docstring under each field, read from the source."""
     (declared,) = ast.parse(inspect.getsource(struct)).body
     assert isinstance(declared, ast.ClassDef)
     return {
-        field.target.id: said
+        field.target.id: meaning
         for field, sentence in pairwise(declared.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(sentence, ast.Expr) and isinstance(said := ast.literal_eval(sentence.value), str)
+        if isinstance(sentence, ast.Expr) and isinstance(meaning := ast.literal_eval(sentence.value), str)
     }

@@ -1,4 +1,4 @@
-"""Bytes as people read them: decimal, as disks and hubs count them."""
+"""Bytes in readable units: decimal, as disks and hubs count them."""
 
 from __future__ import annotations
 

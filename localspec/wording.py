@@ -1,4 +1,4 @@
-"""Facts in words, alike wherever a person reads them: in a terminal's line, or in the chat."""
+"""Facts in words, the same in a terminal's line and in the chat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localspec.protocol.results import Result, Stats
 from localspec.protocol.sessions import Pairing
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""what commands the terminal, or has it show characters in another order than they have"""
+"""characters that control the terminal or change the order of those shown"""
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
 SHOWN_REASONS = 2
 
@@ -21,26 +21,27 @@ def counted(number: int, thing: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` without what no encoding has, such as bytes of a file name that are no text, and without what
-    would command the terminal."""
+    """``text`` with replacements for what cannot be encoded, such as bytes of a file name that are not text,
+    and for control characters."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.encode(errors="replace").decode())
 
 
 def one_line(text: str) -> str:
-    """``text`` as :func:`printable` has it, and without what would begin another line or column."""
+    """``text`` as :func:`printable` returns it, without line ends and tabs."""
     return BREAKS.sub("\N{REPLACEMENT CHARACTER}", printable(text))
 
 
 def stats_lines(result: Result) -> str:
-    """A request in two lines: what it took, and what speculation did."""
+    """A request's statistics in two lines: tokens and times, and speculation."""
     stats = result.stats
     if result.text and not result.completion_tokens:
-        return "answered at once: it was kept of an earlier completion"
+        return "answered from the cache of earlier completions"
     took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
     if stats.time_saved_s is not None and stats.drafted:
-        took.append(f"{duration(abs(stats.time_saved_s))} {'saved' if stats.time_saved_s >= 0 else 'lost'}")
+        how = "faster" if stats.time_saved_s >= 0 else "slower"
+        took.append(f"{duration(abs(stats.time_saved_s))} {how} than without drafts")
     if stats.ttft_s is not None:
         took.append(f"first token after {duration(stats.ttft_s)}")
     return f"{' · '.join(took)}\n{' · '.join(_speculation(stats))}"
@@ -60,7 +61,7 @@ def _speculation(stats: Stats) -> Iterator[str]:
 
 
 def _silence(stats: Stats) -> Iterator[str]:
-    """Why little or nothing was drafted."""
+    """The reasons why few or no tokens were drafted."""
     reasons = {why: n for why, n in stats.choices.items() if why not in stats.proposers}
     silent = sum(reasons.values())
     if not stats.drafted:
@@ -71,12 +72,12 @@ def _silence(stats: Stats) -> Iterator[str]:
     elif silent * 2 > stats.rounds:
         most = sorted(reasons, key=lambda why: -reasons[why])[:SHOWN_REASONS]
         others = silent - sum(reasons[why] for why in most)
-        told = ", ".join(f"{why} ({reasons[why]})" for why in most) + f", other ({others})" * bool(others)
-        yield f"no draft in {silent} of {stats.rounds} rounds: {told}"
+        causes = ", ".join(f"{why} ({reasons[why]})" for why in most) + f", other ({others})" * bool(others)
+        yield f"no draft in {silent} of {stats.rounds} rounds: {causes}"
 
 
 def pairing_told(pairing: Pairing) -> str:
-    """Who answers, who drafts, and why."""
+    """The target, its draft model or proposer, and the reason of the pairing."""
     if pairing.proposer == "none":
         return f"{pairing.target} answers without drafts"
     if pairing.proposer != "auto":
@@ -86,13 +87,23 @@ def pairing_told(pairing: Pairing) -> str:
     return f"{pairing.target} answers{drafts}{reason}"
 
 
+def pairing_line(pairing: Pairing) -> str:
+    """The target, its backend and its draft model, with the reason for that."""
+    draft = f", with the draft model {pairing.draft}" if pairing.draft else ""
+    parts = pairing.reason.split("; ")
+    if parts[0].startswith("on "):  # the reason for the backend
+        del parts[0]
+    reason = "; ".join(parts).removeprefix(f"{pairing.draft} drafts: ")
+    return f"{pairing.target} on {pairing.backend}{draft}" + (f" ({reason})" if reason else "")
+
+
 def duration(seconds: float) -> str:
     """``80 ms``, ``1.2 s``."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def moment(then: float, now: float) -> str:
-    """When something was, both in seconds since 1970: ``5 min ago``, ``yesterday``, ``2026-05-17``."""
+    """A past time in words: ``5 min ago``, ``yesterday``, ``2026-05-17``; both in seconds since 1970."""
     past, today = now - then, datetime.fromtimestamp(now).date()
     day = datetime.fromtimestamp(then).date()
     if past < 60:

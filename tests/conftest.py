@@ -1,4 +1,4 @@
-"""For all tests: none sees the files of the person who runs it, none fails for being slow."""
+"""For all tests: none uses the files of the user who runs it, none fails for being slow."""
 
 from __future__ import annotations
 

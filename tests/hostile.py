@@ -15,7 +15,7 @@ Guess = Callable[[Ask], Sequence[int]]
 
 
 class Hostile(Proposer):
-    """Offers whatever ``guess`` says, as long as it likes."""
+    """A proposer that offers the tokens of ``guess``, of any length."""
 
     def __init__(self, name: str, guess: Guess) -> None:
         self.name = name

@@ -30,7 +30,7 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True)
 class Family:
-    """What is written for a name, and what mlx-lm makes of it."""
+    """The configuration written for a name, and the caches that mlx-lm makes for it."""
 
     config: Mapping[str, Any]
     caches: tuple[str, ...]
@@ -41,7 +41,7 @@ class Family:
     embedding: float = 1.0
     """standard deviation of the embedding's entries"""
     gain: float = 1.5
-    """how much a matrix enlarges, about"""
+    """the factor by which a matrix enlarges its input, about"""
 
     @property
     def model_type(self) -> str:
@@ -491,6 +491,6 @@ def _write_tokenizer(path: Path) -> None:
 
 
 def _letter(byte: int) -> str:
-    """How byte-level vocabularies spell a byte: itself where it shows, else a letter from U+0100 on."""
+    """Return a byte's character in byte-level vocabularies: itself if visible, else one from U+0100 on."""
     hidden = [*range(33), *range(127, 161), 173]
     return chr(256 + hidden.index(byte)) if byte in hidden else chr(byte)

@@ -81,7 +81,7 @@ class Mutator(Iterator[bytes]):
         data[self._place(data) :] = other[self.rng.randrange(len(other)) :]
 
     def _replace_value(self, data: bytearray) -> None:
-        """What stands between a colon and the next comma becomes something else."""
+        """Replace the bytes between a colon and the next comma."""
         colons = [place for place, byte in enumerate(data) if byte == ord(":")]
         if colons:
             start = self.rng.choice(colons) + 1

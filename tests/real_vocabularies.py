@@ -14,7 +14,7 @@ HEAD, FEED_FORWARD = 32, 64
 
 
 class Changed(NamedTuple):
-    """What is to differ from the file: tokens by id, how many are added, values of the metadata."""
+    """Differences from the file: tokens by id, the number of added ones, values of the metadata."""
 
     tokens: dict[int, str] = {}
     more: int = 0

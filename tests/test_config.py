@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 from pathlib import Path
@@ -10,12 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from localspec import config as module
 from localspec.config import (
     LARGEST_FILE,
     Config,
     DaemonConfig,
-    EngineConfig,
     HttpConfig,
     ModelConfig,
     config_path,
@@ -25,6 +24,7 @@ from localspec.config import (
     parse_config,
 )
 from localspec.errors import ExitCode, InvalidOptions
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 
 TABLES = (EngineConfig, DaemonConfig, HttpConfig, Config)
@@ -33,7 +33,7 @@ VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALS
 
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the configuration is read from, with nothing in the environment."""
+    """Return the path of the configuration file, with nothing in the environment."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
@@ -159,12 +159,28 @@ def test_a_key_like_none_of_ours_gets_no_suggestion(file: Path) -> None:
         ("options.backend = 'cuda'", "options.backend takes auto, llama_cpp or mlx, not 'cuda'"),
         (
             "options.stop = [1]",
-            "options.stop takes a list of at most 64 texts of 1 to 256 characters, not [1]",
+            "options.stop takes a list of at most 64 strings of 1 to 256 characters, not [1]",
         ),
-        ("model_dirs = '/models'", "model_dirs takes a list of texts, not '/models'"),
-        ("model_dirs = ['/a', 'b']", "model_dirs takes a list of texts, each an absolute path, not 'b'"),
-        ("engine = 3", "engine is a table of settings, [engine], not 3"),
-        ("options = []", "options is a table of settings, [options], not []"),
+        ("model_dirs = '/models'", "model_dirs takes a list of strings, not '/models'"),
+        ("model_dirs = ['/a', 'b']", "model_dirs takes a list of strings, each an absolute path, not 'b'"),
+        *(
+            (
+                f"http.origins = ['app://obsidian.md', '{entry}']",
+                f"http.origins has the entry '{entry}': a * may only follow a scheme in lower case other "
+                "than http, https, ws and wss",
+            )
+            for entry in (
+                "*",
+                "https://*",
+                "http://*",
+                "wss://*",
+                "https://*.example.com",
+                "app://*/x",
+                "HTTPS://*",
+            )
+        ),
+        ("engine = 3", "engine must be a table of settings, [engine], not 3"),
+        ("options = []", "options must be a table of settings, [options], not []"),
     ],
 )
 def test_a_value_out_of_range_is_refused_naming_its_key(file: Path, text: str, message: str) -> None:
@@ -202,7 +218,7 @@ def test_a_file_that_cannot_be_read_is_refused(file: Path) -> None:
 def test_a_refusal_names_where_the_values_come_from() -> None:
     with pytest.raises(InvalidOptions) as caught:
         parse_config({"engine": {"n_ctx": -1}}, where="the moon")
-    assert caught.value.remedy == "Mend the moon."
+    assert caught.value.remedy == "Correct the moon."
 
 
 # --- the environment ---------------------------------------------------------------------------
@@ -234,7 +250,7 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     takes = "LOCALSPEC_BACKEND takes auto, llama_cpp or mlx, not 'cuda'"
     with pytest.raises(InvalidOptions, match=takes) as caught:
         environment_options()
-    assert caught.value.remedy == "Mend it, or run `unset LOCALSPEC_BACKEND`."
+    assert caught.value.remedy == "Correct it, or run `unset LOCALSPEC_BACKEND`."
 
 
 # --- the command line --------------------------------------------------------------------------
@@ -298,11 +314,11 @@ def test_an_override_out_of_range_is_refused(pairs: dict[str, str], message: str
 
 def knobs() -> list[tuple[str, str | None]]:
     """Every knob with the sentence under it."""
-    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
-    structs = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
     found = []
     for struct in TABLES:
-        for node, after in zip(structs[struct.__name__], [*structs[struct.__name__][1:], None], strict=True):
+        (declared,) = ast.parse(inspect.getsource(struct)).body
+        assert isinstance(declared, ast.ClassDef)
+        for node, after in zip(declared.body, [*declared.body[1:], None], strict=True):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 found.append((node.target.id, sentence_of(after)))
     return found
@@ -377,12 +393,12 @@ def test_sections_are_read(file: Path) -> None:
         ('[models."a"]\nn_ctx = "1"', 'in [models."a"]: n_ctx takes a whole number from 0 to'),
         ('[models."a"]\nk = 21', 'in [models."a"]: k takes a whole number from 1 to 20, not 21'),
         ('[workspaces."/a"]\nk = 21', 'in [workspaces."/a"]: k takes a whole number from 1 to 20, not 21'),
-        ("models = 3", "models is a table of settings, [models], not 3"),
-        ("[models]\na = 3", "[models.a] is no table of settings"),
-        ("[models.qwen2.5-coder]\nk = 1", "[models.qwen2] is no table of settings"),
-        ("[workspaces]\na.b.c = 3", "[workspaces.a] is no table of settings"),
-        ('[workspaces."src"]\nk = 1', '[workspaces."src"] names no absolute path'),
-        ('[workspaces."/a\\u0000"]\nk = 1', '[workspaces."/a\0"] names no absolute path'),
+        ("models = 3", "models must be a table of settings, [models], not 3"),
+        ("[models]\na = 3", "[models.a] is not a table of settings"),
+        ("[models.qwen2.5-coder]\nk = 1", "[models.qwen2] is not a table of settings"),
+        ("[workspaces]\na.b.c = 3", "[workspaces.a] is not a table of settings"),
+        ('[workspaces."src"]\nk = 1', '[workspaces."src"] does not name an absolute path'),
+        ('[workspaces."/a\\u0000"]\nk = 1', '[workspaces."/a\0"] does not name an absolute path'),
         ('[workspaces."/a"]\nn_ctx = 1', """in [workspaces."/a"]: there is no setting named 'n_ctx'"""),
         (
             '[workspaces."/a"]\nworkspace = "/b"',
@@ -457,7 +473,7 @@ def test_a_file_that_has_no_end_is_refused(file: Path) -> None:
         load_config()
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(InvalidOptions, match="is no regular file"):
+    with pytest.raises(InvalidOptions, match="is not a regular file"):
         load_config()
 
 

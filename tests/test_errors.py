@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from localspec import errors
-from localspec.errors import BackendUnavailable, DaemonUnavailable, ExitCode, LocalspecError, from_dict
+from localspec.errors import ExitCode, LocalspecError, from_dict
 
+PACKAGE = Path(str(errors.__file__)).parent
 DOCUMENTED = {
     *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
     *("model_ambiguous", "model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
     *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
-    "too_many_files",
+    *("too_many_files", "daemon_unavailable", "newer_format"),
     *(
         "message_not_found",
         "gone",
@@ -30,6 +34,7 @@ DOCUMENTED = {
 EXITS = {
     "invalid_options": ExitCode.USAGE,
     "backend_unavailable": ExitCode.UNAVAILABLE,
+    "daemon_unavailable": ExitCode.UNAVAILABLE,
     "shutting_down": ExitCode.UNAVAILABLE,
     "service_unavailable": ExitCode.UNAVAILABLE,
     "queue_full": ExitCode.BUSY,
@@ -77,6 +82,45 @@ def test_every_code_is_documented_and_every_documented_code_exists() -> None:
     assert {kind.code for kind in ALL} == DOCUMENTED
 
 
+def error_classes() -> dict[str, tuple[str, str]]:
+    """name: (parent, code of its own or nothing), of all classes of errors in the source."""
+    found = {"LocalspecError": ("", "internal")}
+    declared = [
+        node
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and len(node.bases) == 1 and isinstance(node.bases[0], ast.Name)
+    ]
+    while new := [node for node in declared if node.name not in found and _parent(node) in found]:
+        found |= {node.name: (_parent(node), _code(node)) for node in new}
+    return found
+
+
+def _parent(node: ast.ClassDef) -> str:
+    return ast.unparse(node.bases[0])
+
+
+def _code(node: ast.ClassDef) -> str:
+    codes = [ast.literal_eval(each.value) for each in node.body if ast.unparse(each).startswith("code = ")
+             if isinstance(each, ast.Assign)]  # fmt: skip
+    return "".join(codes)
+
+
+def test_no_two_classes_have_one_code() -> None:
+    classes = error_classes()
+    assert {kind.__name__ for kind in ALL} | {"Forbidden", "TooSlow"} <= set(classes)
+    codes = Counter(code for _, code in classes.values() if code)
+    assert codes.most_common(1)[0][1] == 1, codes
+    groups = {parent for parent, _ in classes.values()}
+    assert {name for name, (_, code) in classes.items() if not code} <= groups - {"MemoryCorrupt"}
+
+
+def test_what_an_older_daemon_called_unavailable_is_still_read() -> None:
+    """Until then a daemon that was missing and a backend that was had one code."""
+    rebuilt = from_dict({"code": "backend_unavailable", "message": "gone", "remedy": "Wait."})
+    assert (rebuilt.exit_code, rebuilt.message, rebuilt.remedy) == (ExitCode.UNAVAILABLE, "gone", "Wait.")
+
+
 @each
 def test_every_error_has_a_remedy(kind: type[LocalspecError]) -> None:
     assert re.fullmatch(r"[A-Z].{9,}\.", kind.default_remedy)
@@ -86,8 +130,7 @@ def test_every_error_has_a_remedy(kind: type[LocalspecError]) -> None:
 @each
 def test_an_error_is_rebuilt_from_its_description(kind: type[LocalspecError]) -> None:
     rebuilt = from_dict(kind("it happened", "do this").as_dict())
-    expected = kind if "code" in vars(kind) else LocalspecError
-    assert type(rebuilt) is (BackendUnavailable if kind is DaemonUnavailable else expected)
+    assert type(rebuilt) is (kind if "code" in vars(kind) else LocalspecError)
     assert (rebuilt.code, rebuilt.message, rebuilt.remedy) == (kind.code, "it happened", "do this")
 
 

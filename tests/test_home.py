@@ -1,4 +1,4 @@
-"""Where files live, and who may read them."""
+"""Paths of files, and their permissions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_place_that_cannot_be_made_is_refused_with_a_remedy(root: Path) -> Non
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
 def test_a_place_of_another_user_is_refused(root: Path) -> None:
     os.chown(home.runtime_dir(), 12345, 12345)
-    with pytest.raises(LocalspecError, match="not a directory of yours"):
+    with pytest.raises(LocalspecError, match="belongs to another user"):
         home.runtime_dir()
 
 

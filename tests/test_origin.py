@@ -1,4 +1,4 @@
-"""Where a setting stands in a file, as its owner is told."""
+"""The line of a setting in its file, as messages name it."""
 
 from __future__ import annotations
 
@@ -116,4 +116,4 @@ def test_the_remedy_names_the_line_and_the_command_that_mends_it(
     with pytest.raises(InvalidOptions) as caught:
         load_config()
     unset = f"`localspec config set {command} --unset`"
-    assert caught.value.remedy == f"Mend line {line} of {file.path}: `localspec config edit`, or {unset}."
+    assert caught.value.remedy == f"Correct line {line} of {file.path}: `localspec config edit`, or {unset}."

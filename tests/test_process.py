@@ -1,4 +1,4 @@
-"""What a process that localspec starts finds around it."""
+"""Directory and environment of the processes that localspec starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting, by every way in: what is wrong is said in our words, and what would be right."""
+"""Every setting, by every source: a message in our words names the wrong value and valid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localspec.errors import InvalidOptions
 from localspec.settings import Setting, settings
 
 THEIRS = re.compile(r"\$|expected|validation|\b(int|str|float|bool|tuple|dict|array|object|null)\b", re.I)
-"""how the libraries put it"""
+"""words of the libraries' own messages"""
 WRONG = (
     *("3", "-1", "1.5", "1" + "0" * 30, "nan", "-inf", "true", "''", "'many'", "[]", "[1]", "['']"),
     *("['a', true]", "{a = 1}", "2020-01-01", "12:00:00", f"'{'x' * 5000}'", "'\\0'", "['\\n']"),
@@ -45,6 +45,7 @@ def check(error: InvalidOptions, setting: Setting, said: str) -> None:
     assert "`localspec config" in error.remedy or "Write a list as in TOML" in error.remedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.key)
 def test_the_file_is_refused_in_our_words(file: Path, setting: Setting) -> None:
     refused = 0
@@ -53,13 +54,13 @@ def test_the_file_is_refused_in_our_words(file: Path, setting: Setting) -> None:
         for error in refusals_of_the_file(file, f"\n{setting.key} = {value}"):
             check(error, setting, setting.key)
             assert error.remedy.startswith(
-                f"Mend line 2 of {file}: `localspec config edit`, or `localspec config set {setting.key} "
+                f"Correct line 2 of {file}: `localspec config edit`, or `localspec config set {setting.key} "
             )
             refused += 1
         for header in sections.values():
             for error in refusals_of_the_file(file, f"{header}\n{setting.name} = {value}"):
                 check(error, setting, f"in {header}: {setting.name}")
-                assert error.remedy.startswith(f"Mend line 2 of {file}: `localspec config edit`, or `")
+                assert error.remedy.startswith(f"Correct line 2 of {file}: `localspec config edit`, or `")
                 refused += 1
     assert refused >= 8 * (1 + len(sections))
 
@@ -88,8 +89,8 @@ def test_what_is_typed_is_refused_in_our_words(setting: Setting) -> None:
 @pytest.mark.parametrize("value", ["3", "true", "[]", "'x'"])
 def test_what_is_no_table_is_refused_in_our_words(file: Path, name: str, value: str) -> None:
     (error,) = refusals_of_the_file(file, f"\n{name} = {value}")
-    assert error.message.startswith(f"{name} is a table of settings, [{name}], not ")
-    assert error.remedy == f"Mend line 2 of {file}: `localspec config edit`."
+    assert error.message.startswith(f"{name} must be a table of settings, [{name}], not ")
+    assert error.remedy == f"Correct line 2 of {file}: `localspec config edit`."
 
 
 def test_values_are_shown_as_they_were_written(file: Path) -> None:

@@ -14,7 +14,7 @@ from localspec.speculation.proposer import Proposer
 
 
 def scripted(*texts: bytes) -> Rule:
-    """A model that knows ``texts`` by heart: after the start of one it goes on with it, then ends."""
+    """A model that continues the start of one of ``texts`` with its rest, then ends."""
 
     def rule(context: Sequence[int]) -> list[float]:
         said = bytes(token for token in context if token < 256)
@@ -83,7 +83,7 @@ def share_always(engine: Engine) -> Engine:
 
 
 def request(text: str, **options: Any) -> Request:
-    """A raw prompt with options; sampled, but alike each time, where they do not say how."""
+    """Return a raw prompt with options; the seed is 1 unless a seed or a temperature is given."""
     if "temperature" not in options:
         options.setdefault("seed", 1)
     return Request(prompt=TextPrompt(text), options=Options(**options))

@@ -1,11 +1,10 @@
-"""How long it takes from ``localspec chat`` to a prompt that takes keys, on a daemon that runs already.
+"""The time from ``localspec chat`` to a prompt that takes keys, on a daemon that runs already.
 
     python -m assets.bench.beginning [--times 10] [--json]
 
 The chat is started in terminals of 100x30, one after the other, on a daemon and in a home of their own; the
-first time is not counted. The table tells, from the start of the process, when the first picture with the
-prompt came, when a key that was pressed then was seen, and when it was seen which model answers: the least,
-the median and the most.
+first time is not counted. The table has the seconds from the start of the process to the first screen with
+the prompt, to the echo of a key that was pressed then, and to the name of the model: least, median and most.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ import pexpect
 from localspec.client import connect
 
 KEYS = "QZ"
-"""what is typed; the chat itself says no such thing"""
+"""keys that are typed, a text that the chat itself does not show"""
 SIGNS = {"prompt": "sk something", "key": KEYS, "model": "stdlib-6m"}
-"""what is seen then"""
+"""texts on the screen that are timed"""
 LIMIT_S = 60.0
 
 
@@ -39,7 +38,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def begin() -> Beginning:
-    """Start a chat, look at it, and leave it."""
+    """Start a chat, time its screen, and leave it."""
     started, seen, screen = time.perf_counter(), {}, ""
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     command = ["-m", "localspec", "chat"]
@@ -75,7 +74,7 @@ def measure(times: int) -> list[Beginning]:
 
 
 def table(found: list[Beginning]) -> str:
-    """The measurements, for a person to read."""
+    """The measurements as a table."""
     lines = [f"{'seen':<8}{'least':>9}{'median':>9}{'most':>9}"]
     for name in SIGNS:
         seconds = [getattr(each, name) for each in found]
@@ -86,11 +85,11 @@ def table(found: list[Beginning]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--times", type=int, default=10, help="how often it is started")
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    said = parser.parse_args()
-    found = measure(said.times)
-    print(msgspec.json.encode(found).decode() if said.json else table(found))
+    parser.add_argument("--times", type=int, default=10, help="number of starts")
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    given = parser.parse_args()
+    found = measure(given.times)
+    print(msgspec.json.encode(found).decode() if given.json else table(found))
 
 
 if __name__ == "__main__":

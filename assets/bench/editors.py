@@ -1,11 +1,11 @@
-"""How long after a key the ghost text is seen in real editors, and what of that is not the daemon's time.
+"""The time from a key to the ghost text in real editors, and the part of it that is not the daemon's.
 
     python -m assets.bench.editors [--keystrokes 100] [lsp] [neovim-0.7] [neovim-0.10] [neovim-0.12] [vscode]
 
-Somebody types the standard library's textwrap in each of the editors that `make editors` has installed, on
-the bundled pair, and the keystrokes that were answered with text are timed from the key to the text that is
-drawn (through the language server: to its answer). The daemon says of each answer how long it took there,
-with the time that it waited for a pause; the rest is overhead: the editor, the plugin, the way.
+The standard library's textwrap is typed in each of the editors that `make editors` has installed, on the
+bundled pair, and the keystrokes that were answered with text are timed from the key to the text that is
+drawn (through the language server: to its answer). The daemon reports its own time for each answer, with
+that of waiting for a pause; the rest is overhead: the editor, the plugin, the transport.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EDITORS: dict[str, Measure] = {
 
 
 def table_of(measured: dict[str, Sequence[Keystroke]]) -> Table:
-    """Medians, and what 19 of 20 are within."""
+    """Medians and 95th percentiles."""
     table = Table("", "keystrokes", "key to ghost text", "19 of 20", "overhead", "19 of 20", box=None)
     for name, strokes in measured.items():
         whole = sorted(stroke.whole for stroke in strokes)
@@ -68,14 +68,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("editors", nargs="*", metavar="EDITOR", help=f"all of {', '.join(EDITORS)}")
     parser.add_argument("--keystrokes", type=int, default=100)
-    said = parser.parse_args()
-    if strangers := set(said.editors) - set(EDITORS):
-        parser.error(f"there is no {', '.join(sorted(strangers))}; there are {', '.join(EDITORS)}")
+    given = parser.parse_args()
+    if unknown := set(given.editors) - set(EDITORS):
+        parser.error(f"unknown editors: {', '.join(sorted(unknown))}; choose among {', '.join(EDITORS)}")
     measured: dict[str, Sequence[Keystroke]] = {}
-    for name in said.editors or EDITORS:
+    for name in given.editors or EDITORS:
         print(f"{name} …", file=sys.stderr)
         try:
-            measured[name] = EDITORS[name](said.keystrokes)
+            measured[name] = EDITORS[name](given.keystrokes)
         except pytest.skip.Exception as missing:
             print(f"{name}: {missing}", file=sys.stderr)
     Console().print(table_of(measured))

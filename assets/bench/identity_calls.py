@@ -1,4 +1,4 @@
-"""Count how often one answer without a daemon identifies its model's file.
+"""Count the look-ups of a model's file for one answer without a daemon.
 
 ``python -m assets.bench.identity_calls MODEL.gguf [FLAGS of localspec run]`` answers a short prompt in this
 process and prints a JSON object: ``opens`` of the file by Python (by the function that opens it), ``formats``
@@ -20,7 +20,7 @@ CALLERS = ("/localspec/models/", "/localspec/engine/")
 
 
 class Counts:
-    """What is seen of one file."""
+    """The counts of calls about one file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class Counts:
         self.resolutions = 0
 
     def begin(self) -> None:
-        """Watch this process from now on."""
+        """Count in this process from now on."""
         sys.addaudithook(self._audit)
         isfile, realpath = os.path.isfile, os.path.realpath
         config = os.path.join(self.path, "config.json")
@@ -49,8 +49,8 @@ class Counts:
     def end(self) -> dict[str, Any]:
         """Stop counting calls, and return all figures."""
         sys.setprofile(None)
-        told = {"formats": self.formats, "resolutions": self.resolutions}
-        return {"opens": dict(self.opens), **told, "calls": dict(self.calls.most_common())}
+        counts = {"formats": self.formats, "resolutions": self.resolutions}
+        return {"opens": dict(self.opens), **counts, "calls": dict(self.calls.most_common())}
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes) and os.fsdecode(args[0]) == self.path:

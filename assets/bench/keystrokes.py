@@ -1,13 +1,13 @@
-"""Somebody types 200 characters into a file of 300 lines, and wants a suggestion at every keystroke.
+"""The time of a completion at each of 200 keystrokes in a file of 300 lines.
 
     python -m assets.bench.keystrokes [--strokes 200] [-m MODEL]
 
-A daemon of its own is asked three times for the same strokes: ``as it is``; with the suffix's far end changed
-at every stroke, which no prompt holds but every cached suggestion is filed by, so that each is asked of the
-model (``asked anew``); and, at every tenth keystroke as it takes long, with the line behind the cursor
-changed as well, so that little of the prompt can be taken over (``read anew``). In the end a completion is
-asked for 50 ms after another one of the same file. Without ``-m`` it is the bundled pair, inflated to half a
-billion parameters (made once, into the user's cache).
+A daemon of its own gets requests for the same strokes three times: ``as it is``; with the suffix's far end
+changed at every stroke, which no prompt contains but the key of a cached suggestion does, so that the model
+computes each (``asked anew``); and, at every tenth keystroke as it takes long, with the line behind the
+cursor changed as well, so that little of the prompt can be reused (``read anew``). In the end a completion
+is requested 50 ms after another one of the same file. Without ``-m`` it is the bundled pair, inflated to
+half a billion parameters (made once, into the user's cache).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ LINES, MIDDLE = 300, 150
 AGAIN_S = 0.05
 TOKENS = 32
 EVERY = {"as it is": 1, "asked anew": 1, "read anew": 10}
-"""the variants, and at which keystrokes each asks"""
+"""the variants, and the keystrokes between two requests of each"""
 
 
 class Stroke(NamedTuple):
-    """What one keystroke gave, and after how many seconds."""
+    """The answer at one keystroke, and the seconds until it came."""
 
     seconds: float
     answer: Completions
 
 
 class File(NamedTuple):
-    """What stands before the cursor at first, what is typed, and what stands behind."""
+    """A file: the text before the cursor at first, the text to type, and that behind the cursor."""
 
     before: str
     typed: str
@@ -61,7 +61,7 @@ def file_of(strokes: int) -> File:
     return File(before, behind[:strokes], behind[strokes:])
 
 
-def asked(file: File, n: int, variant: str) -> tuple[str, str]:
+def parts_of(file: File, n: int, variant: str) -> tuple[str, str]:
     """Prefix and suffix after ``n`` keystrokes."""
     prefix, suffix = file.before + file.typed[:n], file.behind
     if variant != "as it is":
@@ -72,7 +72,7 @@ def asked(file: File, n: int, variant: str) -> tuple[str, str]:
 
 
 async def complete(client: Client, file: File, n: int, variant: str) -> Stroke:
-    prefix, suffix = asked(file, n, variant)
+    prefix, suffix = parts_of(file, n, variant)
     options = Options(max_tokens=TOKENS)
     started = time.perf_counter()
     stream = client.complete(prefix, suffix, path=f"/{variant}.py", language="python", options=options)
@@ -81,7 +81,7 @@ async def complete(client: Client, file: File, n: int, variant: str) -> Stroke:
 
 
 async def type_all(client: Client, file: File, variant: str) -> None:
-    """Ask at the variant's keystrokes, one after the other, and print what came of it."""
+    """Request completions at the variant's keystrokes, one after the other, and print the results."""
     strokes = []
     for n in range(EVERY[variant], len(file.typed) + 1, EVERY[variant]):
         strokes.append(await complete(client, file, n, variant))
@@ -89,17 +89,17 @@ async def type_all(client: Client, file: File, variant: str) -> None:
     print(file=sys.stderr)
     seconds = sorted(stroke.seconds for stroke in strokes)
     sources = Counter(stroke.answer.source for stroke in strokes)
-    said = [stroke.answer for stroke in strokes if stroke.answer.source == "model"]
-    cached = [each.result.cached_tokens for each in said]
-    read = [each.reprefilled_tokens for each in said]
+    computed = [stroke.answer for stroke in strokes if stroke.answer.source == "model"]
+    cached = [each.result.cached_tokens for each in computed]
+    read = [each.reprefilled_tokens for each in computed]
     print(
         f"{variant:10}  median {1000 * statistics.median(seconds):6.0f} ms, 19 of 20 within"
-        f" {1000 * seconds[len(seconds) * 19 // 20]:6.0f} ms;  by {_told(sources)};  of a prompt"
+        f" {1000 * seconds[len(seconds) * 19 // 20]:6.0f} ms;  by {_listed(sources)};  of a prompt"
         f" {_median(cached)} tokens taken over, {_median(read)} read (medians)"
     )
 
 
-def _told(sources: Counter[str]) -> str:
+def _listed(sources: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sources.most_common())
 
 
@@ -108,24 +108,24 @@ def _median(numbers: list[int]) -> str:
 
 
 async def replace_all(client: Client, file: File, times: int = 20) -> None:
-    """A completion 50 ms after another one: how long until it answers, against alone."""
+    """Print the time to the first token of a completion 50 ms after another one, and of one alone."""
     alone, after = [], []
     for n in range(1, times + 1):
         stroke = await complete(client, file, 10 * n, "replaced")
         alone.append(stroke.answer.stats.ttft_s or stroke.seconds)
         older = asyncio.create_task(complete(client, file, 10 * n + 3, "replaced"))
-        await asyncio.sleep(AGAIN_S)  # this is what is measured, not a wait for something to happen
+        await asyncio.sleep(AGAIN_S)  # a part of the measurement, not a wait for an event
         stroke = await complete(client, file, 10 * n + 6, "replaced")
         after.append((stroke.answer.stats.ttft_s or 0.0) + stroke.answer.stats.queued_s)
         await older
     print(
-        f"first token alone {1000 * statistics.median(alone):.0f} ms; asked {1000 * AGAIN_S:.0f} ms after"
+        f"first token alone {1000 * statistics.median(alone):.0f} ms; requested {1000 * AGAIN_S:.0f} ms after"
         f" another, which it cancels: {1000 * statistics.median(after):.0f} ms (medians of {times})"
     )
 
 
 def measure(model: str | Path, *, n_ctx: int = 0) -> None:
-    """Let an engine find out, and write down, what a daemon with that context finds out while nobody asks."""
+    """Measure and record in an engine what a daemon with that context measures while idle."""
     with localspec.load(model, memory=True, n_ctx=n_ctx) as engine:
         while engine.rest():
             pass
@@ -146,15 +146,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-m", "--model", type=Path)
     parser.add_argument("--strokes", type=int, default=200)
-    said = parser.parse_args()
-    model = said.model or model_paths(Order(quick=True), lambda what, fraction: None)[TARGET]
+    given = parser.parse_args()
+    model = given.model or model_paths(Order(quick=True), lambda what, fraction: None)[TARGET]
     with tempfile.TemporaryDirectory() as home:
         os.environ["LOCALSPEC_HOME"] = home
         config = Path(home, "config", "config.toml")
         config.parent.mkdir()
         config.write_text(f'[options]\nmodel = "{model.resolve()}"\n', encoding="utf-8")
         measure(model)
-        asyncio.run(play(said.strokes))
+        asyncio.run(play(given.strokes))
 
 
 if __name__ == "__main__":

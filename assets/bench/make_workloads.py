@@ -1,4 +1,4 @@
-"""Makes the benchmark's fixed prompts, `localspec/bench/workloads/*.jsonl`, and their LICENSES.md.
+"""Make the benchmark's fixed prompts, `localspec/bench/workloads/*.jsonl`, and their LICENSES.md.
 
     python -m assets.bench.make_workloads
 
@@ -6,11 +6,11 @@ takes some minutes. The code comes from packages that localspec depends on, whic
 never saw in training; the wordings are those it was trained on. The same package versions give the
 same prompts.
 
-The bundled target can do few of the tasks. On the others it rambles until the limit, and what would
-be measured is how well a loop can be guessed. So edits are kept where its plain answers are edits (they
-end by themselves and are like the right ones), gaps, questions and stories where they are long enough
-to measure and do not go round in circles; both as it is and rounded to what the benchmark inflates it
-to. No proposer has a say in that.
+The bundled target can do few of the tasks. On the others it repeats itself until the limit, and the
+benchmark would measure how well a loop can be drafted. So edits are kept where its plain answers are edits
+(they end by themselves and are like the right ones), gaps, questions and stories where they are long enough
+to measure and do not repeat themselves; both as it is and rounded to the quantisation that the benchmark
+inflates it to. Proposers have no influence on the selection.
 """
 
 import ast
@@ -34,10 +34,10 @@ from assets.training.infill import FimPieces
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.bench.inflate import Shape, inflate
 from localspec.bench.workload import CODE, Case, Turn, request_of, usable_code
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Prompt, TextPrompt
 from localspec.protocol.results import Result
@@ -89,7 +89,7 @@ class Judges(NamedTuple):
 
 
 def answer(engine: Engine, turn: Turn, previous: str | None = None) -> Result:
-    """The plain answer of one of them."""
+    """The plain answer of one of the judges."""
     return engine.stream(request_of(turn, previous)).finish()
 
 
@@ -141,7 +141,7 @@ def asking(edit: RenameEdit, wording: str, code: str) -> str:
 
 
 def are_edits(engine: Engine, turns: tuple[Turn, ...], edits: list[RenameEdit]) -> bool:
-    """Whether every answer is like the right one and long enough to measure."""
+    """Return True if every answer is like the right one and long enough to measure."""
     previous: str | None = None
     for turn, edit in zip(turns, edits, strict=True):
         result = answer(engine, turn, previous)
@@ -238,7 +238,7 @@ def package(file: SourceFile) -> str:
 
 
 def is_worth_measuring(result: Result, shortest: int = SHORTEST_ANSWER) -> bool:
-    """Whether an answer is long enough, and does not repeat itself as no useful model's does."""
+    """Return True if an answer is long enough, and does not repeat itself."""
     runs = [result.text[i : i + RUN] for i in range(len(result.text) - RUN)]
     varied = len(set(runs)) >= DISTINCT * len(runs)
     # A prompt that was too long was cut, to a few tokens less than what fits.
@@ -247,7 +247,7 @@ def is_worth_measuring(result: Result, shortest: int = SHORTEST_ANSWER) -> bool:
 
 
 def chats(judges: Judges) -> Iterator[Case]:
-    """Questions about what is documented at length, every other one sampled."""
+    """Questions about functions and classes with long docstrings, every other one sampled."""
     files = library_files() + sources()
     found = [d for file in files for d in definitions(file) if "._" not in d.path]
     long = [d for d in found if len(ast.get_docstring(d.node) or "") > DOCSTRING_CHARACTERS]
@@ -275,7 +275,7 @@ def stories(judges: Judges) -> Iterator[Case]:
 
 
 def licences() -> str:
-    """Whose code the prompts quote, and on what terms."""
+    """The licences of the packages whose code the prompts quote."""
     parts = [
         "# Licences\n\nThe prompts of `edit-short`, `edit-long` and `fim` quote code of these packages; "
         "`chat` names parts of them. The rest is localspec's own.\n"
@@ -294,7 +294,7 @@ def open_judge(path: Path) -> Engine:
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all prompts and licences."""
     FOLDER.mkdir(exist_ok=True)
     kinds = (
         ("edit-short", edit_short, SHORT_CASES),

@@ -3,10 +3,12 @@
     python -m assets.bench.plain_decoding [--model FILE.gguf] [--repeats 5] [--tokens 200]
 
 Both servers run the same file with the same threads and context, one request at a time, without drafts. One
-client streams llama.cpp's ``/completion`` from either in turn, and reads the clock: milliseconds to the first
-text, and tokens a second from the first to the last. The daemon's wire is measured beside them. Each prompt
-begins with a number of its own, so that no server has read it before. The model is the bundled one, inflated
-to the cost of 0.5 billion parameters, unless one is given. llama-server is found as by ``localspec bench``.
+client streams llama.cpp's ``/completion`` from either in turn, and reads the clock: milliseconds to the
+first text, and tokens a second from the first to the last. The daemon's wire is measured beside them. Each
+prompt begins with a number of its own, so that no server has read it before; an answer that ends early is not
+counted. ``ratio`` is the median of the ratios to llama-server's rate in the same repeat. The model is the
+bundled one, inflated to the cost of 0.5 billion parameters, unless one is given. llama-server is found as by
+``localspec bench``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -24,13 +27,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
-from assets.bench.door import address_of, localspec
+from assets.bench.http_cost import address_of, localspec
 from assets.bench.keystrokes import measure as measure_model
 from localspec.bench.bench import Order, model_paths
 from localspec.bench.references.llama_server import LlamaServer
 from localspec.bench.stand import TARGET
 from localspec.client import connect
-from localspec.config import EngineConfig
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 
 CONTEXT = 4096
@@ -45,7 +48,7 @@ PROMPTS = {
 class Answer(NamedTuple):
     first_ms: float
     rate: float
-    """tokens a second from the first to the last"""
+    """tokens a second from the first to the last; not a number for an answer that ended early"""
 
 
 def answer(address: str, headers: dict[str, str], prompt: str, tokens: int) -> Answer:
@@ -67,8 +70,11 @@ def answer(address: str, headers: dict[str, str], prompt: str, tokens: int) -> A
                 first, last = first or now, now
             final = event
     connection.close()
-    count = final["tokens_predicted"]
-    return Answer(1000 * (first - began), (count - 1) / (last - first))
+    return Answer(1000 * (first - began), _rate(final["tokens_predicted"], tokens, last - first))
+
+
+def _rate(count: int, wanted: int, seconds: float) -> float:
+    return (count - 1) / seconds if count == wanted else math.nan
 
 
 async def answer_on_wire(prompt: str, tokens: int) -> Answer:
@@ -83,7 +89,7 @@ async def answer_on_wire(prompt: str, tokens: int) -> Answer:
                 last = time.perf_counter()
                 first = first or last
         result = await stream.result()
-    return Answer(1000 * (first - began), (result.completion_tokens - 1) / (last - first))
+    return Answer(1000 * (first - began), _rate(result.completion_tokens, tokens, last - first))
 
 
 @contextmanager
@@ -142,15 +148,17 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     given = parser.parse_args()
     model = given.model or model_paths(Order(quick=True), lambda what, fraction: None)[TARGET]
-    print(f"{'':22}{'':24} tokens/s: median   best  ratio   first text, ms")
+    print(f"{'':22}{'':24}tokens/s: median   best  ratio  counted  first text, ms")
     for prompt, by_server in measure(model, given.repeats, given.tokens).items():
-        best = max(one.rate for one in by_server["llama-server"])
+        plain = [one.rate for one in by_server["llama-server"]]
         for server, answers in by_server.items():
-            rates = [one.rate for one in answers]
+            rates = [one.rate for one in answers if not math.isnan(one.rate)]
+            pairs = [one.rate / base for one, base in zip(answers, plain, strict=True)]
+            ratio = statistics.median([each for each in pairs if not math.isnan(each)] or [math.nan])
             first = statistics.median(one.first_ms for one in answers)
             print(
-                f"{prompt:22}{server:24}{statistics.median(rates):17.2f}{max(rates):7.2f}"
-                f"{max(rates) / best:7.3f}{first:17.1f}"
+                f"{prompt:22}{server:24}{statistics.median(rates):16.2f}{max(rates):7.2f}"
+                f"{ratio:7.3f}{len(rates):9}{first:16.1f}"
             )
 
 

@@ -1,6 +1,6 @@
-"""What rolling four sequences back by different amounts costs on MLX, a layer: ours and mlx-lm's way.
+"""The cost a layer of rolling four sequences back by different amounts on MLX: localspec's and mlx-lm's way.
 
-Run with ``python -m assets.bench.ragged_rollback``; wants mlx and mlx-lm.
+Run with ``python -m assets.bench.ragged_rollback``; needs mlx and mlx-lm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localspec.backends.mlx.lm import BatchKVCache
 ROWS, HEADS, NUMBERS, WIDTH, ROUNDS = 4, 8, 128, 6, 12
 CONTEXTS = 256, 1024, 4096
 KEPT = (6, 1, 3, 2)
-"""of each row's tokens in every round"""
+"""tokens of each row that are kept in every round"""
 
 
 def fresh(width: int) -> mx.array:

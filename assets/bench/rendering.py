@@ -1,12 +1,12 @@
-"""What it costs to show an answer as it comes: the chat's screen against Textual's ``MarkdownStream``.
+"""The cost of showing an answer while it streams: the chat's screen against Textual's ``MarkdownStream``.
 
     python -m assets.bench.rendering [--chunks 8000] [--json]
 
 Two answers are shown at 200 chunks of 4 characters a second, about as fast as a small model writes: 32,000
 characters of prose, and a fence of 12,000. Each is shown in a terminal of its own, of 100x40, which
 takes all that is written to it: by the chat's screen, by Textual's own Markdown, and by a screen that shows
-nothing of it, which is what feeding costs. The table tells each one's processor time, as a share of one core
-of this machine; how much longer than the answer it took; and for how long at worst nobody could have typed.
+nothing of it, for the cost of feeding. The table has the processor time of each, as a share of one core of
+this machine; the time that it took beyond the answer's; and the longest time without a reaction to keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS, LINES = 100, 40
 LENGTHS = {"prose": 32_000, "fence": 12_000}
 """characters of each answer"""
 LOOK_S = 0.005
-"""how often it is looked whether the screen still answers"""
+"""seconds between checks that the event loop still runs"""
 SENTENCES = [
     "A speculative decoder guesses several tokens, and lets the large model check them all at once.",
     "What is *accepted* costs a fraction; what is refused costs **one** forward that was due anyway.",
@@ -51,18 +51,18 @@ SENTENCES = [
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What showing an answer took."""
+    """The cost of showing one answer."""
 
     answer: str
     shown_by: str
     share: float
-    """of one core"""
+    """processor time as a share of one core"""
     cpu_s: float
     wall_s: float
     late_s: float
-    """how much later than the answer it ended"""
+    """seconds by which it ended later than the answer"""
     stall_s: float
-    """the longest time for which nobody could have typed"""
+    """longest time in seconds without a reaction to keys"""
 
 
 def answer_of(kind: str, length: int) -> str:
@@ -78,7 +78,7 @@ def answer_of(kind: str, length: int) -> str:
 
 
 async def feed(chunks: list[str], show: Callable[[str], Awaitable[None]]) -> None:
-    """Give the chunks, each at its time or, where the screen is late, at once."""
+    """Pass the chunks to ``show``, each at its time or, where the screen is late, at once."""
     started = time.perf_counter()
     for number, chunk in enumerate(chunks):
         if (early := started + number / RATE - time.perf_counter()) > 0:
@@ -87,7 +87,7 @@ async def feed(chunks: list[str], show: Callable[[str], Awaitable[None]]) -> Non
 
 
 class Nothing(App[None]):
-    """Shows nothing."""
+    """A screen that shows nothing."""
 
     async def show_all(self, chunks: list[str]) -> None:
         """Take the answer."""
@@ -99,7 +99,7 @@ class Nothing(App[None]):
 
 
 class Textuals(App[None]):
-    """Shows an answer by Textual's own Markdown."""
+    """A screen that shows an answer by Textual's own Markdown."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as scroll:
@@ -121,13 +121,13 @@ class Ours(App[None]):
         self.chat_screen = ChatScreen(Chat(Link(self._ignore), self._ignore, Options()))
 
     def _ignore(self, *facts: object) -> None:
-        """No daemon tells of anything."""
+        """Ignore events, as there is no daemon."""
 
     def on_mount(self) -> None:
         self.push_screen(self.chat_screen)
 
     async def show_all(self, chunks: list[str]) -> None:
-        """Show the answer, told of as :class:`~localspec.tui.chat.Chat` tells."""
+        """Show the answer, with the events of :class:`~localspec.tui.chat.Chat`."""
         answer = Answer(status="streaming", waiting="asking")
         self.chat_screen.chat.said = [Question("What is speculative decoding?"), answer]
         self.chat_screen.post_message(facts.Changed())
@@ -157,7 +157,7 @@ SHOWN_BY: dict[str, type[Nothing | Textuals | Ours]] = {
 
 
 async def watch(worst: list[float]) -> None:
-    """Note the longest time for which nothing else was done."""
+    """Note the longest time for which the event loop was blocked."""
     last = time.perf_counter()
     while True:
         await asyncio.sleep(LOOK_S)
@@ -166,13 +166,13 @@ async def watch(worst: list[float]) -> None:
 
 
 def show_one(kind: str, shown_by: str, chunks: int, report: Path) -> None:
-    """In a terminal: show an answer, and write down what it took."""
+    """Show an answer in this terminal, and write its cost to ``report``."""
     text = answer_of(kind, LENGTHS[kind])[: chunks * CHUNK]
     pieces = [text[n : n + CHUNK] for n in range(0, len(text), CHUNK)]
     app = SHOWN_BY[shown_by]()
 
     async def measured() -> None:
-        await asyncio.sleep(0.5)  # the screen is painted first, which is not what is measured
+        await asyncio.sleep(0.5)  # the first painting of the screen is not measured
         worst = [0.0]
         watching = asyncio.create_task(watch(worst))
         cpu, started = time.process_time(), time.perf_counter()
@@ -219,28 +219,28 @@ def measure(kind: str, shown_by: str, chunks: int, report: Path) -> Cost:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "--chunks", type=int, default=max(LENGTHS.values()) // CHUNK, help="no more than these"
+        "--chunks", type=int, default=max(LENGTHS.values()) // CHUNK, help="the most chunks of an answer"
     )
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     parser.add_argument("--only", choices=SHOWN_BY, help="measure only this one")
     parser.add_argument("--one", nargs=3, metavar=("ANSWER", "BY", "FILE"), help=argparse.SUPPRESS)
-    said = parser.parse_args()
-    if said.one:
-        kind, shown_by, file = said.one
-        show_one(kind, shown_by, said.chunks, Path(file))
+    given = parser.parse_args()
+    if given.one:
+        kind, shown_by, file = given.one
+        show_one(kind, shown_by, given.chunks, Path(file))
         return
     costs = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in LENGTHS:
-            for shown_by in [said.only] if said.only else SHOWN_BY:
+            for shown_by in [given.only] if given.only else SHOWN_BY:
                 print(f"\r{kind} by {shown_by} …    ", end="", file=sys.stderr, flush=True)
-                costs.append(measure(kind, shown_by, said.chunks, Path(folder, "cost.json")))
+                costs.append(measure(kind, shown_by, given.chunks, Path(folder, "cost.json")))
     print("\r\033[K", end="", file=sys.stderr)
-    print(msgspec.json.encode(costs).decode() if said.json else table(costs))
+    print(msgspec.json.encode(costs).decode() if given.json else table(costs))
 
 
 def table(costs: list[Cost]) -> str:
-    """The measurements, for a person to read."""
+    """The measurements as a table."""
     lines = [
         f"{'answer':<8}{'shown by':<16}{'of a core':>10}{'CPU':>9}{'time':>9}{'late':>9}{'worst stall':>13}"
     ]

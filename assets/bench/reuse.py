@@ -39,8 +39,8 @@ PART = 60_000
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Tokens of a prompt, how many of them were taken over, the milliseconds until the first token came, and
-    the answer."""
+    """Tokens of a prompt, the number of them taken over from the cache, milliseconds until the first token,
+    and the answer."""
 
     prompt: int
     taken_over: int
@@ -67,7 +67,7 @@ class Reuse(msgspec.Struct, frozen=True):
 
 
 async def answer_of(client: Client, session: str, prompt: str | tuple[int, ...]) -> Answer:
-    """Send a message to ``session``, or have tokens continued outside of it."""
+    """Send a message to ``session``, or request a continuation of tokens outside of it."""
     began = time.perf_counter()
     if isinstance(prompt, str):
         stream = client.chat(session, prompt, options=TURN)
@@ -87,12 +87,14 @@ async def text_tokens(client: Client, least: int) -> list[int]:
     for at in range(0, len(text), PART):
         tokens += [token.id for token in await client.tokenize(text[at : at + PART])]
     if len(tokens) < least:
-        raise SystemExit(f"the prompts need {least} tokens, but the text has {len(tokens)}; ask for less")
+        raise SystemExit(
+            f"the prompts need {least} tokens, but the text has {len(tokens)}; give smaller sizes"
+        )
     return tokens
 
 
 async def ask(sizes: Sequence[int]) -> Reuse:
-    """Ask a daemon that is started here, and stop it."""
+    """Send the prompts to a daemon that is started here, and stop it."""
     client = await connect(name="bench")
     async with client:
         try:
@@ -110,7 +112,7 @@ async def ask(sizes: Sequence[int]) -> Reuse:
 
 
 def measured(sizes: Sequence[int]) -> Reuse:
-    """Measure, in a temporary home. The model's rounding is found out first, as a daemon does while idle."""
+    """Measure, in a temporary home. The model's rounding is measured first, as a daemon does while idle."""
     with tempfile.TemporaryDirectory(prefix="ls") as home:
         os.environ["LOCALSPEC_HOME"] = home
         config = Path(home, "config", "config.toml")
@@ -121,7 +123,7 @@ def measured(sizes: Sequence[int]) -> Reuse:
 
 
 def table(found: Reuse) -> str:
-    """The measurements, for a person to read."""
+    """The measurements as a table."""
     lines = ["prompt  taken over the second time  first token cold      warm  same text"]
     for each in found.prompts:
         is_same = "yes" if each.cold.text == each.warm.text else "no"
@@ -137,21 +139,23 @@ def table(found: Reuse) -> str:
     return "\n".join(lines)
 
 
-def size_of(said: str) -> int:
+def size_of(text: str) -> int:
     """A prompt's size from the command line, with room for the answer. Raises ArgumentTypeError."""
     most = CONTEXT - (GREEDY.max_tokens or 0)
-    if not (said.isdecimal() and 1 <= int(said) <= most):
-        raise argparse.ArgumentTypeError(f"{said!r} is no size of a prompt; give a number from 1 to {most}")
-    return int(said)
+    if not (text.isdecimal() and 1 <= int(text) <= most):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size of a prompt; give a number from 1 to {most}"
+        )
+    return int(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sizes", type=size_of, nargs="+", default=SIZES, help="tokens of the prompts")
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    said = parser.parse_args()
-    found = measured(said.sizes)
-    print(msgspec.json.encode(found).decode() if said.json else table(found))
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    given = parser.parse_args()
+    found = measured(given.sizes)
+    print(msgspec.json.encode(found).decode() if given.json else table(found))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Would it pay to verify the drafts of several proposers in one round, as branches of a tree?
+"""The gain of verifying the drafts of several proposers in one round, as branches of a tree.
 
 Recorded answers are decoded again with prompt lookup and the n-gram memory, with every fixed length, on a
 cost curve. ``one`` verifies one draft a round: lookup's, or memory's where lookup has none. ``two``
 verifies both where they begin differently, and keeps the better one; the tree's attention mask and the
-copying of its cells are taken to cost nothing, so that this is the most that two could gain.
+copying of its KV entries count as free, so that this is the largest possible gain of two.
 
     localspec bench --record answers.jsonl
     python -m assets.bench.several_proposers answers.jsonl [--cost 1=14.4,2=33,4=46,5=59]
@@ -27,7 +27,7 @@ LENGTHS = (1, 2, 3, 4, 6, 8)
 
 
 class Tally(NamedTuple):
-    """Of one way to decode: rounds, those with two branches, those where the second was the better one."""
+    """Counts of one way to decode: rounds, those with two branches, those where the second was better."""
 
     rounds: int = 0
     both: int = 0
@@ -50,7 +50,7 @@ def branches_of(drafts: Sequence[Draft], two: bool) -> list[tuple[int, ...]]:
 def decode(
     log: Log, proposers: Sequence[Proposer], request: int, *, k: int, cost: CostLine, two: bool
 ) -> Tally:
-    """One answer again."""
+    """Decode one recorded answer again."""
     output, context, sampler = log.output, [*log.prompt, *log.output[:1]], greedy_sampler()
     position, tally = 1, Tally()
     while position < len(output):

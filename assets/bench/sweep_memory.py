@@ -1,7 +1,7 @@
-"""How large a memory must be: recall by table size, and which orders of n-grams earn their place.
+"""The n-gram memory's recall by table size and by orders of n-grams.
 
-Texts are taught one after the other, as requests would be; then it is asked, token by token, what comes
-next in the last ones and in the first ones, and in texts that it never saw.
+Texts are learned one after the other, like requests; then the memory predicts, token by token, the next one
+in the last texts and in the first ones, and in texts that it never saw.
 
     python -m assets.bench.sweep_memory [--tokens 200000]
 """
@@ -23,8 +23,8 @@ from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 
 LESSON = 1500
 """tokens of a text, as a request with its answer has"""
-ASKED = 12
-"""texts that are asked about, of each kind"""
+TESTED = 12
+"""texts of each kind whose tokens are predicted"""
 BITS = (12, 14, 16, 18, 20, 22)
 ORDERS = ((16, 8, 5, 3), (24, 16), (16,), (8, 4), (5, 3), (8, 5, 3), (12, 8, 5, 4, 3, 2))
 
@@ -45,31 +45,31 @@ def lessons(tokens: int) -> list[list[int]]:
 
 
 def recall(memory: Memory, texts: Sequence[Sequence[int]]) -> tuple[float, float]:
-    """(the share of tokens that are foretold, the share of foretellings that are right)."""
+    """(the share of tokens predicted correctly, the share of predictions that are correct)."""
     (table,) = memory.tables(None)
-    asked = offered = right = 0
+    tried = offered = right = 0
     for text in texts:
         for at in range(memory.orders[0], len(text)):
             found = table.find(memory.hashes_of(text[at - memory.orders[0] : at]))
-            asked += 1
+            tried += 1
             if found is not None:
                 offered += 1
                 right += found.token == text[at]
-    return right / asked, right / max(offered, 1)
+    return right / tried, right / max(offered, 1)
 
 
 def row(texts: list[list[int]], orders: tuple[int, ...] = ORDERS[0], bits: int = MAX_BITS) -> str:
-    """Teach all texts but the last ones, then ask; one line of the table."""
-    unseen, taught = texts[-ASKED:], texts[:-ASKED]
+    """Learn all texts but the last ones, then predict; one line of the table."""
+    unseen, learned = texts[-TESTED:], texts[:-TESTED]
     with tempfile.TemporaryDirectory() as folder:
         memory = Memory(Path(folder), "0" * 16, lambda token: b" ", orders=orders, max_bits=bits)
-        for text in taught:
+        for text in learned:
             memory.learn(Lesson(text, None, "sweep"))
             while memory.work():
                 pass
         (table,) = memory.tables(None)
         entries = len(table.entries().tokens)
-        kinds = (taught[-ASKED:], taught[:ASKED], unseen)
+        kinds = (learned[-TESTED:], learned[:TESTED], unseen)
         found = [recall(memory, kind) for kind in kinds]
         memory.close()
     shares = "  ".join(f"{share:6.1%} {precision:6.1%}" for share, precision in found)
@@ -79,10 +79,12 @@ def row(texts: list[list[int]], orders: tuple[int, ...] = ORDERS[0], bits: int =
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=200_000, help="how many are taught")
+    parser.add_argument("--tokens", type=int, default=200_000, help="number of tokens to learn")
     tokens = parser.parse_args().tokens
     texts = lessons(tokens)
-    print(f"{sum(map(len, texts)):,} tokens; share foretold and precision: last taught, first taught, unseen")
+    print(
+        f"{sum(map(len, texts)):,} tokens; share predicted and precision: last learned, first learned, unseen"
+    )
     for bits in BITS:
         print(f"2^{bits}  {16 * 2**bits / 2**20:8.2f} MiB  {row(texts, bits=bits)}", flush=True)
     for orders in ORDERS:

@@ -1,8 +1,8 @@
-"""Four requests that speculate together against one after the other: how many more tokens a second?
+"""The gain in tokens a second of four requests that speculate together over one after the other.
 
     python -m assets.bench.together [--runs 5] [--workload edit-short] [-m MODEL]
 
-Each run plays the same requests both ways, in one engine each that begins with nothing; the texts must be
+Each run plays the same requests both ways, in one engine each that begins empty; the texts must be
 the same. Without ``-m`` it is the bundled pair, inflated to half a billion parameters (made once, into the
 user's cache).
 """
@@ -23,23 +23,23 @@ from localspec.bench.bench import Order, model_paths
 from localspec.bench.contestant import own_contestants
 from localspec.bench.stand import TARGET, Stand, as_contestant, load_stand
 from localspec.bench.workload import load_workload, request_of
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import Request
 
 AT_ONCE = 4
 
 
 class Played(NamedTuple):
-    """Tokens a second over all requests, and what each was answered."""
+    """Tokens a second over all requests, and the tokens of each answer."""
 
     speed: float
     answers: list[list[int]]
 
 
 def play(engine: Engine, requests: Sequence[Request], at_once: int) -> Played:
-    """All of ``requests``, never more than ``at_once`` of them running."""
+    """Play all of ``requests``, at most ``at_once`` of them at a time."""
     waiting, running = list(requests), list[Running]()
     done: list[Running] = []
     started = time.perf_counter()
@@ -56,22 +56,22 @@ def play(engine: Engine, requests: Sequence[Request], at_once: int) -> Played:
 
 
 def compare(stand: Stand, requests: Sequence[Request], runs: int) -> None:
-    """Print a line a proposer: what each way gave, and their ratio."""
+    """Print the speeds of both ways and their ratio, a line a proposer."""
     for contestant in own_contestants([role for role in stand.drafts]):
         if contestant.name not in ("plain", "auto"):
             continue
-        asked = [as_contestant(request, contestant) for request in requests]
+        ours = [as_contestant(request, contestant) for request in requests]
         ratios, differing = [], 0
         for _ in range(runs):
             with stand.engine(contestant) as engine:
-                alone = play(engine, asked, 1)
+                alone = play(engine, ours, 1)
             with stand.engine(contestant) as engine:
-                together = play(engine, asked, AT_ONCE)
+                together = play(engine, ours, AT_ONCE)
             ratios.append(together.speed / alone.speed)
             differing += sum(a != b for a, b in zip(alone.answers, together.answers, strict=True))
             print(f"  {contestant.name}: {alone.speed:.1f} → {together.speed:.1f} tokens/s", file=sys.stderr)
         print(
-            f"{contestant.name}: {len(asked)} requests, {AT_ONCE} at once: {statistics.median(ratios):.2f}x"
+            f"{contestant.name}: {len(ours)} requests, {AT_ONCE} at once: {statistics.median(ratios):.2f}x"
             f" (from {min(ratios):.2f} to {max(ratios):.2f}) the tokens per second of one after the other;"
             f" {differing} texts differ"
         )
@@ -83,25 +83,25 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--workload", default="edit-short")
     parser.add_argument("--cases", type=int, default=AT_ONCE)
-    said = parser.parse_args()
+    given = parser.parse_args()
 
     def tell(what: str, fraction: float) -> None:
         print(f"\r{what}: {fraction:.0%}  ", end="", file=sys.stderr)
 
     config = EngineConfig(n_ctx=2048, parallel=AT_ONCE)
-    paths = model_paths(Order(target=said.model), tell)
+    paths = model_paths(Order(target=given.model), tell)
     first = next((role for role in paths if role != TARGET), None)
     drafts = {first: paths[first]} if first is not None else {}
     stand = load_stand(paths[TARGET], drafts, config, tell)
     stand.measure_costs(tell)
     print(file=sys.stderr)
-    cases = load_workload(said.workload)[: said.cases]
+    cases = load_workload(given.workload)[: given.cases]
     requests = [request_of(case.turns[0]) for case in cases]
     requests = [
         msgspec.structs.replace(r, options=msgspec.structs.replace(r.options, remember=False))
         for r in requests
     ]
-    compare(stand, requests, said.runs)
+    compare(stand, requests, given.runs)
     stand.close()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 CLIENTS = Path(__file__).parent.parent.parent / "localspec" / "doctor" / "clients.txt"
+INDENT = "    "
+"""of the lines that are to be copied; others explain them"""
 
 
 def body() -> str:
@@ -15,6 +18,14 @@ def body() -> str:
 def _section(text: str) -> str:
     title, *lines = text.split("\n")
     name, colon, note = title.partition(":")
-    shown = "\n".join(line.removeprefix("    ") for line in lines)
-    told = f"{note.strip()[:1].upper()}{note.strip()[1:]}.\n\n" if colon else ""
-    return f"### {name.strip()}\n\n{told}```text\n{shown}\n```\n"
+    parts = [f"### {name.strip()}", *([_sentence(note)] if colon else [])]
+    for is_code, block in itertools.groupby(lines, lambda line: line.startswith(INDENT)):
+        if is_code:
+            parts.append("\n".join(("```text", *(line.removeprefix(INDENT) for line in block), "```")))
+        else:
+            parts.extend(map(_sentence, block))
+    return "\n\n".join(parts) + "\n"
+
+
+def _sentence(note: str) -> str:
+    return f"{note.strip()[:1].upper()}{note.strip()[1:]}."

@@ -19,12 +19,12 @@ OF_A_FLAG = re.compile(r"\[(`--[^`]+`)\]\([^)]*\)")
 
 def body() -> str:
     """Return every command with its arguments, flags and examples."""
-    told = OF_A_FLAG.sub(r"\1", CONTENTS.sub("", _told()))
-    sections = re.split(r"^(?=#+ localspec)", told, flags=re.MULTILINE)
+    reference = OF_A_FLAG.sub(r"\1", CONTENTS.sub("", _reference()))
+    sections = re.split(r"^(?=#+ localspec)", reference, flags=re.MULTILINE)
     return "\n".join(filter(None, map(_section, sections)))
 
 
-def _told() -> str:
+def _reference() -> str:
     """Return the library's own reference, without what it adds to ``--help``.
 
     It takes the program's name from the arguments of this process, and does not hand a command's defaults for
@@ -46,14 +46,16 @@ def _section(text: str) -> str:
         return ""
     command = match[2] or ""
     level = "##" if " " not in command else "###"
+    # The library names a command twice whose arguments are positional.
+    rest = rest.replace(f"localspec {command} {command} ", f"localspec {command} ", 1)
     return f"{level} localspec {command}".rstrip() + f"\n{rest.rstrip()}\n\n{_epilogue(command)}\n"
 
 
 def _epilogue(command: str) -> str:
     """Return the end of a command's help, with its examples as code."""
-    told, found, examples = (_named(command).help_epilogue or "").partition("Examples:\n")
+    text, found, examples = (_named(command).help_epilogue or "").partition("Examples:\n")
     lines = "\n".join(line.strip() for line in examples.splitlines())
-    return f"{told.strip()}\n" + (f"\nExamples:\n\n```text\n{lines}\n```\n" if found else "")
+    return f"{text.strip()}\n" + (f"\nExamples:\n\n```text\n{lines}\n```\n" if found else "")
 
 
 def _named(command: str) -> App:

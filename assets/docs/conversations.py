@@ -27,5 +27,5 @@ SIDES = (("client", "→"), ("server", "←"))
 
 
 def _frame(mark: str, frame: object) -> str:
-    told = frame if isinstance(frame, str) else json.dumps(frame, ensure_ascii=False)
-    return f"{mark} {told}"
+    text = frame if isinstance(frame, str) else json.dumps(frame, ensure_ascii=False)
+    return f"{mark} {text}"

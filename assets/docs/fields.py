@@ -1,4 +1,4 @@
-"""Fields of the HTTP dialects: what each takes, and whether it is accepted or refused."""
+"""Fields of the HTTP dialects: their values, and if they are accepted or refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEAD = ("field", "takes", "treatment", "meaning")
 SHARED = sampling.TimedSampling
 BODIES: tuple[tuple[str, type[msgspec.Struct], Harmless], ...] = (
     ("POST /v1/chat/completions, POST /chat/completions", openai.ChatBody, openai.REFUSED_OF_CHATS),
-    ("POST /v1/completions", openai.TextBody, {}),
+    ("POST /v1/completions", openai.TextBody, openai.REFUSED_OF_TEXTS),
     ("POST /infill", llama_cpp.InfillBody, llama_cpp.REFUSED_OF_GAPS),
-    ("POST /completion, POST /completions", llama_cpp.CompletionBody, {}),
+    ("POST /completion, POST /completions", llama_cpp.CompletionBody, llama_cpp.REFUSED_OF_TEXTS),
     ("POST /tokenize", llama_cpp.TokenizeBody, {}),
     ("POST /api/generate", ollama.GenerateBody, ollama.REFUSED_OF_TEXTS),
     ("POST /api/chat", ollama.ChatBody, ollama.REFUSED_OF_CHATS),
@@ -47,13 +47,15 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     for field in msgspec.structs.fields(struct):
         if field.name not in left_out:
-            told, meaning = "required" if field.required else "accepted", MEANINGS.get(field.name, "")
             if field.name in refused:
-                told, meaning = _refused(refused[field.name]), ""
-            yield f"`{field.encode_name}`", takes(field), told, meaning
+                status, meaning = _refused(field.name, refused[field.name]), ""
+            else:
+                status, meaning = "required" if field.required else "accepted", MEANINGS[field.name]
+            yield f"`{field.encode_name}`", takes(field), status, meaning
 
 
-def _refused(harmless: tuple[Any, ...]) -> str:
-    if not harmless:
-        return "refused"
-    return f"refused, unless {' or '.join(f'`{json.dumps(each)}`' for each in harmless)}"
+def _refused(name: str, harmless: tuple[Any, ...]) -> str:
+    accepted = [f"`{json.dumps(each)}`" for each in harmless]
+    if name in sampling.OFF_BELOW_0:
+        accepted = [each for each in accepted if each != "`-1`"] + ["a negative number"]
+    return f"refused, unless {' or '.join(accepted)}" if accepted else "refused"

@@ -33,7 +33,8 @@ MEANINGS = {
     "n": "number of answers, at most 16 (8 to fill a gap)",
     "n_cmpl": "number of answers; it comes before `n`",
     "localspec": "options by localspec's own names: see [Settings](settings.md)",
-    "logprobs": "probabilities of the tokens; for `/v1/completions` how many at each position",
+    "logprobs": "probabilities of the tokens; for `/v1/completions` how many at each position; for "
+    "`/completion` another name of `n_probs`",
     "top_logprobs": "with `logprobs`: how many of the most probable tokens at each position",
     "messages": "`role` is `system`, `developer`, `user` or `assistant`; `content` is text or text parts; "
     "`tool_calls`, `function_call` and `images` are refused",
@@ -49,6 +50,8 @@ MEANINGS = {
     "best_of": "try so many answers, return the `n` most probable; not in streams",
     # llama.cpp.
     "n_probs": "probabilities of so many tokens at each position",
+    "n_keep": "no effect: a context never shifts; `generation_settings` repeats it",
+    "n_discard": "no effect: a context never shifts; `generation_settings` repeats it",
     "response_fields": "only these fields of the answer; `/` separates the names of a path",
     "return_tokens": "ids of the tokens",
     "input_prefix": "text before the gap",

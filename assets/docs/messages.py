@@ -18,7 +18,7 @@ Texts = dict[str, ast.expr]
 
 
 class Message(NamedTuple):
-    """A message in the source, with its error's code; ``remedy`` is empty where the usual one holds."""
+    """A message in the source, with its error's code and remedy."""
 
     code: str
     text: str
@@ -34,15 +34,15 @@ def body() -> str:
 
 def _section(code: str, found: list[Message]) -> str:
     rows = ((each.text, each.remedy) for each in found)
-    return f"## {code}\n\n{table(('message', 'what to do, where not as usual'), rows)}"
+    return f"## {code}\n\n{table(('message', 'what to do'), rows)}"
 
 
 def messages() -> Iterator[Message]:
     """Yield the messages that can be read from the source."""
-    codes = {kind.__name__: (kind.code, kind.default_remedy) for kind in kinds()}
     shared = _assigned(ast.parse((SOURCE / "errors.py").read_text("utf-8")).body)
-    for path in sorted(SOURCE.rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+    trees = [ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
+    codes = _codes(trees, shared)
+    for tree in trees:
         constants = shared | _assigned(tree.body)
         for scope in ast.walk(tree):
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -53,7 +53,24 @@ def messages() -> Iterator[Message]:
                         and isinstance(call.func, ast.Name)
                         and call.func.id in codes
                     ):
-                        yield from _told(call, codes[call.func.id], texts)
+                        yield from _of_call(call, codes[call.func.id], texts)
+
+
+def _codes(trees: list[ast.Module], shared: Texts) -> dict[str, tuple[str, str]]:
+    """Return code and usual remedy of every error class, those outside of :mod:`localspec.errors` too."""
+    codes = {kind.__name__: (kind.code, kind.default_remedy) for kind in kinds()}
+    for tree in trees:
+        for node in tree.body:
+            if not isinstance(node, ast.ClassDef) or node.name in codes:
+                continue
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in codes]
+            if bases:
+                own, texts = _assigned(node.body), shared | _assigned(tree.body)
+                code, remedy = codes[bases[0]]
+                code = _text(own["code"], texts) if "code" in own else code
+                remedy = _text(own["default_remedy"], texts) if "default_remedy" in own else remedy
+                codes[node.name] = code, remedy
+    return codes
 
 
 def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> Texts:
@@ -65,11 +82,11 @@ def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> Texts:
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
-def _told(call: ast.Call, kind: tuple[str, str], texts: Texts) -> Iterator[Message]:
+def _of_call(call: ast.Call, kind: tuple[str, str], texts: Texts) -> Iterator[Message]:
     code, usual = kind
     named = [keyword.value for keyword in call.keywords if keyword.arg == "remedy"]
     given = [_text(argument, texts) for argument in [*call.args, *named][:2]]
-    remedy = given[1] if len(given) > 1 and given[1] != usual else ""
+    remedy = given[1] if len(given) > 1 else usual
     if given and given[0].strip(f"{VALUE}:,. "):
         yield Message(code, *(re.sub(f"{VALUE}+", VALUE, text) for text in (given[0], remedy)))
 

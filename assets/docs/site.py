@@ -54,7 +54,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def relinked(markdown: str, place: str) -> str:
-    """The text of the page at ``place`` of the site, with links that hold there."""
+    """Return the text of the page at ``place`` of the site, with links that hold there."""
     source = EXTRA.get(place, f"docs/{place}")
 
     def link(match: re.Match[str]) -> str:

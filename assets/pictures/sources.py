@@ -1,4 +1,4 @@
-"""Draw the README's picture: one answer, each token coloured by who guessed it.
+"""Draw the README's picture: one answer, each token coloured by its proposer.
 
 .venv/bin/python assets/pictures/sources.py assets/pictures/sources.svg
 """

@@ -44,7 +44,7 @@ Weights = dict[str, np.ndarray[Any, np.dtype[np.float16]]]
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a GGUF holds of tokenizer.json: tokens by id, and merges in order of rank."""
+    """The part of tokenizer.json that a GGUF holds: tokens by id, and merges in order of rank."""
 
     tokens: list[str]
     merges: list[str]

@@ -22,7 +22,8 @@ from .provenance import MADE_FROM, has_rows_of, is_trained, origin_of_rows, tell
 from .tokenizer import load_tokenizer, train_tokenizer
 from .train import Run, Trainer
 
-BUNDLED = Path(__file__).resolve().parents[1] / "models"
+HERE = Path(__file__).resolve().parent
+BUNDLED = HERE.parent / "models"
 
 
 def stage(output: Path, action: Callable[[Path], None], is_done: Callable[[], bool] | None = None) -> None:
@@ -105,8 +106,10 @@ class Pipeline:
             shutil.copyfile(self._bundled("tokenizer.json"), unfinished)
 
     def _copy_start(self, output: Path) -> None:
+        weights = self._preset.weights
+        start = self._bundled("model.safetensors") if weights is None else HERE / weights
         with replacing(output) as unfinished:
-            shutil.copyfile(self._bundled("model.safetensors"), unfinished)
+            shutil.copyfile(start, unfinished)
 
     def _write_stream(self, stream: Stream, origin: dict[str, Any], output: Path) -> None:
         tokenizer = load_tokenizer(self._tokenizer)

@@ -22,7 +22,7 @@ class Progress:
 
     @property
     def due(self) -> bool:
-        """Whether the last text is old enough for another one."""
+        """True if the last text is old enough for another one."""
         interval = SECONDS_ON_TERMINAL if self._live else SECONDS_IN_LOG
         return time.monotonic() - self._shown >= interval
 

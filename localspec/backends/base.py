@@ -1,6 +1,6 @@
 """The contract of a backend: four verbs over sequences of tokens, and the vocabulary.
 
-A backend knows no speculation; speculation knows no more of a backend than this file.
+Backends do not depend on speculation; of a backend, speculation uses nothing but this file.
 """
 
 from __future__ import annotations
@@ -22,44 +22,46 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a loaded model can do."""
+    """The limits and guarantees of a loaded model."""
 
     n_ctx: int
-    """tokens one sequence may hold; each has cells of its own"""
+    """tokens that one sequence can hold; every sequence has KV cells of its own"""
     max_sequences: int
     max_batch: int
-    """tokens one forward may append, over all its spans"""
+    """tokens that one forward can append, over all its spans"""
     replays: bool = False
-    """whether `truncate` may keep less than it was asked to, so that what is missing is fed again"""
+    """True if `truncate` may keep fewer tokens than requested, which the caller then feeds again"""
     exact_batches: bool = True
-    """whether a row is the same when other sequences share its forward"""
+    """True if a row is the same when other sequences share its forward"""
     batches: bool = True
-    """whether several sequences share a forward, in which all spans are computed as wide as the longest;
-    otherwise one is computed after the other"""
+    """True if the sequences of a forward are computed together, all spans as wide as the longest;
+    False: one after the other"""
     obstacle: str = ""
-    """why nothing can be taken back, and so nothing speculated; empty: something can"""
+    """the reason why no token can be rolled back, and speculation is off; empty: tokens can be rolled back"""
     margin_bound: float = 0.0
-    """top-1 minus top-2 logit under which a wide forward may pick another token than a 1-wide one"""
+    """top-1 minus top-2 logit below which a wide forward may pick another token than a 1-wide one"""
     drift_bound: float = 0.0
     """the same for a 1-wide forward over cells that a round's wide forward wrote"""
     exact_width: int = ANY_WIDTH
-    """rounds of up to so many tokens give the rows of 1-wide forwards, to the bit"""
+    """rounds of up to this many tokens give the rows of 1-wide forwards, to the bit"""
     exact_piece: int = ANY_WIDTH
-    """cells are the same in whatever pieces of up to so many tokens they were fed"""
+    """cells are the same for any division of the prompt into pieces of up to this many tokens"""
     even_short: bool = True
-    """cells are the same in whatever pieces of 8, 16, … 56 tokens they were fed"""
+    """True if cells are the same for any division of the prompt into pieces of 8, 16, … 56 tokens"""
     even_long: bool = True
-    """cells are the same in whatever pieces of 64, 128, 192 or 256 tokens they were fed"""
+    """True if cells are the same for any division of the prompt into pieces of 64, 128, 192 or 256 tokens"""
     saves: bool = False
-    """whether a sequence can be saved as bytes"""
+    """True if a sequence can be saved as bytes"""
+    offloaded_bytes: int = 0
+    """bytes of weights in a GPU's memory"""
 
 
 class Interrupted(Exception):
-    """A forward gave up because somebody hurries; nothing was appended."""
+    """A forward was preempted, see :meth:`Backend.preempt`; nothing was appended."""
 
 
 class Span(NamedTuple):
-    """Part of a forward: append ``tokens`` to ``sequence``, give logits for the last ``rows`` of them."""
+    """Part of a forward: append ``tokens`` to ``sequence``, return logits for the last ``rows`` of them."""
 
     sequence: int
     tokens: Sequence[int]
@@ -67,23 +69,23 @@ class Span(NamedTuple):
 
 
 class Logits(Protocol):
-    """The rows one forward was asked for, in the order of its spans; valid until the next forward."""
+    """The requested rows of one forward, in the order of its spans; valid until the next forward."""
 
     def argmax(self) -> Sequence[int]:
-        """The most probable token of every row, without moving the rows."""
+        """The most probable token of every row; the rows stay on the device."""
 
     def margins(self) -> Sequence[float]:
         """Top-1 minus top-2 logit of every row."""
 
     def peaks(self) -> Sequence[float]:
-        """The logit of every row's :meth:`argmax`; no finite number where the row holds what is none."""
+        """The logit of every row's :meth:`argmax`; not finite where the row has a NaN or +inf."""
 
     def rows(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` as float32, shape (stop - start, vocabulary size); a copy."""
 
 
 class FimTokens(NamedTuple):
-    """The special tokens of fill-in-the-middle; ``repo`` and ``sep`` where the family has them."""
+    """The special tokens of fill-in-the-middle; ``repo`` and ``sep`` are None in families without them."""
 
     prefix: int
     suffix: int
@@ -100,7 +102,7 @@ class Vocabulary(Protocol):
 
     @property
     def bos(self) -> int | None:
-        """The token every text starts with, if the model wants one."""
+        """The token that every text starts with; None if the model has none."""
 
     @property
     def eos(self) -> int | None:
@@ -112,30 +114,30 @@ class Vocabulary(Protocol):
 
     @property
     def special_tokens(self) -> frozenset[int]:
-        """Tokens that are no text: turn markers, end tokens, fill-in-the-middle tokens."""
+        """Tokens that stand for no text: turn markers, end tokens, fill-in-the-middle tokens."""
 
     @property
     def fim(self) -> FimTokens | None: ...
 
     @property
     def longest(self) -> int | None:
-        """Bytes of text that one token stands for at the most; None where there is no such bound."""
+        """The most bytes of text that one token stands for; None where there is no such bound."""
 
     @property
     def chat_template(self) -> str | None:
-        """The model's own Jinja template."""
+        """The model's own Jinja template; None if its files have none."""
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        """Tokens of ``text``, without BOS; ``special`` reads ``<|…|>`` as the special tokens they name.
+        """The tokens of ``text``, without BOS; ``special``: names such as ``<|…|>`` become special tokens.
 
-        Several threads may ask at once.
+        Several threads may call this at once.
         """
 
     def piece(self, token: int) -> bytes:
         """The bytes that ``token`` adds to the text; empty for special tokens."""
 
     def text_of(self, token: int) -> bytes:
-        """The bytes that name ``token``, special tokens by their text: what two vocabularies compare."""
+        """The bytes that name ``token``, special tokens by their text, to compare two vocabularies."""
 
 
 class Backend(Protocol):
@@ -146,75 +148,74 @@ class Backend(Protocol):
 
     name: str
     model: str
-    """what the user calls this model"""
+    """the model's name, as the user writes it"""
     description: str
-    """what its speed depends on: the backend's name and version, precision, size, threads"""
+    """everything that its speed depends on: the backend's name and version, precision, size, threads"""
     capabilities: Capabilities
     defaults: Options
-    """the sampling settings that the model's author recommends, where its file says so"""
+    """the sampling settings that the model's author recommends, where its files have some"""
 
     @property
     def vocabulary(self) -> Vocabulary: ...
 
     def open(self) -> int:
-        """A new, empty sequence; raises :class:`EngineBusy` when none is left."""
+        """Open an empty sequence; raises :class:`EngineBusy` when none is left."""
 
     def forward(self, batch: Sequence[Span]) -> Logits:
-        """Append every span's tokens and return the logits rows asked for.
+        """Append every span's tokens and return the requested rows of logits.
 
         At most ``capabilities.max_batch`` tokens. On an error nothing has been appended.
         """
 
-    def hurry(self, on: bool) -> None:
-        """From any thread: while it is on forwards may raise :class:`Interrupted`, the one under way, too.
-        A backend that cannot give up goes on."""
+    def preempt(self, on: bool) -> None:
+        """While on, let forwards raise :class:`Interrupted`, the one under way included; from any thread.
+        A backend that cannot stop a forward ignores it."""
 
     def check(self) -> None:
-        """Raises :class:`ModelChanged` where the rows of earlier forwards are not to be trusted."""
+        """Raise :class:`ModelChanged` if the model's file has changed, so that earlier rows may be wrong."""
 
     def rollback(self, sequence: int) -> int | None:
-        """How many tokens of its next forward `truncate` will be able to take back; None: any number.
-        It may change from round to round."""
+        """The number of tokens of its next forward that `truncate` will be able to take back; None: any
+        number. It may change from round to round."""
 
     def reach(self, sequence: int, length: int) -> int:
-        """The longest start of at most ``length`` tokens that `truncate` can keep now."""
+        """The largest number of first tokens, at most ``length``, that `truncate` can keep now."""
 
     def truncate(self, sequence: int, length: int) -> int:
-        """Keep the first ``length`` tokens of ``sequence``, or as many of them as `reach` says.
+        """Keep the first ``length`` tokens of ``sequence``, or fewer, as `reach` says; return how many.
 
-        Returns how many. A recurrent state can only go back to where it was kept: before the last
-        forward or after the last of its tokens, at a mark, and at the beginning.
+        A recurrent state can only go back to where a copy was kept: before the last forward or after the
+        last of its tokens, at a mark, and at the beginning.
         """
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
-        """Let `truncate` come back to the present length as long as it does not go behind it; the last
-        mark counts. ``beside``: the mark that was made without it counts, too, where a backend can."""
+        """Let `truncate` come back to the present length, until it has cut the sequence below it. A new mark
+        replaces the last one; ``beside`` sets a second one, which backends with one mark ignore."""
 
     def fork(self, sequence: int, length: int) -> int:
-        """A new sequence that shares the first ``length`` tokens of ``sequence``, or as many as `reach`
-        says."""
+        """Open a sequence with the first ``length`` tokens of ``sequence``, or fewer, as `reach` says."""
 
     def save(self, sequence: int) -> bytearray:
-        """All that ``sequence`` holds, for :meth:`restore` of a backend of the same description, where
-        capabilities say that it ``saves``."""
+        """The state of ``sequence`` as bytes, for :meth:`restore` of a backend of the same description;
+        only where ``capabilities.saves``."""
 
     def restore(self, state: bytearray) -> int:
-        """A new sequence that equals to the bit the one that was saved as ``state``.
+        """Open a sequence that equals, to the bit, the one that was saved as ``state``.
 
-        Raises :class:`EngineBusy` when none is left, :class:`EngineError` for bytes that are no state.
+        Raises :class:`EngineBusy` when none is left, :class:`EngineError` for bytes of any other format.
         """
 
     def close(self, sequence: int) -> None:
-        """Forget ``sequence`` and free its cells."""
+        """Drop ``sequence`` and free its cells."""
 
     def length(self, sequence: int) -> int:
-        """Tokens that ``sequence`` holds."""
+        """The number of tokens that ``sequence`` holds."""
 
     def sequences(self) -> Collection[int]:
         """The sequences that are open."""
 
     def free(self) -> None:
-        """Give back all memory; nothing may be called after this."""
+        """Free all memory; no method may be called after this."""
 
 
 def top_margin(row: NDArray[np.floating[Any]]) -> float:

@@ -1,12 +1,12 @@
-"""How many tokens, and of how many sequences, a model gets cells for."""
+"""The size of a model's KV cache: tokens per sequence, and number of sequences."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelTooLarge
 from localspec.models.fit import MIN_CTX, context_size, free_memory
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 
 MIN_BATCH = 256
@@ -14,11 +14,11 @@ WIDEST_ROUND = 21
 """the newest token and at most 20 draft tokens"""
 MAX_PARALLEL = 4
 KV_SHARE = 0.25
-"""of the available memory, for the cells of all sequences"""
+"""share of the available memory for the cells of all sequences"""
 
 
 class CellBytes(NamedTuple):
-    """What a sequence takes: for each token, and for itself (a window's cells, a recurrent state)."""
+    """Bytes of a sequence: for each token, and once (the cells of a window, a recurrent state)."""
 
     each: int = 0
     sequence: int = 0
@@ -28,20 +28,21 @@ class CellBytes(NamedTuple):
 
 
 def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) -> tuple[int, int]:
-    """(tokens per sequence, sequences) from the config, the context a model was trained for, what
-    sequences take and the free memory.
+    """Return (tokens per sequence, sequences) from the config, the context that the model was trained for,
+    the bytes that sequences take, and the free memory.
 
     Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
     one that does not fit.
     """
     n_ctx = context_size(trained, config)
     if n_ctx < MIN_CTX:
-        raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
+        raise InvalidOptions(f"n_ctx is {n_ctx} tokens; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
     available = free_memory()
     each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
     if each * wanted > available:
         raise ModelTooLarge(
-            f"a cache of {wanted} x {n_ctx} tokens takes {size(each * wanted)}; {size(available)} are free",
+            f"a KV cache of {wanted} x {n_ctx} tokens takes {size(each * wanted)},"
+            f" but {size(available)} are free",
             "Set a smaller n_ctx or parallel.",
         )
     most = int(available * KV_SHARE) // each if each else MAX_PARALLEL
@@ -49,5 +50,5 @@ def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) ->
 
 
 def widest_forward(config: EngineConfig, n_sequences: int) -> int:
-    """Room for a piece of a prompt, and for the widest round of all sequences."""
+    """The tokens of the widest forward: a piece of a prompt, or a round of all sequences with full drafts."""
     return max(config.prefill_chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)

@@ -1,7 +1,7 @@
 """A tiny deterministic model in memory whose distributions are known exactly.
 
-Public, for tests of ours and of others: it obeys the whole contract, counts what it is asked,
-and complains where a real backend would corrupt its cache.
+Public, for tests of localspec and of other programs: it obeys the whole contract, records the forwards
+computed, and raises an error where a real backend would corrupt its cache.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class ToyLogits:
 class ToyBackend:
     """The contract over a :data:`Rule`.
 
-    ``rollback`` is how many tokens can be taken back; with "replay" it goes back as a recurrent state
-    does. ``noise``: see :meth:`make_noisy`.
+    ``rollback`` is the number of tokens that can be taken back, None: any; with "replay" it goes back as a
+    recurrent state does. ``noise``: see :meth:`make_noisy`.
     """
 
     name = "toy"
@@ -129,13 +129,13 @@ class ToyBackend:
         """every batch so far"""
         self._cache: dict[int, list[int]] = {}
         self._wide: dict[int, list[bool]] = {}
-        self._hurried = False
+        self._preempted = False
         self._kept: dict[int, dict[str, int]] = {}
         """by sequence: the lengths before the last forward and at the mark"""
 
     def make_noisy(self, noise: float, *, exact_width: int = 1) -> None:
-        """From now on a row's logits are off by up to ``noise``, depending on which cells were written by
-        forwards of more than ``exact_width`` tokens and on whether this one is: as those of real backends."""
+        """Add errors of up to ``noise`` to the logits of later rows. As in real backends, they depend on
+        which cells were written by forwards of more than ``exact_width`` tokens, this one included."""
         self.noise, self._exact_width = noise, exact_width
         self.capabilities = replace(
             self.capabilities,
@@ -150,7 +150,7 @@ class ToyBackend:
     def open(self) -> int:
         free = set(range(self.capabilities.max_sequences)) - self._cache.keys()
         if not free:
-            raise EngineBusy("all sequences are in use")
+            raise EngineBusy(f"all {self.capabilities.max_sequences} sequences of the model are in use")
         sequence = min(free)
         self._cache[sequence], self._wide[sequence], self._kept[sequence] = [], [], {}
         return sequence
@@ -158,11 +158,14 @@ class ToyBackend:
     def forward(self, batch: Sequence[Span]) -> ToyLogits:
         width = sum(len(span.tokens) for span in batch)
         if not 0 < width <= self.capabilities.max_batch:
-            raise EngineError(f"a forward of {width} tokens")
+            most = self.capabilities.max_batch
+            raise EngineError(f"internal error: a forward of {width} tokens, 1 to {most} are possible")
         for span in batch:
             if self.length(span.sequence) + len(span.tokens) > self.capabilities.n_ctx:
-                raise EngineError(f"sequence {span.sequence} is full")
-        if self._hurried:
+                raise EngineError(
+                    f"internal error: sequence {span.sequence} has no room for {len(span.tokens)} more tokens"
+                )
+        if self._preempted:
             raise Interrupted
         self.forwards.append([Span(s.sequence, list(s.tokens), s.rows) for s in batch])
         for span in batch:
@@ -175,7 +178,7 @@ class ToyBackend:
         rows = []
         for i, token in enumerate(span.tokens):
             if not 0 <= token < self.vocabulary.size:
-                raise EngineError(f"there is no token {token}")
+                raise EngineError(f"internal error: the vocabulary of {self.model} has no token {token}")
             cache.append(token)
             flags.append(wide)
             if i >= len(span.tokens) - span.rows:
@@ -183,13 +186,14 @@ class ToyBackend:
         return rows
 
     def _error(self, flags: list[bool]) -> NDArray[np.float64]:
-        """The rounding error of a row over cells written so; the last flag is this forward's."""
+        """Return the rounding error of a row; ``flags``: True for each cell that a wide forward wrote, the
+        last one being this row's own."""
         if not self.noise:
             return np.zeros(self.vocabulary.size)
         return np.random.default_rng(flags).uniform(-self.noise, self.noise, self.vocabulary.size)
 
-    def hurry(self, on: bool) -> None:
-        self._hurried = on
+    def preempt(self, on: bool) -> None:
+        self._preempted = on
 
     def check(self) -> None:
         return
@@ -208,7 +212,9 @@ class ToyBackend:
     def truncate(self, sequence: int, length: int) -> int:
         cache = self._cache[sequence]
         if not 0 <= length <= len(cache):
-            raise EngineError(f"sequence {sequence} holds {len(cache)} tokens, not {length}")
+            raise EngineError(
+                f"internal error: sequence {sequence} has {len(cache)} tokens and cannot be cut to {length}"
+            )
         length = self.reach(sequence, length)
         kept = self._kept[sequence]
         self._kept[sequence] = {name: at for name, at in kept.items() if at <= length}
@@ -237,7 +243,7 @@ class ToyBackend:
             self._cache[copy], self._wide[copy] = json.loads(state)
         except ValueError:
             self.close(copy)
-            raise EngineError("these bytes are no saved sequence") from None
+            raise EngineError("the saved sequence cannot be restored: its bytes are damaged") from None
         return copy
 
     def close(self, sequence: int) -> None:
@@ -250,7 +256,7 @@ class ToyBackend:
         return list(self._cache)
 
     def tokens(self, sequence: int) -> list[int]:
-        """What ``sequence`` holds, for tests."""
+        """The tokens of ``sequence``, for tests."""
         return list(self._cache[sequence])
 
     @property

@@ -1,4 +1,4 @@
-"""Names of special tokens that people typed: they are text, whatever a tokenizer makes of them."""
+"""Names of special tokens that users typed: they are encoded as text, even where a tokenizer would not."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from itertools import pairwise
 
 
 class TypedNames:
-    """``names`` of the special tokens that a tokenizer takes for those wherever their names stand, though it
-    is told to find none: such as a model's files call added, or the user's, but not special."""
+    """Encodes texts so that none of the special tokens ``names`` comes out. These are the tokens that a
+    tokenizer finds by name even with special tokens switched off, because the model's files list them as
+    added or user-defined, but not as special."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._tokens = names.keys()
         self._names = re.compile(f"(?={'|'.join(map(re.escape, names.values()))})")
 
     def encode(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """The tokens of ``text``, by ``encode``, with none of the special ones."""
+        """Return the tokens of ``text``, made by ``encode``, with none of the special ones."""
         tokens = encode(text)
         if not self._tokens or self._tokens.isdisjoint(tokens):
             return tokens
-        # Behind its first character no name is whole.
+        # A cut behind the first character of a name leaves no whole name on either side.
         cuts = [0, *(match.start() + 1 for match in self._names.finditer(text)), len(text)]
         return [token for start, end in pairwise(cuts) for token in encode(text[start:end])]

@@ -1,1 +1,1 @@
-"""Measuring: models of a realistic cost, fixed workloads, other systems to compare with."""
+"""The benchmark: models of a realistic cost, fixed workloads, and other systems to compare with."""

@@ -1,22 +1,27 @@
-"""The proposers that need no model, alone: for the oracles and the simulator."""
+"""The proposers that need no model, for the oracles and the simulator."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
+from localspec.backends.toy import ToyBackend
 from localspec.bench.curve import CostLine
 from localspec.bench.results import PLAIN
 from localspec.bench.scratch import VOCABULARY, scratch_memory
+from localspec.engine.factories import Parts, make
+from localspec.engine.learning import Learning
 from localspec.errors import InvalidOptions
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.proposer_kinds import AUTO, KINDS, MEMORY, ProposerKind
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Ask, Draft
-from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import Nothing, Proposer
 from localspec.speculation.survival import Calibration
@@ -24,14 +29,14 @@ from localspec.speculation.survival import Calibration
 Maker = Callable[[], Proposer]
 
 KNOWN = 8
-"""times a width was seen: enough to be taken for known"""
+"""observations of a width after which its cost counts as measured"""
 
 
 class Remembering(MemoryRecall):
-    """The memory alone: learns a request's text when it ends, as the engine has it do."""
+    """The n-gram memory alone, which learns a request's text at its end, as in the engine."""
 
     def __init__(self, directory: Path) -> None:
-        # Token ids are all there is; without their bytes no secret can be told from other text.
+        # There are only token ids; without their bytes secrets cannot be recognised.
         self._memory = Memory(directory, VOCABULARY, lambda token: b" ")
         super().__init__(self._memory.tables, self._memory)
         self._contexts: dict[int, list[int]] = {}
@@ -56,7 +61,7 @@ class Remembering(MemoryRecall):
 
 @contextmanager
 def cheap_makers() -> Iterator[Mapping[str, Maker]]:
-    """By name: what makes a new one that knows nothing yet. They work until the context ends."""
+    """Functions by name that make a new, empty proposer; it can be used until the context ends."""
     with scratch_memory() as root, ExitStack() as stack:
 
         def remembering() -> Proposer:
@@ -64,16 +69,28 @@ def cheap_makers() -> Iterator[Mapping[str, Maker]]:
             stack.callback(made.close)
             return made
 
-        yield {"prompt-lookup": PromptLookup, "memory": remembering}
+        target = ToyBackend()
+        parts = Parts(target, None, EngineConfig(), Learning(target, None))
+        yield {
+            kind.name: remembering if kind is MEMORY else partial(_made, kind, parts)
+            for kind in KINDS
+            if kind is MEMORY or kind.needs == "nothing"
+        }
+
+
+def _made(kind: ProposerKind, parts: Parts) -> Proposer:
+    made = make(kind, parts)
+    assert made is not None  # it needs nothing
+    return made
 
 
 def controller_of(members: Sequence[Proposer], cost: CostLine, widths: Sequence[int]) -> Controller:
-    """``auto`` over ``members``, which takes ``cost`` for measured at these widths."""
+    """``auto`` over ``members``, with ``cost`` as measured at these widths."""
     curve = CostCurve()
     for _ in range(KNOWN):
         for width in widths:
             curve.observe(width, 0, cost(width))
-    # Time passes on the curve only, or counts would depend on how busy this machine is.
+    # Time is that of the curve alone; else counts would depend on the load of this machine.
     return Controller(members, curve, Calibration(), clock=lambda: 0.0)
 
 
@@ -84,7 +101,7 @@ def make_proposer(name: str, makers: Mapping[str, Maker], cost: CostLine) -> Pro
     """
     known: dict[str, Maker] = {
         PLAIN: Nothing,
-        "auto": lambda: controller_of([make() for make in makers.values()], cost, range(1, 22)),
+        AUTO: lambda: controller_of([make() for make in makers.values()], cost, range(1, 22)),
         **makers,
     }
     if name not in known:

@@ -1,4 +1,4 @@
-"""Who is measured: the proposers of ours, their fixed lengths, and the references."""
+"""The contestants of the benchmark: localspec's proposers, their fixed lengths, and the references."""
 
 from __future__ import annotations
 
@@ -9,42 +9,32 @@ from contextlib import contextmanager
 
 from localspec.bench.results import CONTROL, PLAIN, Contestant
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol.proposer_kinds import AUTO, KINDS
 
-SWEEP_LENGTHS = (2, 4, 6, 8)
-SWEEP_NGRAM = 3
-TOLD = 300
-"""characters of an error that a document keeps"""
+LONGEST_ERROR = 300
+"""characters of an error in a document"""
 
 
 def own_contestants(drafts: Sequence[str]) -> list[Contestant]:
-    """Plain twice, then every proposer; those that need a draft model once per label of ``drafts``.
+    """Plain twice, then every proposer but a target's own; those that need a draft model once per label of
+    ``drafts``.
 
-    With several draft models ``auto`` and ``draft`` are the first one's.
+    With several draft models ``auto`` and ``draft`` use the first one.
     """
     found = [Contestant(PLAIN), Contestant(CONTROL)]
-    found += [Contestant("auto", "auto", draft=drafts[0] if drafts else None)]
-    found += [Contestant("prompt-lookup", "prompt-lookup"), Contestant("memory", "memory")]
-    found += [Contestant("draft", "draft", draft=label) for label in drafts[:1]]
+    found += [Contestant(AUTO, AUTO, draft=drafts[0] if drafts else None)]
+    found += [Contestant(kind.name, kind.name) for kind in KINDS if kind.needs in ("nothing", "memory")]
+    with_model = [kind.name for kind in KINDS if kind.needs == "draft model"]
+    found += [Contestant(name, name, draft=label) for label in drafts[:1] for name in with_model]
     for label in drafts[1:]:
-        found.append(Contestant(f"auto, {label}", "auto", draft=label))
-        found.append(Contestant(f"draft, {label}", "draft", draft=label))
-    return found
-
-
-def sweep_contestants(drafts: Sequence[str]) -> list[Contestant]:
-    """Lookup n=3, memory and the first draft model at fixed lengths, with plain to compare."""
-    found = [Contestant(PLAIN)]
-    for k in SWEEP_LENGTHS:
-        found.append(Contestant(f"lookup n=3 k={k}", "prompt-lookup", k, ngram=SWEEP_NGRAM))
-        found.append(Contestant(f"memory k={k}", "memory", k))
-        found += [Contestant(f"draft k={k}", "draft", k, draft=label) for label in drafts[:1]]
+        found += [Contestant(f"{name}, {label}", name, draft=label) for name in (AUTO, *with_model)]
     return found
 
 
 def chosen(contestants: Sequence[Contestant], names: Iterable[str]) -> list[Contestant]:
-    """Those that are named, and plain with its control, without which nothing can be compared.
+    """The named contestants, and plain decoding with its control, to which they are compared.
 
-    No names: all. Raises :class:`InvalidOptions` naming the nearest one.
+    No names: all. Raises :class:`InvalidOptions` for an unknown name, with the nearest one.
     """
     known = {contestant.name for contestant in contestants}
     wanted = set(names)
@@ -61,19 +51,19 @@ def chosen(contestants: Sequence[Contestant], names: Iterable[str]) -> list[Cont
 
 @contextmanager
 def attempt(contestant: Contestant, failures: dict[str, str]) -> Iterator[None]:
-    """Inside, an error of the contestant's is written down in ``failures``, and the others go on.
+    """Record an error of the contestant in ``failures`` instead of raising it.
 
-    Plain decoding's is raised: without it nothing can be compared.
+    That of plain decoding is raised: all others are compared with it.
     """
     try:
         yield
-    except Exception as error:  # a reference is somebody else's code, and may raise anything
+    except Exception as error:  # a reference is code of another project, and may raise anything
         if contestant.name == PLAIN:
             raise
         failures[contestant.name] = sentence_of(error)
 
 
 def sentence_of(error: BaseException) -> str:
-    """What happened, on one line."""
+    """The message of an error on one line, at most :data:`LONGEST_ERROR` characters."""
     what = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
-    return textwrap.shorten(what, TOLD, placeholder=" …")
+    return textwrap.shorten(what, LONGEST_ERROR, placeholder=" …")

@@ -1,4 +1,4 @@
-"""What a forward costs by its width: measured on a loaded model, or given by hand."""
+"""The cost of a forward by its width: measured on a loaded model, or given by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localspec.errors import InvalidOptions
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 9, 13, 17, 21)
 CONTEXT = 512
-"""tokens before the forwards that are timed, where the model has as many"""
+"""tokens before the timed forwards, or fewer where the model's context is shorter"""
 REPEATS = 7
 
 
@@ -24,7 +24,9 @@ class CostLine:
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
         if not seconds or min(seconds) != 1 or min(seconds.values()) <= 0:
-            raise InvalidOptions("costs are positive and begin at width 1", "Write --cost 1=12,2=20,5=35.")
+            raise InvalidOptions(
+                "the costs must be positive and include width 1", "Write --cost 1=12,2=20,5=35."
+            )
         self._widths = sorted(seconds)
         self._seconds = [seconds[width] for width in self._widths]
 
@@ -49,19 +51,19 @@ def parse_costs(text: str) -> CostLine:
         pairs = [item.split("=") for item in text.split(",")]
         return CostLine({int(width): float(ms) / 1000 for width, ms in pairs})
     except ValueError:
-        raise InvalidOptions(f"{text!r} is no list of costs", "Write --cost 1=12,2=20,5=35.") from None
+        raise InvalidOptions(f"{text!r} is not a list of costs", "Write --cost 1=12,2=20,5=35.") from None
 
 
 def measure_curve(backend: Backend, role: str, tokens: list[int]) -> Curve:
     """Time forwards of :data:`WIDTHS` behind the same context, the widths interleaved; medians.
 
-    ``tokens`` is any text of the model, said again as often as needed; this file's own where there is none.
+    ``tokens`` is any text of the model, repeated as often as needed; that of this file where it is empty.
     """
     limits = backend.capabilities
     widths = [width for width in WIDTHS if width <= limits.max_batch]
     context = min(CONTEXT, limits.n_ctx - max(widths))
-    said = tokens or backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    tokens = list(islice(cycle(said), context + max(widths)))
+    text = tokens or backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
+    tokens = list(islice(cycle(text), context + max(widths)))
     timings: dict[int, list[float]] = {width: [] for width in widths}
     sequence = backend.open()
     try:
@@ -77,7 +79,7 @@ def measure_curve(backend: Backend, role: str, tokens: list[int]) -> Curve:
 def _timed(
     backend: Backend, sequence: int, tokens: list[int], widths: list[int]
 ) -> Iterator[tuple[int, float]]:
-    """(width, seconds) of every forward that counts; each width's first one only warms up."""
+    """(width, seconds) of every forward but each width's first, which only warms up."""
     before = backend.length(sequence)
     for repeat in range(REPEATS + 1):
         for width in widths:

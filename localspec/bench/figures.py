@@ -1,4 +1,4 @@
-"""From raw runs to one line per workload and contestant."""
+"""The summary of raw runs: one figure per workload and contestant."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from localspec.bench.results import CONTROL, PLAIN, Ceiling, Figure, Results, Ru
 K = TypeVar("K")
 
 LONG = 64
-"""a request with fewer tokens says little about speed"""
+"""tokens of a request whose speed counts by itself; shorter ones are too noisy"""
 QUIET = 0.05
-"""the most that plain decoding may differ from itself on a machine that does nothing else"""
+"""largest difference between plain decoding and its control, as a share, on an idle machine"""
 
 
 def figures_of(results: Results) -> list[Figure]:
@@ -33,26 +33,33 @@ def figures_of(results: Results) -> list[Figure]:
 
 
 def noise_of(results: Results) -> float | None:
-    """How far plain decoding was from itself, at most, as a share; None: it was not measured."""
+    """Return the noise of the measurement; None if it was not measured.
+
+    The control is plain decoding, measured a second time. The noise is the largest difference of its speed
+    from that of plain decoding over all workloads, as a share of the latter.
+    """
     found = (abs(f.speed - 1) for f in results.figures if f.contestant == CONTROL)
     return max(found, default=None)
 
 
 def warning_of(results: Results) -> str:
-    """What to say of a run on a machine that was busy with something else; empty for a quiet one."""
+    """A warning for a run on a machine with other load; empty for an idle one."""
     noise = noise_of(results)
     if noise is None or noise <= QUIET:
         return ""
-    return f"The machine was busy: plain decoding differed from itself by {noise:.0%}; judge nothing by this."
+    return (
+        f"The machine was busy: plain decoding differed from itself by {noise:.0%}; "
+        "these figures are not reliable."
+    )
 
 
 def notices_of(results: Results) -> list[str]:
-    """What is missing, and why; a sentence each."""
+    """A sentence for each missing part of the results, with the reason."""
     found = []
     if results.stopped:
-        found.append(f"This run was {results.stopped}; what is missing was not measured.")
+        found.append(f"This run was {results.stopped}; the missing figures were not measured.")
     for name, why in results.failures.items():
-        found.append(f"{name} failed, and took no further part: {why}")
+        found.append(f"{name} failed and was not measured any further: {why}")
     if results.left_out:
         found.append(f"There was no time for {', '.join(results.left_out)}.")
     return found
@@ -67,7 +74,7 @@ def ceilings_for(results: Results, workload: str, draft: str | None = None) -> l
 
 
 def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[Ceiling]) -> Figure:
-    """Of whole repeats only, but for what is told of single requests, which have all their repeats."""
+    """The figure of whole repeats; those of single requests use all their repeats."""
     long, diverged = request_speeds(runs, plain), _diverged(runs, plain)
     together, runs = of_full_repeats(paired(runs, plain)), of_full_repeats(runs)
     repeats = _speeds(together, paired(plain, together), lambda run: run.repeat)
@@ -96,23 +103,23 @@ def _figure(contestant: str, runs: list[Run], plain: list[Run], ceilings: list[C
 
 
 def paired(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:
-    """Those whose request is among ``others`` in the same repeat: who failed, or was interrupted, has
-    played less than others have.
+    """The runs whose request is among ``others`` in the same repeat: a contestant that failed or was
+    interrupted has fewer.
     """
-    asked = {(run.request, run.repeat) for run in others}
-    return [run for run in runs if (run.request, run.repeat) in asked]
+    requests = {(run.request, run.repeat) for run in others}
+    return [run for run in runs if (run.request, run.repeat) in requests]
 
 
 def of_full_repeats(runs: Sequence[Run]) -> list[Run]:
-    """Those of repeats that hold every request of one contestant on one workload; all, if none does.
+    """The runs of repeats with every request of one contestant on one workload; all, if there is none.
 
-    A repeat that was cut off has no common median with one that came to its end.
+    An interrupted repeat has no common median with a complete one.
     """
-    asked: dict[int, set[tuple[str, str, int]]] = defaultdict(set)
+    by_repeat: dict[int, set[tuple[str, str, int]]] = defaultdict(set)
     for run in runs:
-        asked[run.repeat].add(run.request)
+        by_repeat[run.repeat].add(run.request)
     whole = {run.request for run in runs}
-    full = {repeat for repeat, requests in asked.items() if requests == whole}
+    full = {repeat for repeat, requests in by_repeat.items() if requests == whole}
     return [run for run in runs if run.repeat in full or not full]
 
 
@@ -128,7 +135,7 @@ def _tokens_per_round(runs: Sequence[Run]) -> float | None:
 
 
 def _diverged(runs: Sequence[Run], plain: Sequence[Run]) -> int:
-    """How many exact requests had another text than plain's first."""
+    """The number of exact requests with another text than plain decoding's first one."""
     texts = {run.request: run.text_hash for run in reversed(plain)}
     return len({r.request for r in runs if r.exact and texts.get(r.request, r.text_hash) != r.text_hash})
 
@@ -170,8 +177,8 @@ def _share(
     """The speeds of ``repeats`` as shares of an oracle's on each repeat's own requests; their median."""
     shares = []
     for repeat, speed in repeats.items():
-        asked = {run.request for run in runs if run.repeat == repeat}
-        best = oracle_speed([ceiling for ceiling in ceilings if ceiling.request in asked], seconds)
+        requests = {run.request for run in runs if run.repeat == repeat}
+        best = oracle_speed([ceiling for ceiling in ceilings if ceiling.request in requests], seconds)
         shares += [speed / best] if best else []
     return statistics.median(shares) if shares else None
 

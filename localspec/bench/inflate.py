@@ -1,6 +1,6 @@
 """Function-preserving inflation: a small model with the cost of a large one.
 
-A tiny model is too cheap to show what verifying a draft costs. Inflated to a real model's shape it
+A tiny model is too cheap to show the cost of verifying a draft. Inflated to a real model's shape it
 computes the same function, so that text and acceptance stay what they are, at the real price:
 
 - the width is padded with zeros. RMSNorm divides by the root of the mean over D channels, of which
@@ -38,7 +38,7 @@ RECIPE = 1
 BLOCK = 32
 """weights in a block of the quantisations below; every row is a whole number of blocks"""
 QUANTISATIONS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q5_0": 8, "Q8_0": 7, "BF16": 32}
-"""what gguf can write, and ``general.file_type`` of each (llama.h, enum llama_ftype)"""
+"""quantisations that gguf can write, with ``general.file_type`` of each (llama.h, enum llama_ftype)"""
 NOISE = 0.02
 """standard deviation of random weights"""
 LAYER_TENSORS = (
@@ -74,22 +74,16 @@ TARGET_SHAPE = Shape(width=896, layers=24, heads=14, kv_heads=2, feed_forward=48
 DRAFT_RATIOS = (0.1, 0.3)
 """t_draft / t_target that the benchmark reports"""
 BUNDLED_VOCABULARY = 8192
-LARGE_VOCABULARY = 151_936
-"""Qwen2.5's rows of logits"""
-
-
-SMALLEST = Shape(1, 1, 1, 1, 1)
-"""what random weights start from: any shape is large enough"""
 
 
 def draft_shape(ratio: float) -> Shape:
     """A shape with about ``ratio`` of the target shape's weights, in its proportions.
 
-    Raises :class:`InvalidOptions` for a ratio that no draft has: below 0.02 or above 1.
+    Raises :class:`InvalidOptions` for a ratio below 0.02 or above 1.
     """
     if not 0.02 <= ratio <= 1:
         raise InvalidOptions(
-            f"a draft of {ratio:g} times the target's cost", "Choose a ratio from 0.02 to 1."
+            f"the draft's cost ratio {ratio:g} is out of range", "Choose a ratio from 0.02 to 1."
         )
     # Width, feed-forward and depth shrink alike, so that weights shrink with their cube.
     scale = ratio ** (1 / 3)
@@ -121,47 +115,24 @@ def inflate(
     source does not fit into or a quantisation that cannot be written, :class:`LocalspecError` when
     the file cannot be written, :class:`BackendUnavailable` without gguf.
     """
-    small = _Source(source)
-    _check(small.shape, shape, quantisation)
-    form = _Form(quantisation, shape.layers, progress)
-    _write(target, _metadata(small, shape, quantisation), _inflated_parts(small, shape), form)
+    small = Source(source)
+    check_shape(small.shape, shape, quantisation)
+    form = Form(quantisation, shape.layers, progress)
+    write_model(target, metadata_of(small, shape, quantisation), _inflated_parts(small, shape), form)
     return target
 
 
-def random_model(
-    path: Path,
-    source: Path,
-    *,
-    vocabulary: int = LARGE_VOCABULARY,
-    shape: Shape = TARGET_SHAPE,
-    quantisation: str = "Q8_0",
-) -> Path:
-    """Write a model of random weights, to measure what a row of logits costs; returns ``path``.
-
-    Its tokens are those of ``source`` and as many more as make ``vocabulary``, so that it reads the
-    same prompts; what it writes is noise. Raises as :func:`inflate`.
-    """
-    small = _Source(source)
-    _check(SMALLEST, shape, quantisation)
-    if vocabulary < len(small.value("tokenizer.ggml.tokens")):
-        raise InvalidOptions(
-            f"{vocabulary} tokens are fewer than the source has", "Give a larger vocabulary."
-        )
-    metadata = _metadata(small, shape, quantisation)
-    _extend_vocabulary(metadata, vocabulary)
-    _write(path, metadata, _random_parts(small, shape, vocabulary), _Form(quantisation, shape.layers))
-    return path
-
-
-class _Source:
+class Source:
     """The model that is inflated, as float32."""
 
     def __init__(self, path: Path) -> None:
-        header = read_header(path)  # bounded, with typed errors: what gguf itself reads is trusted after this
+        header = read_header(
+            path
+        )  # bounded, with typed errors: the gguf package reads the file without checks
         if header.architecture != ARCHITECTURE:
             raise ModelInvalid(f"{path} is a {header.architecture} model, not {ARCHITECTURE}")
-        gguf = _gguf()
-        self._reader = gguf.GGUFReader(path)
+        gguf = gguf_package()
+        self._path, self._reader = path, gguf.GGUFReader(path)
         self._dequantise = gguf.quants.dequantize
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
         layers = int(self.value(f"{ARCHITECTURE}.block_count"))
@@ -181,13 +152,13 @@ class _Source:
         """One value of the metadata."""
         field = self._reader.get_field(key)
         if field is None:
-            raise ModelInvalid(f"the model does not state {key}")
+            raise ModelInvalid(f"{self._path} has no value for {key}")
         return field.contents()
 
-    def metadata(self) -> dict[str, _Value]:
-        """All values with their types; not what the file says of its own layout."""
+    def metadata(self) -> dict[str, Value]:
+        """All values with their types, without those about the file's own layout."""
         return {
-            key: _Value(field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+            key: Value(field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
             for key, field in self._reader.fields.items()
             if not key.startswith("GGUF.") and key != "general.architecture"
         }
@@ -198,7 +169,7 @@ class _Source:
         return np.asarray(self._dequantise(tensor.data, tensor.tensor_type), dtype=np.float32)
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """A value of a GGUF's metadata with its type, and its items' type if it is an array."""
 
     value: Any
@@ -206,19 +177,19 @@ class _Value(NamedTuple):
     items: Any = None
 
 
-class _Form(NamedTuple):
-    """How a model is written."""
+class Form(NamedTuple):
+    """The form of a written model: its quantisation, number of layers, and a callback."""
 
     quantisation: str
     layers: int
     progress: Progress | None = None
 
 
-_Part = dict[str, Weights]
-"""what stands outside the layers, under full names, or one layer, under those of LAYER_TENSORS"""
+Part = dict[str, Weights]
+"""the tensors outside of the layers by full names, or those of one layer by the names in LAYER_TENSORS"""
 
 
-def _gguf() -> Any:
+def gguf_package() -> Any:
     """The gguf package, which only the benchmark's and the development's extras install."""
     try:
         import gguf
@@ -235,30 +206,35 @@ def _fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:8]
 
 
-def _check(small: Shape, shape: Shape, quantisation: str) -> None:
-    """Raises :class:`InvalidOptions` where ``small`` cannot be inflated to ``shape``."""
+def check_shape(small: Shape, shape: Shape, quantisation: str) -> None:
+    """Raise :class:`InvalidOptions` where ``small`` cannot be inflated to ``shape``."""
     if quantisation not in QUANTISATIONS:
         known = ", ".join(QUANTISATIONS)
-        raise InvalidOptions(f"{quantisation!r} cannot be written", f"Choose one of {known}.")
+        raise InvalidOptions(
+            f"the quantisation {quantisation!r} cannot be written", f"Choose one of {known}."
+        )
     for name, before, after in zip(Shape._fields, small, shape, strict=True):
         if after < before:
             raise InvalidOptions(
-                f"{name} {after} is smaller than the model's {before}", "Give a larger shape."
+                f"{name} {after} is smaller than the source model's {before}",
+                f"Give {name} a value of at least {before}.",
             )
     if shape.width % BLOCK or shape.feed_forward % BLOCK:
         raise InvalidOptions(
-            f"width {shape.width} or feed-forward {shape.feed_forward} is no multiple of {BLOCK}",
+            f"width {shape.width} or feed-forward {shape.feed_forward} is not a multiple of {BLOCK}",
             f"Give multiples of {BLOCK}.",
         )
-    if shape.heads % shape.kv_heads or shape.heads // shape.kv_heads < small.heads // small.kv_heads:
+    least = small.heads // small.kv_heads
+    if shape.heads % shape.kv_heads or shape.heads // shape.kv_heads < least:
         raise InvalidOptions(
-            f"{shape.heads} heads over {shape.kv_heads} KV heads: each KV head needs the same number of "
-            f"heads, at least {small.heads // small.kv_heads}",
-            "Give more heads or fewer KV heads.",
+            f"{shape.heads} heads cannot be divided among {shape.kv_heads} KV heads: each KV head must serve "
+            f"the same number of heads, and at least the source model's {least}",
+            f"Give fewer KV heads, or a multiple of {shape.kv_heads} heads that is at least "
+            f"{least * shape.kv_heads}.",
         )
 
 
-def _metadata(small: _Source, shape: Shape, quantisation: str) -> dict[str, _Value]:
+def metadata_of(small: Source, shape: Shape, quantisation: str) -> dict[str, Value]:
     """The source's metadata with the new shape."""
     metadata = small.metadata()
     epsilon = f"{ARCHITECTURE}.attention.layer_norm_rms_epsilon"
@@ -274,18 +250,7 @@ def _metadata(small: _Source, shape: Shape, quantisation: str) -> dict[str, _Val
     return metadata | {key: metadata[key]._replace(value=value) for key, value in changed.items()}
 
 
-def _extend_vocabulary(metadata: dict[str, _Value], vocabulary: int) -> None:
-    """Add ordinary tokens that no merge makes."""
-    tokens, types = (metadata[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type"))
-    more = range(len(tokens.value), vocabulary)
-    normal = int(_gguf().TokenType.NORMAL)
-    metadata["tokenizer.ggml.tokens"] = tokens._replace(value=[*tokens.value, *(f"<{i}>" for i in more)])
-    metadata["tokenizer.ggml.token_type"] = types._replace(value=[*types.value, *(normal for _ in more)])
-    size = f"{ARCHITECTURE}.vocab_size"
-    metadata[size] = metadata[size]._replace(value=vocabulary)
-
-
-def _inflated_parts(small: _Source, shape: Shape) -> Iterator[_Part]:
+def _inflated_parts(small: Source, shape: Shape) -> Iterator[Part]:
     yield {
         "token_embd.weight": _padded(small.tensor("token_embd.weight"), None, shape.width),
         "output_norm.weight": _norm(small.tensor("output_norm.weight"), shape.width),
@@ -295,7 +260,7 @@ def _inflated_parts(small: _Source, shape: Shape) -> Iterator[_Part]:
     yield from [_idle_layer(shape, small.head_size)] * (shape.layers - small.shape.layers)
 
 
-def _inflated_layer(small: _Source, index: int, shape: Shape) -> _Part:
+def _inflated_layer(small: Source, index: int, shape: Shape) -> Part:
     old, size = small.shape, small.head_size
     group, new_group = old.heads // old.kv_heads, shape.heads // shape.kv_heads
     # Head i reads KV head i // group: its place in the wider group of the same KV head.
@@ -339,15 +304,16 @@ def _spread(weights: Weights, slots: list[int], heads: int, size: int) -> Weight
     return wide.reshape(heads * size, -1)
 
 
-def _idle_layer(shape: Shape, size: int) -> _Part:
+def _idle_layer(shape: Shape, size: int) -> Part:
     """A layer that adds nothing, at the cost of one that does; all idle layers are this one."""
-    layer = _random_layer(shape, size)
+    layer = random_layer(shape, size)
     for name in ("attn_output", "ffn_down"):
         layer[name] = np.zeros_like(layer[name])
     return layer
 
 
-def _random_layer(shape: Shape, size: int) -> _Part:
+def random_layer(shape: Shape, size: int) -> Part:
+    """A layer of random weights, with heads of ``size``."""
     rng = np.random.default_rng(0)
     sides = {
         "attn_q": (shape.heads * size, shape.width),
@@ -363,16 +329,7 @@ def _random_layer(shape: Shape, size: int) -> _Part:
     return layer | {name: rng.standard_normal(side, np.float32) * NOISE for name, side in sides.items()}
 
 
-def _random_parts(small: _Source, shape: Shape, vocabulary: int) -> Iterator[_Part]:
-    rng = np.random.default_rng(1)
-    yield {
-        "token_embd.weight": rng.standard_normal((vocabulary, shape.width), np.float32) * NOISE,
-        "output_norm.weight": np.ones(shape.width, np.float32),
-    }
-    yield from [_random_layer(shape, small.head_size)] * shape.layers
-
-
-def _write(target: Path, metadata: dict[str, _Value], parts: Iterator[_Part], form: _Form) -> None:
+def write_model(target: Path, metadata: dict[str, Value], parts: Iterator[Part], form: Form) -> None:
     """Write a GGUF beside ``target`` and move it there; raises :class:`LocalspecError`."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -390,13 +347,13 @@ def _write(target: Path, metadata: dict[str, _Value], parts: Iterator[_Part], fo
         ) from None
 
 
-def _write_gguf(path: Path, metadata: dict[str, _Value], parts: Iterator[_Part], form: _Form) -> None:
-    gguf = _gguf()
+def _write_gguf(path: Path, metadata: dict[str, Value], parts: Iterator[Part], form: Form) -> None:
+    gguf = gguf_package()
     kind = gguf.GGMLQuantizationType[form.quantisation]
     writer = gguf.GGUFWriter(path, ARCHITECTURE)
     for key, (value, type_, items) in metadata.items():
         writer.add_key_value(key, value, type_, items)
-    last: _Part = {}
+    last: Part = {}
     written: dict[str, Any] = {}
     for i, part in enumerate(parts):
         if part is not last:  # idle layers are one object: quantised, and held, once

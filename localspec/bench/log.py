@@ -1,4 +1,4 @@
-"""Token logs: what a model was asked and what it said, as token ids; one JSON line a request."""
+"""Token logs: prompts and answers of a model as token ids; one JSON line a request."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def write_logs(path: Path, logs: Iterable[Log]) -> None:
 def read_logs(path: Path) -> list[Log]:
     """Read a log file.
 
-    Raises :class:`InvalidOptions` for a file that cannot be read, or naming the first line that is no
-    log.
+    Raises :class:`InvalidOptions` for a file that cannot be read, or with the number of the first line
+    that is not a log.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -42,7 +42,7 @@ def read_logs(path: Path) -> list[Log]:
             logs.append(msgspec.json.decode(line, type=Log))
         except msgspec.DecodeError as error:
             raise InvalidOptions(
-                f"{path}:{number} is no token log: {error}",
+                f"{path}:{number} is not a token log: {error}",
                 "Record one with `localspec bench --record FILE`.",
             ) from None
     return logs

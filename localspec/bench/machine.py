@@ -1,4 +1,4 @@
-"""Where the benchmark ran, and what it took."""
+"""The machine on which the benchmark ran, and the memory that it used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("llama-cpp-python", "mlx", "mlx-lm", "numpy")
 
 
 def machine_facts(threads: int) -> Machine:
-    """This machine; ``threads`` is what the backend is told."""
+    """This machine; ``threads`` is the backend's setting."""
     versions = {"localspec": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -37,6 +37,6 @@ def machine_facts(threads: int) -> Machine:
 
 
 def peak_memory() -> int:
-    """The most this process held, in bytes."""
+    """The peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * KIB

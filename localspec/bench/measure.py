@@ -1,11 +1,11 @@
 """The runner: every contestant answers the same requests, interleaved.
 
 First every case is played once, plainly; that warms the machine up and fixes the prompts and the text
-that the others are compared with: their turns follow the plain answers, so that all are asked the same.
+that the others are compared with: their turns follow the plain answers, so that all get the same requests.
 Then, repeat by repeat and case by case, each contestant plays all turns of the case in an engine of its
-own that knows nothing: no cached prefix, an empty memory, nothing learned from earlier repeats. Within
-a case, caches and memory work as they would. Who begins moves on by one with every repeat. Workloads
-take turns, case by case, so that whenever the time is up each of them has had its share.
+own that begins empty: no cached prefix, an empty n-gram memory, nothing learned from earlier repeats. Within
+a case, caches and memory work as usual. The first contestant is the next one in every repeat. Workloads
+take turns, case by case, so that each has had its share at any time when the budget ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from localspec.protocol.requests import Request
 
 
 class Step(NamedTuple):
-    """One turn as everybody is asked it, and what plain decoding says."""
+    """One turn: the request that all contestants get, and plain decoding's answer."""
 
     request: Request
     log: Log
@@ -46,14 +46,14 @@ class Script(NamedTuple):
 
 
 class Guest(Protocol):
-    """Somebody else's decoding of the same model."""
+    """Another project's decoding of the same model."""
 
     def play(self, steps: Sequence[Step]) -> Iterator[Run]:
         """Answer all turns of one case; the runs' repeat and contestant are filled in by the caller."""
 
 
 class Clock:
-    """Whether there is time for more; None: always."""
+    """A time budget in seconds; None: no limit."""
 
     def __init__(self, budget_s: float | None) -> None:
         self._budget_s, self._began = budget_s, time.monotonic()
@@ -64,7 +64,7 @@ class Clock:
 
     @property
     def spent(self) -> float:
-        """The share of the time that is gone; more than 1 when it is up."""
+        """The share of the budget that is spent; more than 1 after its end."""
         if self._budget_s is None:
             return 0.0
         gone = time.monotonic() - self._began
@@ -72,7 +72,7 @@ class Clock:
 
 
 class TimeLeft:
-    """What a stage will still take if it goes on as it went; a fraction that does not grow begins another."""
+    """The estimated rest of a stage at its present rate; a fraction that does not grow begins another one."""
 
     def __init__(self) -> None:
         self._began, self._first, self._last = 0.0, 0.0, 1.0
@@ -87,7 +87,7 @@ class TimeLeft:
 
 
 class OfWorkload(Protocol):
-    """A case, or what was made of one."""
+    """A case, or another value with the workload of one."""
 
     @property
     def workload(self) -> str: ...
@@ -97,8 +97,8 @@ W = TypeVar("W", bound=OfWorkload)
 
 
 def in_time(cases: Iterable[W], clock: Clock, *, at_least_one: bool = True) -> Iterator[W]:
-    """As many as there is time for, the workloads in turns; where ``at_least_one``, the first of each
-    workload however late it is: a table without them compares nothing.
+    """As many cases as there is time for, the workloads in turns; with ``at_least_one`` the first of each
+    workload even after the budget, as a table needs them for comparison.
     """
     by_workload: dict[str, list[W]] = {}
     for case in cases:
@@ -112,7 +112,7 @@ def in_time(cases: Iterable[W], clock: Clock, *, at_least_one: bool = True) -> I
 
 
 def turn_teller(cases: Iterable[Case], tell: Tell) -> Callable[[Case], None]:
-    """Called before each turn of a case: tells which of its workload's it is, and the share of all."""
+    """A callback for each turn of a case: reports its number in its workload, and the share of all turns."""
     turns: Counter[str] = Counter()
     for case in cases:
         turns[case.workload] += len(case.turns)
@@ -133,38 +133,43 @@ def record(
     scripts = []
     for case in cases:
         steps: list[Step] = []
-        said: str | None = None
+        previous: str | None = None
         with stand.engine(Contestant(PLAIN)) as engine:
             for number, turn in enumerate(case.turns):
                 on_turn(case)
-                request = request_of(turn, said)
+                request = request_of(turn, previous)
                 played = answer(engine, as_contestant(request, Contestant(PLAIN)))
-                said = played.result.text
+                previous = played.result.text
                 log = Log(case.workload, case.name, number, played.prompt, played.output)
-                steps.append(Step(request, log, text_hash(said)))
+                steps.append(Step(request, log, text_hash(previous)))
         scripts.append(Script(case.workload, case.name, steps))
     return scripts
 
 
 class Plan(NamedTuple):
-    """What is measured: who, on which scripts, how often."""
+    """A plan of measurements: contestants, scripts, and the number of repeats."""
 
     scripts: Sequence[Script]
     contestants: Callable[[str, int], Sequence[Contestant]]
-    """by workload and repeat; those of a repeat are asked for when it begins"""
+    """the contestants by workload and repeat; called for a repeat when it begins"""
     runs: int
     clock: Clock
     failures: dict[str, str]
-    """by contestant: who is in it takes no further part, and who fails comes into it"""
+    """errors by contestant; one that fails is added, and is not measured any further"""
 
     def fraction(self, done: float) -> float:
-        """How far it is when so many cases were played by everybody, 0 to 1."""
+        """Return the progress, 0 to 1, when all contestants have played ``done`` cases.
+
+        It is the larger of two shares: of the planned cases that are played, and of the budget that is spent.
+        The latter counts no more than the played share of the cases that are measured even after the budget:
+        one of each workload.
+        """
         needed = len({script.workload for script in self.scripts})
         return max(done / (self.runs * len(self.scripts)), min(done / needed, self.clock.spent, 1.0))
 
 
 def measure(stand: Stand, plan: Plan, guests: Mapping[str, Guest], tell: Tell) -> Iterator[Run]:
-    """Every run as it is measured; ends early, between two cases, when the time is up: see :func:`in_time`.
+    """Every run as it is measured; ends between two cases when the budget is spent: see :func:`in_time`.
 
     ``guests`` are the references among the contestants, by name.
     """
@@ -188,7 +193,7 @@ def measure(stand: Stand, plan: Plan, guests: Mapping[str, Guest], tell: Tell) -
 def play_script(
     stand: Stand, script: Script, contestant: Contestant, memory: Path | None = None
 ) -> Iterator[Run]:
-    """All turns of one case, in an engine of its own; ``memory`` None: an empty one, thrown away."""
+    """All turns of one case, in an engine of its own; ``memory`` None: a temporary empty one."""
     if memory is None:
         with scratch_memory() as empty:
             yield from play_script(stand, script, contestant, empty)
@@ -231,19 +236,19 @@ def run_of(step: Step, played: Answered) -> Run:
 
 
 def is_exact(options: Options) -> bool:
-    """Whether everybody's text must be plain's."""
+    """Return True if all texts must equal that of plain decoding."""
     return options.temperature == 0 or options.seed is not None
 
 
 def text_hash(text: str) -> str:
-    """Sixteen hex digits."""
+    """Sixteen hex digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def survival(rounds: Iterable[RoundPlayed]) -> dict[str, list[list[int]]]:
-    """By proposer and position in a draft: how often it was judged, and how often right.
+    """Counts by proposer and position in a draft: how often it was verified, and how often accepted.
 
-    A position behind a wrong token is not judged.
+    A position behind a rejected token is not verified.
     """
     found: dict[str, list[list[int]]] = {}
     for played in rounds:

@@ -1,7 +1,7 @@
-"""Two ceilings: how fast the best choice in hindsight would have been.
+"""Two ceilings: the speed of the best choice in hindsight.
 
-The **router oracle** picks a proposer and a length for every round, knowing how many tokens of each
-draft that was on offer are right. The **true-continuation oracle** drafts the text itself. Both are
+The **router oracle** picks a proposer and a length for every round, with the number of accepted
+tokens of each offered draft known. The **true-continuation oracle** drafts the text itself. Both are
 exact minima over the token log of a plain answer, by dynamic programming on a cost curve.
 """
 
@@ -19,14 +19,14 @@ from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import Sampler, SamplingParams
 
 MOST = 20
-"""the longest draft, as the options allow"""
+"""tokens of the longest draft that the options allow"""
 
 
 class Offers(NamedTuple):
-    """What one proposer had to offer along a text.
+    """The drafts of one proposer along a text.
 
-    ``right[i]`` tokens of its draft at position i of the answer equal the text; ``token_s`` is what
-    drafting one token costs.
+    ``right[i]`` tokens of its draft at position i of the answer equal the text; ``token_s`` are the
+    seconds of drafting one token.
     """
 
     right: list[int]
@@ -39,7 +39,7 @@ def greedy_sampler() -> Sampler:
 
 
 def offers_along(proposer: Proposer, log: Log, request: int) -> Offers:
-    """Ask a proposer that costs next to nothing at every position of a known answer."""
+    """The drafts of a proposer of negligible cost at every position of a known answer."""
     context, sampler, right = list(log.prompt), greedy_sampler(), []
     for position, token in enumerate(log.output):
         (draft,) = proposer.propose([Ask(request, context, MOST, sampler, position)])
@@ -52,39 +52,39 @@ def offers_along(proposer: Proposer, log: Log, request: int) -> Offers:
 
 
 def model_offers(draft: Backend, log: Log, token_s: float) -> Offers:
-    """What a draft model would draft greedily at every position, at most :data:`MOST` tokens.
+    """The greedy drafts of a draft model at every position, at most :data:`MOST` tokens.
 
-    A draft goes on being right exactly while each next token, given the text, is: so one pass over the
-    text tells all of them.
+    A draft is right exactly as long as the draft model's next token after the text is: so one pass over
+    the text gives all of them.
     """
     text = [*log.prompt, *log.output]
     limits = draft.capabilities
     first, stop = len(log.prompt), min(len(text), limits.n_ctx)
-    said: list[int] = []
+    chosen: list[int] = []
     sequence = draft.open()
     try:
         for start in range(0, stop - 1, limits.max_batch):
             end = min(start + limits.max_batch, stop - 1)
             rows = min(end - start, max(0, end - (first - 1)))
             logits = draft.forward([Span(sequence, text[start:end], rows)])
-            said += logits.argmax() if rows else ()
+            chosen += logits.argmax() if rows else ()
     finally:
         draft.close(sequence)
-    return Offers(_runs(said, log.output), token_s)
+    return Offers(_runs(chosen, log.output), token_s)
 
 
-def _runs(said: Sequence[int], text: Sequence[int]) -> list[int]:
-    """For every position: how many tokens from there on were said rightly."""
+def _runs(chosen: Sequence[int], text: Sequence[int]) -> list[int]:
+    """The number of equal tokens of ``chosen`` and ``text`` from every position on, at most :data:`MOST`."""
     right = [0] * len(text)
-    ahead = 0
-    for position in range(min(len(said), len(text)) - 1, -1, -1):
-        ahead = min(ahead + 1, MOST) if said[position] == text[position] else 0
-        right[position] = ahead
+    length = 0
+    for position in range(min(len(chosen), len(text)) - 1, -1, -1):
+        length = min(length + 1, MOST) if chosen[position] == text[position] else 0
+        right[position] = length
     return right
 
 
 def true_offers(tokens: int) -> Offers:
-    """A proposer that knows the text."""
+    """The drafts of the true-continuation oracle: the rest of the text."""
     return Offers([tokens - position for position in range(tokens)])
 
 
@@ -107,5 +107,5 @@ def least_seconds(tokens: int, offers: Iterable[Offers], cost: CostLine) -> floa
 
 
 def plain_seconds(tokens: int, cost: CostLine) -> float:
-    """The same without speculation."""
+    """The time of an answer of ``tokens`` tokens without speculation."""
     return max(tokens - 1, 0) * cost(1)

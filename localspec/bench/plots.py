@@ -1,4 +1,4 @@
-"""The report's plots, as plotly.js understands them: plain data, without plotly itself."""
+"""The report's plots as data for plotly.js, without plotly itself."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from localspec.bench.figures import of_full_repeats
 from localspec.bench.results import CONTROL, PLAIN, Figure, Results, Run
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#7f7f7f")
-"""told apart with any eyes (Okabe and Ito, 2008), on light and dark"""
-SWEEP = "sweep"
+"""colours that colour-blind readers can distinguish (Okabe and Ito, 2008), on light and dark"""
 ENOUGH = 10
-"""offers below which a survival is not shown"""
+"""drafts below which a survival is not shown"""
 
 
 class Plot(NamedTuple):
-    """One plot with its words; ``empty`` says why there is nothing to see."""
+    """One plot with its texts; ``empty`` is the text in place of a plot without data."""
 
     id: str
     title: str
@@ -42,7 +41,7 @@ def plots_of(results: Results) -> list[Plot]:
 
 
 class _Colours:
-    """The same name has the same colour in every plot."""
+    """Colours by name, the same in every plot."""
 
     def __init__(self) -> None:
         self._colours = itertools.cycle(PALETTE)
@@ -55,8 +54,8 @@ class _Colours:
 
 
 def _figures(results: Results) -> list[Figure]:
-    """Without plain decoding itself, and without the sweep, which is a table."""
-    return [f for f in results.figures if f.contestant not in (PLAIN, CONTROL) and f.workload != SWEEP]
+    """The figures without plain decoding itself."""
+    return [f for f in results.figures if f.contestant not in (PLAIN, CONTROL)]
 
 
 def _names(figures: Iterable[Figure]) -> list[str]:
@@ -114,7 +113,7 @@ def _line_at(height: float) -> dict[str, Any]:
 
 
 def _survival(results: Results, colours: _Colours) -> Plot:
-    """Cumulative: the product of what each position was judged."""
+    """The survival curves: products of the acceptance of each position."""
     lines = []
     for proposer, counts in survival_counts(results.runs).items():
         judged = list(itertools.takewhile(lambda count: count[0] >= ENOUGH, counts))
@@ -137,8 +136,8 @@ def _survival(results: Results, colours: _Colours) -> Plot:
     return Plot(
         "survival",
         "Survival of drafts",
-        "How likely a draft is right up to a position. Where the curve falls faster than the cost curve "
-        "rises, longer drafts lose time.",
+        "The probability that a draft is accepted up to a position. Where the curve falls faster than the "
+        "cost curve rises, longer drafts lose time.",
         lines,
         layout,
     )
@@ -179,9 +178,9 @@ def _cost(results: Results) -> Plot:
     }
     return Plot(
         "cost",
-        "What a wider forward costs",
+        "Cost of a wider forward",
         "Verifying k draft tokens takes a forward k + 1 wide. Flat: speculation is nearly free. Steep: only "
-        "drafts that are mostly right pay.",
+        "drafts with a high acceptance save time.",
         lines,
         layout,
     )
@@ -208,8 +207,8 @@ def _by_turn(results: Results, colours: _Colours) -> Plot:
     return Plot(
         "turns",
         "Acceptance by turn",
-        "Long edits, turn after turn: what was said in earlier turns comes back. Memory reaches what the "
-        "prompt no longer holds.",
+        "Long edits by turn: text of earlier turns is repeated. The n-gram memory also has text that is no "
+        "longer in the prompt.",
         lines,
         layout,
     )
@@ -287,7 +286,7 @@ def _propose(results: Results, colours: _Colours) -> Plot:
     }
     return Plot(
         "propose",
-        "What proposing costs",
+        "Cost of proposing",
         "Proposing and learning from the outcome, without any model. A proposer that searched the text "
         "anew in every round would rise with the context.",
         lines,

@@ -1,6 +1,6 @@
-"""Everything a benchmark measured, as ``localspec bench --json`` writes it.
+"""The document of a benchmark's results, as ``localspec bench --json`` writes it.
 
-One document. Ratios compare what ran in one run of the benchmark, interleaved; absolute times of
+Ratios compare figures of one run of the benchmark, measured interleaved; absolute times of
 different documents are not comparable. Times are seconds unless a name says otherwise.
 """
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from localspec import home
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import LocalspecError
 
 SCHEMA = 1
 
 PLAIN, CONTROL = "none", "none (again)"
-"""plain decoding, and plain decoding once more: what differs between the two is noise"""
+"""plain decoding, and plain decoding once more: the difference between the two is noise"""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where it ran. ``threads`` is what the backend was told; 0 is its own choice."""
+    """The machine of a run. ``threads`` is the backend's setting; 0: its own choice."""
 
     cpu: str
     cores: int
@@ -43,9 +43,9 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """How it was run. ``budget_s``: after this many seconds no case was begun but each workload's first.
+    """The settings of a run. ``budget_s``: seconds after which only each workload's first case was begun.
 
-    ``cases``: of each workload only so many; None: all.
+    ``cases``: the number of cases of each workload; None: all.
     """
 
     runs: int
@@ -57,9 +57,9 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """Who was measured: a proposer of ours, or a reference.
+    """A contestant: a proposer of localspec, or a reference.
 
-    ``k`` None: the length was chosen by the controller; ``draft`` is the draft model's label.
+    ``k`` None: the controller chose the length; ``draft`` is the draft model's label.
     ``ngram``: the only n-gram length that prompt lookup searches for.
     """
 
@@ -76,8 +76,8 @@ class Run(msgspec.Struct, kw_only=True):
 
     ``repeat`` counts from 0. ``decode_s`` is first token to last. ``round_s`` and ``forward_s`` are sums
     over all rounds but the first, without the forwards of a draft model. ``survival`` is, by proposer
-    and position in a draft, ``[offered, accepted]``; ``sources`` the answer's tokens by who guessed them.
-    ``exact``: at temperature 0 or with a seed, where everybody's text must be plain's.
+    and position in a draft, ``[offered, accepted]``; ``sources`` the answer's tokens by proposer.
+    ``exact``: at temperature 0 or with a seed, where all texts must equal that of plain decoding.
     """
 
     workload: str
@@ -107,7 +107,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def request(self) -> tuple[str, str, int]:
-        """What was asked: (workload, case, turn)."""
+        """The request's identity: (workload, case, turn)."""
         return self.workload, self.case, self.turn
 
     @property
@@ -117,9 +117,9 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What the two oracles would need for one request: see :mod:`localspec.bench.oracle`.
+    """Seconds of the two oracles for one request: see :mod:`localspec.bench.oracle`.
 
-    The router's may use the draft model labelled ``draft``.
+    The router oracle may use the draft model labelled ``draft``.
     """
 
     workload: str
@@ -163,44 +163,6 @@ class Overhead(msgspec.Struct, frozen=True):
     share: float
 
 
-class TwoUp(msgspec.Struct, frozen=True):
-    """A chat streaming while completions arrive.
-
-    ``completion_alone_s`` and ``completion_s`` are medians, ``*_p95_s`` are what one in twenty takes longer
-    than; ``*_alone_*`` without the other. ``share`` is the completions' part of the time if they ran alone.
-    ``diverged``: exact requests whose text was another one than alone.
-    """
-
-    contestant: str
-    completions: int
-    completion_alone_s: float
-    completion_s: float
-    chat_alone_s_per_token: float
-    chat_s_per_token: float
-    share: float
-    diverged: int = 0
-    completion_alone_p95_s: float | None = None
-    completion_p95_s: float | None = None
-
-
-class Restart(msgspec.Struct, frozen=True):
-    """``edit-long`` after a restart.
-
-    ``memory`` is ``kept`` (by this model), ``empty``, or ``other`` (filled by the draft model);
-    shares are of output tokens that came from memory, and times per output token, over all turns and
-    over first turns: an empty memory has learnt the first turn by the second.
-    ``diverged``: exact requests whose text was not plain decoding's.
-    """
-
-    memory: str
-    repeat: int
-    share: float
-    first_turn_share: float
-    s_per_token: float
-    diverged: int = 0
-    first_turn_s_per_token: float | None = None
-
-
 class Figure(msgspec.Struct, frozen=True):
     """One contestant on one workload, from medians over the repeats.
 
@@ -225,22 +187,12 @@ class Figure(msgspec.Struct, frozen=True):
     diverged: int
 
 
-class Goal(msgspec.Struct, frozen=True):
-    """A figure against what it should be; ``met`` None: unknown. ``note`` says why not met."""
-
-    name: str
-    figure: str
-    goal: str
-    met: bool | None
-    note: str = ""
-
-
 class Results(msgspec.Struct, kw_only=True):
-    """The document. ``stopped`` says why something is missing; None: it came to its end.
+    """The document. ``stopped`` is the reason why figures are missing; None: the run is complete.
 
-    ``failures`` is what was wrong with contestants that took no further part, by name; ``left_out`` the
-    cases that a quick run had no time for. ``peak_memory``: the most bytes that the benchmark's own
-    process held, with all its models; llama-server, a process of its own, is not in it.
+    ``failures`` are the errors of contestants that were not measured any further, by name; ``left_out`` the
+    cases that a quick run had no time for. ``peak_memory``: the largest number of bytes of the benchmark's
+    own process, with all its models; without llama-server, a process of its own.
     """
 
     schema: int = SCHEMA
@@ -255,10 +207,7 @@ class Results(msgspec.Struct, kw_only=True):
     curves: list[Curve] = []
     propose_costs: list[ProposeCost] = []
     overheads: list[Overhead] = []
-    two_up: list[TwoUp] = []
-    restarts: list[Restart] = []
     figures: list[Figure] = []
-    goals: list[Goal] = []
     peak_memory: int = 0
     stopped: str | None = None
     failures: dict[str, str] = {}
@@ -266,37 +215,8 @@ class Results(msgspec.Struct, kw_only=True):
 
     @property
     def has_something(self) -> bool:
-        """Whether anything was measured that is worth keeping."""
-        return bool(self.figures or self.restarts or self.two_up)
-
-
-def encode(results: Results) -> bytes:
-    """The document as JSON."""
-    return msgspec.json.encode(results)
-
-
-def read_results(path: Path) -> Results:
-    """A document from a file.
-
-    Raises :class:`InvalidOptions` for a file that cannot be read, is no such document or has another
-    schema.
-    """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
-    remedy = "Give a file that `localspec bench --json` of this version wrote."
-    try:
-        schema = msgspec.json.decode(raw, type=_Schema).schema
-        if schema != SCHEMA:
-            raise InvalidOptions(f"{path} has schema {schema}, not {SCHEMA}", remedy)
-        return msgspec.json.decode(raw, type=Results)
-    except msgspec.DecodeError as error:
-        raise InvalidOptions(f"{path} holds no benchmark results: {error}", remedy) from None
-
-
-class _Schema(msgspec.Struct):
-    schema: int
+        """True if the document has figures that are worth keeping."""
+        return bool(self.figures)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -304,4 +224,7 @@ def write_whole(path: Path, text: str) -> None:
     try:
         home.write_private(path, text)
     except OSError as error:
-        raise LocalspecError(f"{path} cannot be written: {error.strerror}", "Name another file.") from None
+        raise LocalspecError(
+            f"{path} cannot be written: {error.strerror}",
+            f"Free space or permissions are missing in {path.parent}: choose a file elsewhere.",
+        ) from None

@@ -1,4 +1,4 @@
-"""The references as contestants: which there are for a model, and what of them is worth repeating."""
+"""The references as contestants: those for a model, and those of them that are worth repeating."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from localspec.bench.references import (
     question_of,
 )
 from localspec.bench.results import Contestant, Run
-from localspec.config import EngineConfig
 from localspec.errors import INSTALL_MLX, BackendUnavailable
 from localspec.models.description import format_of
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import Request
 
 SERVER, MLX_LM = "llama-server", "mlx-lm"
@@ -37,7 +37,7 @@ CPU_TOKENS = 2
 
 
 class Rival(NamedTuple):
-    """A reference that can be opened. ``kind`` None: it has no settings to choose among."""
+    """A reference that can be opened. ``kind`` None: it has only one setting."""
 
     contestant: Contestant
     open: Callable[[], Reference]
@@ -46,9 +46,9 @@ class Rival(NamedTuple):
 
 
 def rivals_of(target: Path, draft: Path | None, config: EngineConfig, program: Path | None) -> list[Rival]:
-    """All there are for a pair of its format; llama-server where it is found.
+    """All references for a pair of its format; llama-server where it is found.
 
-    Raises :class:`BackendUnavailable` when ``program`` is given and is not there.
+    Raises :class:`BackendUnavailable` if ``program`` is given and not found.
     """
     if format_of(target) == "mlx":
         return _of_mlx(target, draft, config)
@@ -120,7 +120,7 @@ def _speed(runs: Iterable[Run], name: str) -> float:
 
 
 class Player:
-    """Asks references what contestants of ours are asked; see :class:`localspec.bench.measure.Guest`."""
+    """A reference as a contestant; see :class:`localspec.bench.measure.Guest`."""
 
     def __init__(self, reference: Reference, vocabulary: Vocabulary, n_ctx: int) -> None:
         self._reference, self._vocabulary, self._n_ctx = reference, vocabulary, n_ctx
@@ -132,7 +132,7 @@ class Player:
             question = question_of(self._fitting(step), self._vocabulary, self._n_ctx)
             answer = self._reference.answer(question)
             tokens = answer.completion_tokens
-            # Ours count from the first token to the last; some count the end token as well.
+            # localspec counts from the first token to the last; some references count the end token as well.
             counted = max(tokens - 1, 0) / answer.decoded if answer.decoded else 0.0
             yield Run(
                 workload=step.log.workload,
@@ -152,7 +152,10 @@ class Player:
             )
 
     def _fitting(self, step: Step) -> Request:
-        """No reference is asked for more than the context holds: ours stop there by themselves."""
+        """Return the request of a step, with ``max_tokens`` limited to the room behind the prompt.
+
+        localspec's engine stops its contestants at the end of the context; a reference might go on.
+        """
         options, room = step.request.options, self._n_ctx - len(step.log.prompt)
         most = room if options.max_tokens is None else min(options.max_tokens, room)
         return msgspec.structs.replace(
@@ -164,7 +167,7 @@ class Player:
 def opened(
     rivals: Iterable[Rival], vocabulary: Vocabulary, n_ctx: int, failures: dict[str, str]
 ) -> Iterator[Mapping[str, Player]]:
-    """Players by contestant's name; all are closed at the end. Who cannot be opened is in ``failures``."""
+    """Players by contestant's name; all are closed at the end. ``failures`` gets errors of opening."""
     with ExitStack() as stack:
         players = {}
         for rival in rivals:

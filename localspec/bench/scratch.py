@@ -1,4 +1,4 @@
-"""Directories for memories that only the benchmark has."""
+"""Temporary directories for the benchmark's n-gram memories."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 VOCABULARY = "benchmark"
-"""whose memories they are: all models of a benchmark share one vocabulary"""
+"""the vocabulary of these memories: all models of a benchmark share one"""
 
 
 @cache
 def scratch_root() -> Path:
-    """What holds them all; removed when the process ends, even if an interruption cut a cleaning short."""
+    """The parent of all; removed at the end of the process, even if an interrupt cut a removal short."""
     root = Path(tempfile.mkdtemp(prefix="localspec-bench-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root
@@ -24,7 +24,7 @@ def scratch_root() -> Path:
 
 @contextmanager
 def scratch_memory(copy_of: Path | None = None) -> Iterator[Path]:
-    """A memory's directory that nobody else has: empty, or a copy."""
+    """A temporary directory for one memory: empty, or a copy."""
     place = Path(tempfile.mkdtemp(dir=scratch_root()))
     try:
         if copy_of is not None:

@@ -1,7 +1,7 @@
 """Speculation without a model: token logs through a proposer, on a given cost curve.
 
-What a proposer offers and what of it is right depends on the text alone, so counts are exact and the
-same on every machine; times are what the cost curve says.
+The drafts of a proposer and their accepted tokens depend on the text alone, so counts are exact and the
+same on every machine; times are those of the cost curve.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from localspec.bench.curve import CostLine
 from localspec.bench.log import Log
 from localspec.bench.oracle import greedy_sampler, least_seconds, offers_along, plain_seconds
 from localspec.bench.results import ProposeCost
-from localspec.speculation.draft import Ask, Ledger, shared_length
+from localspec.speculation.draft import Ask, Savings, shared_length
 from localspec.speculation.proposer import Proposer
 
 CONTEXTS = (1_000, 8_000, 32_000)
@@ -26,10 +26,10 @@ EARLIER, TIMED = -2, -1
 
 
 class Play(msgspec.Struct, frozen=True):
-    """How a proposer fared; sums over requests.
+    """The results of a proposer; sums over requests.
 
-    ``seconds`` and ``plain_s`` are what the cost curve says, ``spent_s`` is what proposing and observing
-    took here.
+    ``seconds`` and ``plain_s`` are by the cost curve, ``spent_s`` is the measured time of proposing and
+    observing.
     """
 
     requests: int = 0
@@ -54,12 +54,12 @@ class Play(msgspec.Struct, frozen=True):
 
     @property
     def speed(self) -> float | None:
-        """Against plain decoding."""
+        """Speed as a multiple of plain decoding."""
         return self.plain_s / self.seconds if self.seconds else None
 
     @property
     def microseconds(self) -> float | None:
-        """Per propose and observe."""
+        """Microseconds per propose and observe."""
         return self.spent_s / self.rounds * 1e6 if self.rounds else None
 
 
@@ -74,8 +74,8 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) 
     while position < len(output):
         started = time.perf_counter()
         room = min(k, len(output) - position - 1)
-        ledger = Ledger((position - 1) * cost(1) - seconds, seconds)
-        (offer,) = proposer.propose([Ask(request, context, room, sampler, position, ledger=ledger)])
+        savings = Savings((position - 1) * cost(1) - seconds, seconds)
+        (offer,) = proposer.propose([Ask(request, context, room, sampler, position, savings=savings)])
         spent += time.perf_counter() - started
         draft = offer.cut(room)
         accepted = shared_length(draft.tokens, output[position:])
@@ -93,7 +93,7 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) 
 
 
 def simulate(logs: Sequence[Log], proposer: Proposer, *, k: int, cost: CostLine) -> dict[str, Play]:
-    """All requests in their order through one proposer; by workload."""
+    """Play all requests in their order with one proposer; results by workload."""
     plays: dict[str, Play] = {}
     for request, log in enumerate(logs):
         plays[log.workload] = plays.get(log.workload, Play()) + play(log, proposer, request, k=k, cost=cost)
@@ -101,7 +101,7 @@ def simulate(logs: Sequence[Log], proposer: Proposer, *, k: int, cost: CostLine)
 
 
 def router_seconds(logs: Sequence[Log], proposers: Sequence[Proposer], cost: CostLine) -> dict[str, float]:
-    """What the router oracle over ``proposers`` needs; by workload. See :mod:`localspec.bench.oracle`."""
+    """Seconds of the router oracle over ``proposers`` by workload. See :mod:`localspec.bench.oracle`."""
     least: dict[str, float] = {}
     for request, log in enumerate(logs):
         offers = [offers_along(proposer, log, request) for proposer in proposers]
@@ -135,9 +135,9 @@ def propose_costs(
 
 
 def round_seconds(proposer: Proposer, context_length: int, *, k: int = 4) -> float:
-    """The median over batches of rounds; the first round, which takes in the prompt, does not count.
+    """Median seconds of a round over batches; the first round, which reads the prompt, does not count.
 
-    An earlier request has had the same text, so that a memory has much to recall.
+    An earlier request had the same text, so that a memory has much to recall.
     """
     text = code_like(context_length + ROUNDS * (k + 1) + 1, seed=context_length)
     sampler = greedy_sampler()

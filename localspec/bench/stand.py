@@ -1,4 +1,4 @@
-"""The test stand: models that are loaded once, and engines around them that begin with nothing."""
+"""The test stand: models that are loaded once, and engines around them that begin empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from localspec.backends.base import Backend, Logits, Span, Vocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.bench.results import Contestant, Model
 from localspec.bench.scratch import VOCABULARY
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.idle import WIDEST, measure_costs
@@ -27,6 +26,7 @@ from localspec.models.directory import read_directory
 from localspec.models.model import model_at
 from localspec.models.pairing import check_pair
 from localspec.models.vocabulary import read_tokens
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 from localspec.speculation.costs import CostCurve
@@ -34,13 +34,13 @@ from localspec.speculation.costs import CostCurve
 TARGET = "target"
 
 Tell = Callable[[str, float], None]
-"""(what is going on, fraction 0 to 1)"""
+"""a callback for progress: (name of the stage, fraction 0 to 1)"""
 
 
 class Lent:
-    """A loaded model lent to one engine: when that frees it, its sequences are closed and it stays.
+    """A loaded model lent to one engine: when that frees it, its sequences are closed and it stays loaded.
 
-    ``spent_s`` is what its forwards took.
+    ``spent_s`` are the seconds of its forwards.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -62,7 +62,7 @@ class Lent:
     def forward(self, batch: Sequence[Span]) -> Logits:
         started = time.perf_counter()
         logits = self._backend.forward(batch)
-        logits.argmax()  # a device has only begun
+        logits.argmax()  # waits for a device, which computes in the background
         self.spent_s += time.perf_counter() - started
         return logits
 
@@ -83,8 +83,8 @@ class Lent:
         self._open.add(copy)
         return copy
 
-    def hurry(self, on: bool) -> None:
-        self._backend.hurry(on)
+    def preempt(self, on: bool) -> None:
+        self._backend.preempt(on)
 
     def check(self) -> None:
         self._backend.check()
@@ -113,7 +113,7 @@ class Lent:
 
 
 class Answered(NamedTuple):
-    """One request played to its end; ``cpu_s`` is of all threads of this process."""
+    """One request played to its end; ``cpu_s`` is that of all threads of this process."""
 
     prompt: list[int]
     output: list[int]
@@ -124,9 +124,9 @@ class Answered(NamedTuple):
 
 
 class Watch:
-    """Told of every round; sums over all but the first, which the prompt's forward falls into.
+    """An observer of rounds; sums over all but the first, which includes the prompt's forward.
 
-    ``round_s`` is without the draft model's forwards, ``forward_s`` what the target's own took.
+    ``round_s`` is without the draft model's forwards, ``forward_s`` the time of the target's.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -154,10 +154,10 @@ class Stand:
     def __init__(self, target: Backend, drafts: Mapping[str, Backend], config: EngineConfig) -> None:
         self.target, self.drafts, self.config = target, dict(drafts), config
         self.costs: dict[str, CostCurve] = {}
-        """by role, as an engine measures them when it is idle"""
+        """cost curves by role, as an engine measures them when it is idle"""
 
     def measure_costs(self, tell: Tell) -> None:
-        """Measure what forwards cost, for all engines to come."""
+        """Measure the cost of forwards, for all later engines."""
         for role, backend in {TARGET: self.target, **self.drafts}.items():
             tell(f"cost of a forward: {role}", 0.0)
             costs = self.costs[role] = CostCurve(backend.description)
@@ -166,9 +166,9 @@ class Stand:
 
     @contextmanager
     def engine(self, contestant: Contestant, memory: Path | None = None) -> Iterator[Engine]:
-        """An engine for one contestant: no prefixes, nothing learnt but what forwards cost.
+        """An engine for one contestant: no cached prefixes, nothing learnt but the cost of forwards.
 
-        ``memory`` is the directory of the n-gram memory; None: there is none.
+        ``memory`` is the directory of the n-gram memory; None: without one.
         """
         config = self.config
         if contestant.ngram is not None:
@@ -201,7 +201,7 @@ class Stand:
 
 
 def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, tell: Tell) -> Stand:
-    """Load the models; raises what loading raises, and then nothing is left open."""
+    """Load the models; raises what loading raises, with all models closed."""
     texts = read_tokens(model_at(target))
     for draft in drafts.values():
         check_pair(texts, read_tokens(model_at(draft)))
@@ -211,7 +211,7 @@ def load_stand(target: Path, drafts: Mapping[str, Path], config: EngineConfig, t
             tell(f"loading {role}", number / (len(drafts) + 1))
             opened.append(open_backend(model_at(path), config, measured=False))
         tell("measuring the target's rounding", 0.9)
-        # To the end, however long it takes: the benchmark counts divergences.
+        # Without a time limit: the benchmark counts divergences.
         set_rounding(opened[0], measure_rounding(opened[0], within_s=math.inf) or PRESUMED)
     except BaseException:
         for model in opened:
@@ -227,7 +227,7 @@ def as_contestant(request: Request, contestant: Contestant) -> Request:
 
 
 def answer(engine: Engine, request: Request) -> Answered:
-    """Play one request, and let the engine do its chores; raises the error that ends it."""
+    """Play one request, and the engine's idle work after it; raises the error that ends it."""
     engine.on_round = watch = Watch(engine)
     cpu, started = time.process_time(), time.perf_counter()
     sequence = engine.submit(request)
@@ -244,7 +244,7 @@ def answer(engine: Engine, request: Request) -> Answered:
 
 
 def model_facts(role: str, path: Path) -> Model:
-    """What identifies a model file."""
+    """The facts that identify a model file."""
     facts = model_at(path).description
     files = read_directory(path).weights if facts.format == "mlx" else (path,)
     sha256 = hashlib.sha256()

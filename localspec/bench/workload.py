@@ -1,4 +1,4 @@
-"""The benchmark's workloads: fixed prompts, and how a conversation's next prompt follows from an answer."""
+"""The benchmark's workloads: fixed prompts, and a conversation's next prompt from the last answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
-from itertools import chain, zip_longest
 
 import msgspec
 
@@ -15,11 +14,11 @@ from localspec.protocol.options import Options, unknown_key
 from localspec.protocol.requests import ChatPrompt, Prompt, Request
 
 CODE = "{code}"
-"""stands in a turn's messages for the code that it edits"""
+"""placeholder in a turn's messages for the code that it edits"""
 FENCED = re.compile(r"^```(?:python)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
-"""a whole code block of an answer"""
+"""a complete code block of an answer"""
 USABLE_LENGTHS = (0.5, 1.5)
-"""times the length of the turn's own code"""
+"""shortest and longest usable code, as multiples of the turn's own"""
 QUICK_TURNS = 2
 
 
@@ -27,8 +26,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
     ``{code}`` in the messages of ``prompt`` stands for the code to edit: that of the previous
-    answer where it is usable (:func:`usable_code`), else ``code``, which is what a right answer
-    would have held. A turn without ``code`` is sent as it is.
+    answer where it is usable (:func:`usable_code`), else ``code``, that of a right answer. A turn
+    without ``code`` is sent as it is.
     """
 
     prompt: Prompt
@@ -44,37 +43,23 @@ class Case(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...]
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """What is measured, and why; its cases are those of ``sources``, in turns."""
-
-    why: str
-    sources: tuple[str, ...]
-
-
-def _own(name: str, why: str) -> tuple[str, Workload]:
-    return name, Workload(why, (name,))
-
-
-WORKLOADS: dict[str, Workload] = dict(
-    [
-        _own("edit-short", "renames in short functions, two turns of one conversation: lookup's home ground"),
-        _own("edit-long", "four edits of one file, each of the last answer: memory's home ground"),
-        _own("fim", "gaps at random cursor positions, half with other files as context: what editors ask"),
-        _own("chat", "questions answered in prose, half of them sampled: must not become slower"),
-        _own("story", "open-ended text at temperature 1: must not become slower, worst case"),
-        ("warm-restart", Workload("edit-long again by a daemon that was restarted", ("edit-long",))),
-        ("two-up", Workload("a chat streams while completions arrive", ("chat", "fim"))),
-        ("sweep", Workload("each proposer at k 2, 4, 6 and 8 on the edits", ("edit-short", "edit-long"))),
-    ]
-)
+WORKLOADS = {
+    "edit-short": "renames in short functions, two turns of one conversation: prompt lookup does best",
+    "edit-long": "four edits of one file, each of the last answer: n-gram memory does best",
+    "fim": "gaps at random cursor positions, half with other files as context, as editors send them",
+    "chat": "questions answered in prose, half of them sampled: must not become slower",
+    "story": "open-ended text at temperature 1: must not become slower, worst case",
+}
+"""purposes by name"""
 
 
 def load_workload(name: str) -> tuple[Case, ...]:
     """The cases of one of :data:`WORKLOADS`; raises :class:`InvalidOptions` for another name."""
     if name not in WORKLOADS:
-        raise InvalidOptions(unknown_key("workload", name, list(WORKLOADS)), "Choose one that is listed.")
-    in_turns = chain.from_iterable(zip_longest(*map(_stored, WORKLOADS[name].sources)))
-    return tuple(msgspec.structs.replace(case, workload=name) for case in in_turns if case is not None)
+        raise InvalidOptions(
+            unknown_key("workload", name, list(WORKLOADS)), f"Choose among: {', '.join(WORKLOADS)}."
+        )
+    return _stored(name)
 
 
 @cache
@@ -84,7 +69,7 @@ def _stored(name: str) -> tuple[Case, ...]:
 
 
 def quick(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """The first cases, cut where they make two turns together."""
+    """The first cases, cut after two turns in all."""
     return tuple(_up_to(cases, QUICK_TURNS))
 
 
@@ -98,10 +83,10 @@ def _up_to(cases: Iterable[Case], left: int) -> Iterator[Case]:
 
 
 def usable_code(answer: str, expected: str) -> str | None:
-    """The first whole code block of ``answer``, with its last line ended.
+    """The first complete code block of ``answer``, with its last line ended.
 
-    None where there is no whole block, or where its length is not within half and one and a half
-    of that of ``expected``: an answer that stopped early or went on for ever is no code to edit.
+    None where there is no complete block, or where its length is not within half and one and a half
+    of that of ``expected``: an answer that stopped early or did not end is not used as code to edit.
     """
     block = FENCED.search(answer)
     if block is None:
@@ -111,7 +96,7 @@ def usable_code(answer: str, expected: str) -> str | None:
 
 
 def request_of(turn: Turn, previous_answer: str | None = None) -> Request:
-    """The request of ``turn`` after ``previous_answer``, the text that its predecessor got."""
+    """The request of ``turn`` after ``previous_answer``, the text of the answer before it."""
     prompt = turn.prompt
     if turn.code and isinstance(prompt, ChatPrompt):
         found = None if previous_answer is None else usable_code(previous_answer, turn.code)

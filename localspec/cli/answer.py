@@ -1,4 +1,4 @@
-"""Getting one answer, from the daemon or in this process; both look the same to the printer."""
+"""One answer, from the daemon or from an engine in this process, sent to the same printer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from localspec._version import __version__
 from localspec.cli.output import Printer, note, warnings_as_notes
 from localspec.config import Config
 from localspec.errors import InvalidOptions, SessionNotFound
+from localspec.protocol.events import Degraded, Delta, Progress
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 def read_stdin() -> str:
-    """What was piped in; nothing where stdin is a terminal or closed. Raises :class:`InvalidOptions`."""
+    """The piped text; empty if stdin is a terminal or closed. Raises :class:`InvalidOptions` if not UTF-8."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     try:
@@ -38,13 +39,12 @@ def read_stdin() -> str:
 
 
 def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
-    """Load the model in this process, answer, and free it again; the text of a ``whole`` one is not printed
-    as it comes."""
+    """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
+    generated."""
     from localspec.engine.load import choose_here, load_engine
     from localspec.engine.stream import Stream
     from localspec.models.bundled import BUNDLED
     from localspec.models.sections import Sections
-    from localspec.protocol.events import Degraded, Delta, Progress
 
     sections = Sections(config)
     options = sections.merged(request.options, getattr(request.prompt, "path", None))
@@ -83,7 +83,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
 
 
 def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
-    """Run ``ask`` on a connection to the daemon, starting the daemon if need be."""
+    """Run ``ask`` on a connection to the daemon; with ``start``, start the daemon if none runs."""
     return asyncio.run(_connected(ask, start=start))
 
 
@@ -99,34 +99,34 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
     async with await connect(start=start, on_start=on_start) as client:
         if started and (problem := (await client.status()).history_problem):
             note(f"localspec: {problem}")
-        if start and (told := _left_alone(client)):
-            note(f"localspec: {told}")
+        if start and (warning := _not_replaced(client)):
+            note(f"localspec: {warning}")
         return await ask(client)
 
 
-def _left_alone(client: Client) -> str:
-    """Why another daemon would have taken its place, and why none has; empty: it is as it should be."""
+def _not_replaced(client: Client) -> str:
+    """The reason why the daemon should be replaced, and why it was not; empty if it is up to date."""
     if not client.replaceable:
         return ""
     theirs = client.welcome.server.version
     versions = f"the daemon is localspec {theirs}, this command is {__version__}"
     why = versions if client.outdated else "config.toml has changed since the daemon started"
     kept = client.kept_for or "config.toml cannot be read"
-    return f"{why}; {kept}. It is replaced when it can be, or by `localspec daemon restart`."
+    return f"{why}; {kept}. It is replaced when it is idle, or at once by `localspec daemon restart`."
 
 
 async def last_session(client: Client, remedy: str) -> str:
-    """The session in which something was said last; raises :class:`SessionNotFound`, with ``remedy``."""
+    """The id of the last used session; raises :class:`SessionNotFound`, with ``remedy``."""
     sessions = await client.sessions(limit=1)
     if not sessions:
-        raise SessionNotFound("there is no session to continue", remedy)
+        raise SessionNotFound("there is no stored session to continue", remedy)
     return sessions[0].session
 
 
 async def show(stream: RemoteStream[T], printer: Printer) -> T:
-    """Print what comes; when the person interrupts, end the request in the daemon first.
+    """Print the events of a stream and return its result. On Ctrl-C, cancel the request in the daemon first.
 
-    What it came to is then ``printer.partial``.
+    The result so far is then ``printer.partial``.
     """
     try:
         async for event in stream.events():

@@ -1,4 +1,4 @@
-"""Beginning a chat: apart from its flags, which need more imports than the chat itself waits for."""
+"""The start of a chat, without its flags: importing their parser would delay the chat."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def begin(
     go_on: bool = False,
     private: bool = False,
 ) -> int:
-    """Chat in the terminal until the person leaves; without ``options``: those of the environment.
+    """Chat in the terminal until the user leaves; without ``options``, use those of the environment.
 
     Raises :class:`InvalidOptions` where there is no terminal, and :class:`SessionNotFound`.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InvalidOptions("a chat needs a terminal", "For one answer, use `localspec run`.")
-    gc.disable()  # what is imported stays: to look through it for garbage takes a twentieth of the start
+    if other := [name for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]:
+        raise InvalidOptions(
+            f"a chat needs a terminal, and {other[0]} is not one", "For one answer, use `localspec run`."
+        )
+    gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
     from localspec.tui.app import ChatApp
 
     gc.freeze()
@@ -51,9 +53,9 @@ def _settle(options: Options) -> Options:
 
 
 async def _stored(client: Client, session: str | None) -> str:
-    """This session, if there is one of that id, or the one in which something was said last."""
+    """The id of this session, if it exists; without one, that of the last used session."""
     if session is not None:
         return (await client.session(session)).session
     from localspec.cli import answer
 
-    return await answer.last_session(client, "Chat without -c first.")
+    return await answer.last_session(client, "Start a chat first: `localspec chat`.")

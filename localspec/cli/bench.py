@@ -1,34 +1,41 @@
-"""``localspec bench``: what speculation gains on this machine, and a simulator for tuning it."""
+"""``localspec bench``: measure the speedup by speculation on this machine, and simulate proposers."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 
+from localspec.bench.log import Log, read_logs, write_logs
+from localspec.bench.results import CONTROL, PLAIN, Figure, Results, write_whole
 from localspec.cli import output
 from localspec.cli.completers import drafts
 from localspec.cli.examples import epilogue
 from localspec.cli.flags import ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options
+from localspec.protocol.proposer_kinds import LOOKUP
 from localspec.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from localspec.bench.bench import Bench, Order
-    from localspec.bench.results import Figure, Results
+    from localspec.bench.bench import Order
     from localspec.bench.simulate import Play
+    from localspec.bench.stand import Tell
+
+R = TypeVar("R", bound=Results)
+R_co = TypeVar("R_co", bound=Results, covariant=True)
 
 FIXED_K = 4
 WIDE = 120
@@ -36,7 +43,7 @@ MINUTES_FROM_S = 90
 LINE_S = 15.0
 """seconds between two lines of progress where there is no terminal"""
 NEARLY = 0.999
-"""a bar that has once been full stops its clock"""
+"""largest share shown before the end: a bar that was full once stops its clock"""
 
 app = App(
     name="bench",
@@ -48,16 +55,14 @@ app = App(
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BenchFlags:
-    """What to measure, and what becomes of it."""
+    """The flags of the measurement and of its output."""
 
     quick: bool = False
-    "A rough table in a minute and a half; on a busy machine it has fewer cases, and takes longer."
+    "Measure a rough table in some minutes; on a busy machine it has fewer cases and takes longer."
     json: bool = False
     "Print one JSON object: everything, raw runs included."
     report: Path | None = None
-    "Write a page with plots."
-    from_: Annotated[tuple[Path, ...], Parameter(name="--from")] = ()
-    "Measure nothing: take the results from this file of --json; may be repeated, they are put together."
+    "Write an HTML page with plots to this file."
     record: Path | None = None
     "Measure nothing: write the plain answers as token logs for `bench simulate`."
     workload: tuple[str, ...] = ()
@@ -65,9 +70,9 @@ class BenchFlags:
     contestant: tuple[str, ...] = ()
     "Only this contestant, beside plain decoding; may be repeated."
     runs: PositiveInt | None = None
-    "How often everything is measured; otherwise 5 times."
+    "Number of repetitions of each measurement; otherwise 5."
     cases: PositiveInt | None = None
-    "Only so many cases of each workload."
+    "At most this many cases of each workload."
     llama_server: Path | None = None
     "llama.cpp's server, to compare with; otherwise the one on PATH."
     model: ModelName = None
@@ -75,55 +80,76 @@ class BenchFlags:
     draft: Annotated[str | None, Parameter(completer=drafts)] = None
     "Its draft model: a name, a path, `none` or, otherwise, `auto`."
     backend: Literal["auto", "llama_cpp", "mlx"] | None = None
-    "What runs the model of -m; otherwise the config's."
+    "Backend that runs the model of -m; otherwise the configured one."
 
 
 NO_FLAGS = BenchFlags()
-OF_FROM = {"from_", "json", "report"}
 OF_RECORD = {"record", "quick", "workload", "cases", "model", "draft", "backend"}
-"""the options that have a meaning beside --from, and beside --record"""
+"""the flags that have a meaning beside --record"""
 
 
 @app.default
 def bench(*, flags: BenchFlags = NO_FLAGS) -> int:
     """Measure, and print a table; returns the exit code."""
-    from localspec.bench.merge import merged
-    from localspec.bench.results import read_results
+    from localspec.bench.bench import Bench
+    from localspec.bench.report import report_of
 
+    return measured(flags, Bench, Output(tables_of, report_of))
+
+
+class Measuring(Protocol[R_co]):
+    """A benchmark, as :class:`localspec.bench.bench.Bench` is one."""
+
+    @property
+    def results(self) -> R_co: ...
+
+    def run(self) -> Results: ...
+
+    def record(self) -> list[Log]: ...
+
+
+@dataclass(frozen=True)
+class Output(Generic[R]):
+    """What is made of results: tables in the terminal, an HTML page."""
+
+    tables: Callable[[R], Sequence[RenderableType]]
+    page: Callable[[R], str]
+
+
+def measured(flags: BenchFlags, bench: Callable[[Order, Tell], Measuring[R]], out: Output[R]) -> int:
+    """Do what the flags say with a benchmark; returns the exit code."""
     _check(flags)
     if flags.record is not None:
-        return _record(flags, flags.record)
-    if flags.from_:
-        return _give_out(flags, merged([read_results(path) for path in flags.from_]))
-    results, end = _measure(flags)
-    code = _give_out(flags, results)
+        return _record(flags, bench, flags.record)
+    results, end = _measure(flags, bench)
+    code = give_out(flags, results, out)
     if end is None:
         return code
-    output.note(f"localspec: stopped after {len(results.runs)} runs; this is what they showed.")
+    output.note(f"localspec: stopped after {len(results.runs)} runs; the results are of these runs only.")
     if isinstance(end, KeyboardInterrupt):
         raise end
-    return _tell(end)
+    return _fail(end)
 
 
 @app.command(help_epilogue=epilogue("bench simulate"))
 def simulate(
     log: Path,
     *,
-    proposer: str = "prompt-lookup",
+    proposer: str = LOOKUP.name,
     k: Annotated[int | None, Parameter(name="-k")] = None,
     cost: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Play token logs through a proposer, without a model: exact counts, times of a given cost curve.
+    """Replay token logs through a proposer, without a model: exact counts, times by a given cost curve.
 
     Parameters
     ----------
     log
         File that `localspec bench --record` wrote.
     proposer
-        Who drafts: prompt-lookup, memory, auto (which chooses between the two) or none.
+        Source of draft tokens: a proposer that needs no model, auto (which chooses among those) or none.
     k
-        Most draft tokens a round, 1 to 20; otherwise 4, or 20 for auto, which chooses itself.
+        Maximum draft tokens per round, 1 to 20; otherwise 4, or 20 for auto, which chooses the number.
     cost
         Milliseconds of a forward by its width, such as 1=12,2=27,5=42.
     as_json
@@ -131,7 +157,6 @@ def simulate(
     """
     from localspec.bench.cheap import cheap_makers, make_proposer
     from localspec.bench.curve import EXAMPLE, parse_costs
-    from localspec.bench.log import read_logs
     from localspec.bench.oracle import MOST
     from localspec.bench.simulate import router_seconds
     from localspec.bench.simulate import simulate as run
@@ -153,34 +178,37 @@ def simulate(
 
 
 def _check(flags: BenchFlags) -> None:
-    if flags.from_:
-        _refuse_beside("--from", flags, OF_FROM)
     if flags.record is not None:
-        _refuse_beside("--record", flags, OF_RECORD)
+        _check_record(flags)
     if flags.draft is not None and flags.model is None:
-        raise InvalidOptions("--draft without --model says nothing", "Give --model, or drop --draft.")
+        raise InvalidOptions("--draft needs --model", "Give --model, or drop --draft.")
     for path in (flags.report, flags.record):
         if path is not None and not Path(os.path.abspath(os.path.expanduser(path))).parent.is_dir():
-            raise InvalidOptions(f"there is no directory {path.parent}", "Name a file in one that exists.")
+            raise InvalidOptions(
+                f"there is no directory {path.parent}", "Name a file in a directory that exists."
+            )
 
 
-def _refuse_beside(option: str, flags: BenchFlags, allowed: Collection[str]) -> None:
+def _check_record(flags: BenchFlags) -> None:
     given = (f.name for f in fields(flags) if getattr(flags, f.name) != getattr(NO_FLAGS, f.name))
-    others = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given if name not in allowed)
+    others = ", ".join(f"--{name.replace('_', '-')}" for name in given if name not in OF_RECORD)
     if others:
         raise InvalidOptions(
-            f"{option} measures nothing: {others} would be ignored", "Drop one or the other."
+            f"--record measures nothing and cannot be combined with {others}", f"Drop --record or {others}."
         )
 
 
-def _measure(flags: BenchFlags) -> tuple[Results, BaseException | None]:
-    """The results, and what ended the measuring early; raised where nothing was measured until then."""
+def _measure(
+    flags: BenchFlags, made: Callable[[Order, Tell], Measuring[R]]
+) -> tuple[R, BaseException | None]:
+    """The results, and the exception that ended the measurement early; raise it if there are no results."""
     with _Progress() as progress:
-        bench = _bench(flags, progress)
+        bench = made(order_of(flags), progress.update)
         try:
-            return bench.run(), None
+            bench.run()
+            return bench.results, None
         except (KeyboardInterrupt, Exception) as end:
-            # Told after what was measured until then, whatever it is.
+            # Reported after the results so far, whatever it is.
             if bench.results.has_something:
                 return bench.results, end
             if isinstance(end, KeyboardInterrupt):
@@ -189,57 +217,45 @@ def _measure(flags: BenchFlags) -> tuple[Results, BaseException | None]:
             raise
 
 
-def _give_out(flags: BenchFlags, results: Results) -> int:
-    """Page, and table or JSON: a page that cannot be written takes nothing else along."""
-    from localspec.bench.report import report_of
-    from localspec.bench.results import write_whole
-
+def give_out(flags: BenchFlags, results: R, out: Output[R]) -> int:
+    """Write the page, then print the tables or JSON, also if the page cannot be written."""
     problem: Exception | None = None
     try:
         if flags.report is not None:
-            write_whole(flags.report, report_of(results))
-    except Exception as error:  # told after the results
+            write_whole(flags.report, out.page(results))
+    except Exception as error:  # reported after the results
         problem = error
     if flags.json:
         output.json(results)
     else:
-        _show(_tables(results))
-    return ExitCode.OK if problem is None else _tell(problem)
+        _show(out.tables(results))
+    return ExitCode.OK if problem is None else _fail(problem)
 
 
-def _tell(error: BaseException) -> int:
-    """To stderr, even with --json: the results are the one object on stdout. Returns the exit code."""
+def _fail(error: BaseException) -> int:
+    """Print to stderr, even with --json: the results are the one object on stdout. Returns the exit code."""
     known = error if isinstance(error, LocalspecError) else LocalspecError(f"{type(error).__name__}: {error}")
     output.failure(known, as_json=False)
     return known.exit_code
 
 
-def _record(flags: BenchFlags, path: Path) -> int:
-    from localspec.bench.log import write_logs
-
+def _record(flags: BenchFlags, bench: Callable[[Order, Tell], Measuring[R]], path: Path) -> int:
     with _Progress() as progress:
-        logs = _bench(flags, progress).record()
+        logs = bench(order_of(flags), progress.update).record()
     write_logs(path, logs)
     output.note(f"{len(logs)} answers recorded in {path}")
     return ExitCode.OK
 
 
-def _bench(flags: BenchFlags, progress: _Progress) -> Bench:
-    from localspec.bench.bench import Bench
-
-    return Bench(order_of(flags), progress.update)
-
-
 def order_of(flags: BenchFlags) -> Order:
-    """What these flags ask for: the pair that `localspec run` would load."""
+    """The order of these flags, with the pair that `localspec run` would load."""
     from localspec.bench.bench import RUNS, Order
     from localspec.engine.load import choose_here
-    from localspec.models.sections import Sections
 
     config = load_config()
     sections = Sections(config)
-    said = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
-    options, engine, pair = sections.merged(said), config.engine, None
+    given = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
+    options, engine, pair = sections.merged(given), config.engine, None
     if flags.model is not None:
         engine = sections.engine(flags.model)
         draft, backend = options.draft or "auto", options.backend or "auto"
@@ -248,7 +264,7 @@ def order_of(flags: BenchFlags) -> Order:
         target=None if pair is None else pair.target.path,
         draft=None if pair is None or pair.draft is None else pair.draft.path,
         config=engine,
-        workloads=flags.workload,
+        workloads=flags.workload or None,
         contestants=flags.contestant,
         runs=flags.runs or RUNS,
         cases=flags.cases,
@@ -258,7 +274,7 @@ def order_of(flags: BenchFlags) -> Order:
 
 
 class _Progress:
-    """What is being measured, on a line of stderr; now and then a new one where that is no terminal."""
+    """The running measurement, on a line of stderr; without a terminal, a new line every ``LINE_S``."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -274,7 +290,7 @@ class _Progress:
         )
         self._task = self._bar.add_task("starting", total=1.0, left="")
         self._left = TimeLeft()
-        self._told = time.monotonic()
+        self._last_line = time.monotonic()
         self._interrupted = False
 
     def __enter__(self) -> _Progress:
@@ -297,8 +313,8 @@ class _Progress:
             # The first exception was raised where Python drops it: in a destructor.
             raise KeyboardInterrupt
         now = time.monotonic()
-        if self._bar.disable and now - self._told >= LINE_S:
-            self._told = now
+        if self._bar.disable and now - self._last_line >= LINE_S:
+            self._last_line = now
             output.note(f"localspec: {what} ({fraction:.0%})")
         seconds = self._left(fraction, now)
         left = "" if seconds is None else f"about {_round(seconds)} left of this"
@@ -315,7 +331,7 @@ def _round(seconds: float) -> str:
 def _show(tables: Sequence[RenderableType]) -> None:
     from rich.console import Console
 
-    # Into a file or a pipe go whole lines, however narrow the terminal that nobody reads them on.
+    # A file or a pipe gets whole lines, however narrow the terminal is.
     console = Console(highlight=False, width=None if output.is_terminal() else WIDE)
     with console.capture() as captured:
         for table in tables:
@@ -323,8 +339,9 @@ def _show(tables: Sequence[RenderableType]) -> None:
     output.drawn(captured.get())
 
 
-def _tables(results: Results) -> list[RenderableType]:
-    return [_figure_table(results), _goal_lines(results)]
+def tables_of(results: Results) -> list[RenderableType]:
+    """A table of all figures, and what is to be known of them."""
+    return [_figure_table(results), *_notices(results)]
 
 
 def _figure_table(results: Results) -> RenderableType:
@@ -351,8 +368,6 @@ def _figure_table(results: Results) -> RenderableType:
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
-    from localspec.bench.results import CONTROL, PLAIN
-
     speculates = figure.contestant not in (PLAIN, CONTROL)
     return (
         figure.contestant,
@@ -369,27 +384,13 @@ def _or_dash(form: str, value: float | None) -> str:
     return "-" if value is None else form.format(value)
 
 
-def _goal_lines(results: Results) -> RenderableType:
+def _notices(results: Results) -> list[RenderableType]:
     from rich.text import Text
 
     from localspec.bench.figures import notices_of, warning_of
-    from localspec.bench.goals import NOT_MEASURED
 
-    marks = {True: ("✓ ", "green"), False: ("✗ ", "red"), None: ("· ", "")}
-    lines = Text()
-    warning = warning_of(results)
-    for sentence in filter(None, [warning, *notices_of(results)]):
-        lines.append(f"{sentence}\n", "yellow")
-    for goal in results.goals:
-        if goal.note != NOT_MEASURED:
-            # Of a busy machine nothing is claimed, be it good or bad.
-            lines.append(*(("? ", "") if warning else marks[goal.met]))
-            lines.append(f"{goal.name}: {goal.figure}, wanted {goal.goal}")
-            lines.append(f"; {goal.note}\n" if goal.note else "\n")
-    missing = [goal.name for goal in results.goals if goal.note == NOT_MEASURED]
-    if missing:
-        lines.append(f"{NOT_MEASURED}: {'; '.join(missing)}\n")
-    return lines
+    sentences = [*filter(None, [warning_of(results)]), *notices_of(results)]
+    return [Text("\n".join(sentences), "yellow")] if sentences else []
 
 
 def _play_facts(play: Play, router_s: float) -> dict[str, float | None]:

@@ -18,14 +18,14 @@ NO_FLAGS = ModelFlags()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ChatFlags:
-    """Which chat."""
+    """The flags that choose the chat."""
 
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
-    "Go on with the last session."
+    "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
-    "Go on with the session of this id."
+    "Continue the session of this id."
     private: bool = False
-    "Keep no history, and learn nothing from it."
+    "Store no history, and learn nothing from this chat."
 
 
 NO_CHAT_FLAGS = ChatFlags()
@@ -36,6 +36,7 @@ def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int
     flags.check_daemon()
     if how.private and (how.go_on or how.session is not None):
         raise InvalidOptions(
-            "a session that is stored cannot become private", "Drop --private, -c or --session."
+            "--private cannot be combined with -c or --session: a stored session cannot become private",
+            "Drop --private, or start a new chat.",
         )
     return begin(flags.options(), session=how.session, go_on=how.go_on, private=how.private)

@@ -1,4 +1,4 @@
-"""``localspec complete``: what stands between two texts."""
+"""``localspec complete``: the text between a prefix and a suffix."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ NO_FLAGS = ModelFlags()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CompleteFlags:
-    """Where the texts are and what to print."""
+    """The flags of the input texts and of the output."""
 
     prefix_file: Path | None = None
     "Text before the gap; without it, stdin."
     suffix_file: Path | None = None
     "Text after the gap; without it, nothing."
     language: str | None = None
-    "The text's language, such as python; without it, the path's ending tells."
+    "The text's language, such as python; without it, guessed from --path."
     path: str | None = None
-    "The path the text stands at: it names the file to the model, and its repository remembers the text."
+    "Path of the text's file: its name is given to the model, and its repository's n-gram memory learns it."
     json: bool = False
     "Print one JSON object instead of text."
     stats: bool = False

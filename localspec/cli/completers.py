@@ -1,4 +1,4 @@
-"""What a shell offers for a word that is being typed; whatever fails offers nothing."""
+"""Shell completions of a word being typed; an error gives none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listed(_context: CompletionContext) -> list[str]:
 
 
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
-    """Of the models' files only what has changed is read."""
+    """The names of models; only changed files are read."""
     from localspec.config import load_config
     from localspec.models.library import list_models
 
@@ -40,19 +40,19 @@ def _typeable(names: set[str]) -> list[str]:
 
 
 def drafts(context: CompletionContext) -> list[str]:
-    """What may be named as a draft model."""
+    """The values for a draft model."""
     return ["auto", "none", *models(context)]
 
 
 def pulled(_context: CompletionContext) -> list[str]:
-    """What `models pull` downloaded."""
+    """The names of models that `models pull` downloaded."""
     from localspec.hub import records
 
     return _typeable({each.name for each in records.read()})
 
 
 def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
-    """The names of settings, with what they mean; whole keys once one is begun."""
+    """The names of settings with their meanings; also whole keys once a word is begun."""
     from localspec import settings
 
     for setting in settings.settings():
@@ -62,7 +62,8 @@ def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
 
 
 def values(context: CompletionContext) -> list[str]:
-    """What the setting that was typed before takes, where that can be listed."""
+    """Return the possible values of the setting whose key was typed before: for ``model`` and ``draft`` the
+    names of models, for others their choices. The list is empty for a setting without choices."""
     from localspec import settings
 
     setting = settings.find(context["key"].raw or "")
@@ -71,7 +72,7 @@ def values(context: CompletionContext) -> list[str]:
 
 
 def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:
-    """The sessions that a running daemon knows, with their titles; none is started to be asked."""
+    """The sessions of a running daemon with their titles; no daemon is started."""
     from localspec.cli import answer
 
     for session in answer.remote(lambda client: client.sessions(), start=False):

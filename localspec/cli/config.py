@@ -1,4 +1,4 @@
-"""``localspec config …``: what is set, where, and how to change it."""
+"""``localspec config …``: show and change the settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from localspec.cli import answer, asking, completers, output
+from localspec.cli import answer, asking, completers, editor, output
 from localspec.cli.effective import COMMAND_LINE, Effective, Settled, settle
 from localspec.cli.flags import ModelName
 from localspec.cli.here import workspace_from_here
 from localspec.config import (
+    RENAME,
     SECTION_EXAMPLES,
     WITHOUT_TOKEN,
     Config,
@@ -24,10 +25,20 @@ from localspec.config import (
     load_config,
     parse_toml,
     read_toml,
+    renamed_settings,
     section_name,
 )
 from localspec.config_file import ConfigFile
-from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions, LocalspecError, VersionSkew
+from localspec.errors import (
+    DaemonUnavailable,
+    ExitCode,
+    InvalidOptions,
+    LocalspecError,
+    ModelError,
+    ModelNotFound,
+    VersionSkew,
+)
+from localspec.models import library
 from localspec.models.library import absolute
 from localspec.models.sections import Sections, real
 from localspec.origin import Place
@@ -38,25 +49,25 @@ from localspec.wording import printable
 AsJson = Annotated[bool, Parameter(name="--json")]
 Key = Annotated[str, Parameter(completer=completers.settings)]
 COLUMN = 36
-"""where the sources begin"""
-WHOSE = {"models": "a model with -m MODEL", "workspaces": "a directory with --workspace DIR"}
+"""column of the sources"""
+SECTION_FLAGS = {"models": "a model with -m MODEL", "workspaces": "a directory with --workspace DIR"}
 IN_A_SECTION = 3
-"""names that lead to a key in one: the kind, whose it is, the key"""
+"""parts of a key in a section: its kind, the model or directory, the setting"""
 
 
 def show(
     *, model: ModelName = None, workspace: Path | None = None, describe: bool = False, as_json: AsJson = False
 ) -> int:
-    """Every setting, its value, and who says so; what is printed is a valid config.toml.
+    """Print every setting, its value and its source, as a valid config.toml.
 
     Parameters
     ----------
     model
-        As it holds for this model; otherwise for the one that answers here.
+        Values for this model; otherwise for the default model here.
     workspace
-        As it holds for requests from this directory; otherwise from here.
+        Values for requests from this directory; otherwise from the current one.
     describe
-        Say what each means, and which values it takes.
+        Print the meaning and the allowed values of each.
     as_json
         Print one JSON object.
     """
@@ -64,26 +75,29 @@ def show(
     if as_json:
         rows = [_described(row) for row in settled.rows]
         where = {"path": str(config_path()), "model": settled.model, "workspace": settled.workspace}
-        output.json({**where, "settings": rows, "for_no_model": _for_no_model(load_config())})
+        notices = {"for_no_model": _for_no_model(load_config()), "renamed": renamed_settings()}
+        output.json({**where, "settings": rows, **notices})
     else:
         output.write(printable(_listed(settled, describe=describe)))
         _tell_of_no_model(load_config())
+        for notice in renamed_settings():
+            output.note(f"{notice}. {RENAME}")
     return ExitCode.OK
 
 
 def get(
     key: Key, /, *, model: ModelName = None, workspace: Path | None = None, as_json: AsJson = False
 ) -> int:
-    """The value of one setting, by itself: nothing if it is not set, a line for each of a list.
+    """Print the value of one setting alone: nothing if it is not set, one line for each item of a list.
 
     Parameters
     ----------
     key
-        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains them all.
+        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains all.
     model
-        As it holds for this model; otherwise for the one that answers here.
+        Value for this model; otherwise for the default model here.
     workspace
-        As it holds for requests from this directory; otherwise from here.
+        Value for requests from this directory; otherwise from the current one.
     as_json
         Print one JSON object, with the source.
     """
@@ -108,7 +122,7 @@ def set_(
     *,
     model: ModelName = None,
     workspace: Path | None = None,
-    unset: Annotated[bool, Parameter(name=["--unset", "--default"])] = False,
+    unset: Annotated[bool, Parameter(name=["--unset", "--default", "--remove"])] = False,
     as_json: AsJson = False,
 ) -> int:
     """Write one setting to config.toml; comments and order stay as they are.
@@ -116,21 +130,24 @@ def set_(
     Parameters
     ----------
     key
-        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains them all.
+        Such as `n_ctx` or `engine.n_ctx`; `localspec config show --describe` explains all.
     value
-        What it is to be; a list as in TOML: '["one", "two"]'.
+        The new value; a list as in TOML: '["one", "two"]'.
     model
-        For this model alone, however it is named.
+        Set it for this model only, by any of its names.
     workspace
-        For requests from this directory alone.
+        Set it for requests from this directory only.
     unset
-        Take it out of the file instead: the default holds again.
+        Remove it from the file instead: the default applies again.
     as_json
         Print one JSON object.
     """
     file, parsed = ConfigFile(), None
     if unset == (value is not None):
-        raise InvalidOptions("say either a value or --unset", "See `localspec config set --help`.")
+        raise InvalidOptions(
+            "`config set` needs either a value or --unset",
+            "Give one of them: `localspec config set KEY VALUE`, or `localspec config set KEY --unset`.",
+        )
     if value is None:
         place = _place_in_file(key, model, workspace)
         config = file.unset(place)
@@ -138,15 +155,17 @@ def set_(
         place, setting = _place(key, model, workspace)
         parsed = _from_here(setting, value)
         config = file.set(place, parsed)
-    told = _where(place)
+    name = _where(place)
     daemon = _daemon_runs_with()
     if as_json:
-        output.json({"path": str(file.path), "key": told, "value": parsed, "daemon": daemon})
+        output.json({"path": str(file.path), "key": name, "value": parsed, "daemon": daemon})
     else:
         is_now = "is no longer set" if value is None else f"is {_toml(parsed)}"
-        output.note(f"{told} {is_now} in {file.path}.")
-        if told == "http.without_token" and parsed:
+        output.note(f"{name} {is_now} in {file.path}.")
+        if name == "http.without_token" and parsed:
             output.note(f"{WITHOUT_TOKEN}.")
+        if place[-1] == "model" and isinstance(parsed, str):
+            _tell_of_a_missing_model(parsed, config)
         if place[0] == "models":
             _tell_of_no_model(config, place[1])
         _tell_of_the_daemon(daemon)
@@ -154,7 +173,7 @@ def set_(
 
 
 def path(*, as_json: AsJson = False) -> int:
-    """Where config.toml is, whether it is there or not.
+    """Print the path of config.toml, also if the file does not exist.
 
     Parameters
     ----------
@@ -170,8 +189,7 @@ def path(*, as_json: AsJson = False) -> int:
 
 
 def edit() -> int:
-    """Open config.toml in your editor ($VISUAL or $EDITOR); what is not valid is never used."""
-    from localspec.cli import editor
+    """Open config.toml in your editor ($VISUAL or $EDITOR); an edit that is not valid is refused."""
 
     file = ConfigFile()
     before = read_toml(file.path)
@@ -181,7 +199,7 @@ def edit() -> int:
         while True:
             editor.edit(scratch)
             if read_toml(scratch) == begun:
-                output.note("Nothing has changed. (An editor that returns at once must be told to wait.)")
+                output.note("Nothing has changed. (An editor that returns at once needs a flag to wait.)")
                 scratch.unlink()
                 return ExitCode.OK
             try:
@@ -192,7 +210,7 @@ def edit() -> int:
     except LocalspecError as error:
         raise _kept(error, scratch, begun) from None
     scratch.unlink()
-    output.note(f"{file.path} is valid, and changed.")
+    output.note(f"{file.path} was changed and is valid.")
     _tell_of_the_daemon(_daemon_runs_with())
     return ExitCode.OK
 
@@ -202,19 +220,28 @@ def edit() -> int:
 
 def _settled(model: str | None, workspace: Path | None) -> Settled:
     here = workspace_from_here(None if workspace is None else str(workspace))
-    said = Options(model=None if model is None else absolute(model), workspace=here)
-    return settle(said, place="this directory" if workspace is None else COMMAND_LINE)
+    given = Options(model=None if model is None else absolute(model), workspace=here)
+    return settle(given, place="this directory" if workspace is None else COMMAND_LINE)
 
 
 def _for_no_model(config: Config) -> dict[str, str]:
-    """The sections of models that hold for none, by their names, and why."""
+    """The sections that match no model, by name, with the reason."""
     return {name: error.message for name, error in Sections(config).unresolved()}
 
 
 def _tell_of_no_model(config: Config, only: str | None = None) -> None:
     for name, why in _for_no_model(config).items():
         if only in (None, name):
-            output.note(f"{section_name('models', name)} is for no model: {why}")
+            output.note(f"{section_name('models', name)} matches no model: {why}")
+
+
+def _tell_of_a_missing_model(name: str, config: Config) -> None:
+    try:
+        library.find(name, config.model_dirs)
+    except ModelNotFound:
+        output.note(printable(f"No model named {name!r} is on this disk now."))
+    except ModelError:  # it is there, and told as broken when it is loaded
+        pass
 
 
 def _described(row: Effective) -> dict[str, Any]:
@@ -230,8 +257,8 @@ def _described(row: Effective) -> dict[str, Any]:
 
 
 def _listed(settled: Settled, *, describe: bool) -> str:
-    place = "" if settled.workspace is None else f", asked from {settled.workspace}"
-    lines = [f"# {config_path()}, as it holds for {settled.model}{place}"]
+    place = "" if settled.workspace is None else f", for requests from {settled.workspace}"
+    lines = [f"# {config_path()}, with the values for {settled.model}{place}"]
     table = ""
     for row in settled.rows:
         if row.setting.table != table:
@@ -250,12 +277,12 @@ def _line(row: Effective) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML has it, which for ours is as JSON has it."""
+    """A value in TOML, which for these settings is the same as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def _template() -> str:
-    """All settings with their defaults, as comments, for who begins a file."""
+    """All settings with their defaults as comments, for a new file."""
     lines, table = ["# Settings of localspec. What is not set here has its default.", ""], ""
     for setting in settings():
         if setting.table != table:
@@ -268,11 +295,11 @@ def _template() -> str:
     return "\n".join(lines) + "\n"
 
 
-# Where a setting stands in the file.
+# The place of a setting in the file.
 
 
 def _place(key: str, model: str | None, workspace: Path | None) -> tuple[Place, Setting]:
-    """The place of a setting that there is; raises :class:`InvalidOptions`."""
+    """The place of a known setting; raises :class:`InvalidOptions`."""
     parts = _parts(key)
     if parts[0] in SECTION_EXAMPLES and len(parts) == IN_A_SECTION:
         section, setting = parts[:2], find(parts[2])
@@ -282,22 +309,22 @@ def _place(key: str, model: str | None, workspace: Path | None) -> tuple[Place, 
         if not setting.may_stand_in(section[0]):
             raise InvalidOptions(
                 f"{setting.key} cannot be set for {section_name(*section)}",
-                _whose(setting),
+                _allowed_for(setting),
             )
         return (*section, setting.name), setting
     return ((setting.table, setting.name) if setting.table else (setting.name,)), setting
 
 
-def _whose(setting: Setting) -> str:
-    """Where a setting can stand that has no place in the section that was asked for."""
-    for kind, section in WHOSE.items():
+def _allowed_for(setting: Setting) -> str:
+    """The remedy for a setting that cannot be in the given section."""
+    for kind, section in SECTION_FLAGS.items():
         if setting.may_stand_in(kind):
-            return f"It can be set for {section}, or for all: leave the section out."
-    return "It holds for all: leave the section out."
+            return f"Set it for {section}, or for all, without a section."
+    return "Set it for all, without a section."
 
 
 def _place_in_file(key: str, model: str | None, workspace: Path | None) -> Place:
-    """The place of a key that is to go, which may be one that nobody knows."""
+    """The place of a key to be removed, which may be an unknown one."""
     file = config_path()
     found: Any = parse_toml(read_toml(file), where=str(file))
     parts = _parts(key)
@@ -308,22 +335,24 @@ def _place_in_file(key: str, model: str | None, workspace: Path | None) -> Place
 
 
 def _parts(key: str) -> Place:
-    """A key as TOML reads it: names with dots stand in quotes."""
+    """The parts of a key in TOML's notation: names with dots are in quotes."""
     try:
         found: Any = parse_toml(f"{key} = 0", where="it")
     except InvalidOptions:
-        raise InvalidOptions(f"{key[:80]!r} is no key", "See `localspec config show`.") from None
+        raise InvalidOptions(
+            f"{key[:80]!r} is not a key", "See `localspec config show` for all keys."
+        ) from None
     parts: list[str] = []
     while isinstance(found, dict) and len(found) == 1:
         ((name, found),) = found.items()
         parts.append(name)
     if not parts or found != 0:
-        raise InvalidOptions(f"{key[:80]!r} is no key", "See `localspec config show`.")
+        raise InvalidOptions(f"{key[:80]!r} is not a key", "See `localspec config show` for all keys.")
     return tuple(parts)
 
 
 def _from_here(setting: Setting, text: str) -> Any:
-    """The value that was typed, its paths absolute: the daemon reads them in a directory of its own."""
+    """The typed value with absolute paths: the daemon's working directory is another one."""
     if setting.name in ("model", "draft"):
         text = absolute(text)
     value = setting.parse(text)
@@ -335,9 +364,9 @@ def _from_here(setting: Setting, text: str) -> Any:
 
 
 def _section(model: str | None, workspace: Path | None) -> tuple[str, ...]:
-    """The section of a model or of a directory, by the name that it has in the file already."""
+    """The section of a model or of a directory, by the name that it already has in the file."""
     if model is not None and workspace is not None:
-        raise InvalidOptions("a section is for a model or for a workspace", "Give one of them.")
+        raise InvalidOptions("-m and --workspace cannot be combined", "Give one of them.")
     if model is not None:
         name = absolute(model)
         return ("models", next(iter(Sections(load_config()).of_model(name)), name))
@@ -357,7 +386,7 @@ def _where(place: Place) -> str:
 
 
 def _daemon_runs_with() -> str:
-    """``none``: there is no daemon; ``current``: one with these settings; ``stale``: one with others."""
+    """``none``: no daemon runs; ``current``: it has these settings; ``stale``: it has others."""
     try:
         running = answer.remote(lambda client: client.status(), start=False)
     except VersionSkew:
@@ -369,16 +398,14 @@ def _daemon_runs_with() -> str:
 
 def _tell_of_the_daemon(daemon: str) -> None:
     if daemon == "stale":
-        output.note(
-            "The daemon runs with other settings; the next command that asks it replaces one that is idle."
-        )
+        output.note("The daemon runs with other settings; the next command replaces it if it is idle.")
 
 
 # Editing.
 
 
 def _scratch(path: Path, text: str) -> Path:
-    """A copy to edit, beside the file: what is refused stays there."""
+    """A copy to edit, beside the file; a refused edit is kept there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix="config-", suffix=".toml")
@@ -392,15 +419,15 @@ def _scratch(path: Path, text: str) -> Path:
 
 
 def _edited(scratch: Path) -> str:
-    """What was written; raises :class:`InvalidOptions` for nothing, as an editor leaves that had no room."""
+    """The edited text; raises :class:`InvalidOptions` if it is empty, as a full disk may leave it."""
     text = read_toml(scratch)
     if not text.strip():
-        raise InvalidOptions("the edited file is empty", "To have all defaults again, delete config.toml.")
+        raise InvalidOptions("the edited file is empty", "To return to the defaults, delete config.toml.")
     return text
 
 
 def _offer_again(error: InvalidOptions) -> None:
-    """Returns if it is to be edited again; raises ``error`` where not, or where nobody can be asked."""
+    """Ask for another edit; raise ``error`` if the answer is no, or without a terminal."""
     if not (asking.is_possible() and sys.stderr is not None and sys.stderr.isatty()):
         raise error
     output.failure(error, as_json=False)
@@ -413,7 +440,7 @@ def _offer_again(error: InvalidOptions) -> None:
 
 
 def _kept(error: LocalspecError, scratch: Path, begun: str) -> LocalspecError:
-    """``error``, which tells where the edit is; one that is none is deleted."""
+    """``error`` with the path of the edit in its remedy; a copy without changes is deleted."""
     with contextlib.suppress(InvalidOptions):
         if read_toml(scratch) in (begun, ""):
             scratch.unlink(missing_ok=True)

@@ -1,17 +1,21 @@
-"""``localspec daemon …``: running, starting, stopping and watching the daemon."""
+"""``localspec daemon …``: run, start, stop and watch the daemon."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
 from localspec import home, process
 from localspec.cli import answer, output
 from localspec.config import load_config
+from localspec.daemon.access.token import create, read_or_create
+from localspec.daemon.http_server import lacking
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
@@ -21,12 +25,12 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 STOP_S = 10.0
-DOOR_S = 10.0
-"""how long its HTTP door is waited for"""
-DOOR_STEP_S = 0.05
+HTTP_SERVER_S = 10.0
+"""seconds to wait for the HTTP server"""
+HTTP_SERVER_STEP_S = 0.05
 CHANGED = {
-    "changed": "config.toml has changed since it started; the next command that asks it replaces it if idle.",
-    "broken": "config.toml is broken, as `localspec doctor` tells; it goes on with what it has read.",
+    "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
+    "broken": "config.toml is not valid (see `localspec doctor`); the daemon keeps its earlier settings.",
 }
 
 
@@ -36,23 +40,19 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
     Parameters
     ----------
     http
-        Open the HTTP door, too, for clients of OpenAI's, llama.cpp's and Ollama's servers.
+        Also start the HTTP server, for clients of OpenAI's, llama.cpp's and Ollama's servers.
     """
-    if http and (missing := _lacking()):
-        raise DaemonUnavailable(f"the HTTP door lacks {' and '.join(missing)}", INSTALL_HTTP)
+    if http and (missing := lacking()):
+        raise DaemonUnavailable(
+            f"the HTTP server cannot start: {' and '.join(missing)} cannot be imported", INSTALL_HTTP
+        )
     sys.stdout.flush()
-    door = ["--http"] if http else []
-    process.become(process.python("localspec.daemon", *door))
-
-
-def _lacking() -> list[str]:
-    from localspec.daemon.http_server import lacking
-
-    return lacking()
+    options = ["--http"] if http else []
+    process.become(process.python("localspec.daemon", *options))
 
 
 def start(*, as_json: AsJson = False) -> int:
-    """Start the daemon if it does not run, and say where it listens, by HTTP as well where that is set.
+    """Start the daemon if none runs, and print its address, also that of the HTTP server if it is enabled.
 
     Parameters
     ----------
@@ -60,54 +60,66 @@ def start(*, as_json: AsJson = False) -> int:
         Print the discovery object: pid, version, protocol, socket, url, token_file.
     """
     found, status = asyncio.run(_started())
+    for warning in _warnings(found, status):
+        output.note(f"localspec: {warning}")
     if as_json:
         output.json(found)
     else:
         output.write(f"The daemon runs (pid {found.pid}) at {found.socket or found.url}\n")
         if status.http is not None:
-            output.write(f"The HTTP door is at {status.http}\n")
-        elif status.http_problem is not None:
-            output.note(f"HTTP: {status.http_problem}")
+            output.write(f"The HTTP server is at {status.http}\n")
         if status.history_problem is not None:
             output.note(f"Chats: {status.history_problem}")
         output.note(f"Its log is {home.log_path()}.")
     return ExitCode.OK
 
 
+def _warnings(found: Discovery, status: DaemonStatus) -> Iterator[str]:
+    """Yield a warning for each setting of config.toml that the daemon could not follow."""
+    wanted, used = load_config().daemon.port, urlsplit(found.url or "").port
+    if used is not None and wanted not in (0, used) and status.settings == "current":
+        yield f"port {wanted} is in use; this time {found.url} is used"
+    if status.http_problem is not None:
+        remedy = f". {status.http_remedy}" if status.http_remedy else ""
+        yield f"HTTP server: {status.http_problem}{remedy}"
+
+
 async def _started() -> tuple[Discovery, DaemonStatus]:
     from localspec.client import connect, discovery
 
     async with await connect() as client:
-        status = await _with_door(client)
+        status = await _with_http_server(client)
         found = discovery.find()
     if found is None:
-        raise DaemonUnavailable("the daemon ended while it was asked")
+        raise DaemonUnavailable(
+            "the daemon ended during the request",
+            "Run the command again; `localspec daemon logs` shows why the daemon ended.",
+        )
     return found, status
 
 
-async def _with_door(client: Client) -> DaemonStatus:
-    """How the daemon is once its HTTP door is open, or it is known why not; at once where none is set."""
+async def _with_http_server(client: Client) -> DaemonStatus:
+    """The daemon's status once its HTTP server is open or has failed; at once if none is enabled."""
     status = await client.status()
     if load_config().http.enabled and status.settings == "current":
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DOOR_S):
+            async with asyncio.timeout(HTTP_SERVER_S):
                 while status.http is None and status.http_problem is None:
-                    await asyncio.sleep(DOOR_STEP_S)
+                    await asyncio.sleep(HTTP_SERVER_STEP_S)
                     status = await client.status()
     return status
 
 
 def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Print the token of the HTTP door.
+    """Print the token of the HTTP server.
 
     Parameters
     ----------
     new
-        Make another one first; the old one opens nothing any more.
+        Create a new token first; the old one is no longer valid.
     wire
-        The token of the daemon's own wire over TCP instead.
+        Print the token of the daemon's own wire over TCP instead.
     """
-    from localspec.daemon.access.token import create, read_or_create
 
     path = home.token_path() if wire else home.http_token_path()
     output.write(f"{(create if new else read_or_create)(path)}\n")
@@ -121,33 +133,33 @@ def stop() -> int:
 
 
 def restart(*, as_json: AsJson = False) -> int:
-    """Stop the daemon, as `daemon stop` does, and start one with config.toml and this shell's environment as
-    they are now; where a service is installed, with the environment of that.
+    """Stop the daemon, as `daemon stop` does, and start one with the current config.toml and this shell's
+    environment; if a service is installed, with the service's environment.
 
     Parameters
     ----------
     as_json
         Print the discovery object, as `daemon start` does.
     """
-    load_config()  # while it is broken, the daemon that runs is the only one to be had
+    load_config()  # raises if it is not valid: no new daemon could start
     _stopped()
     return start(as_json=as_json)
 
 
 def _stopped() -> bool:
-    """Stop the daemon; whether there was one."""
+    """Stop the daemon; return True if one ran."""
     try:
         answer.remote(lambda client: client.shutdown(), start=False)
     except DaemonUnavailable:
         return False
     except (VersionSkew, QueueFull):
-        # It speaks another protocol, or has no place for this client, but every one understands this.
+        # It speaks another protocol, or has no free connection; a signal works always.
         _terminate()
     return True
 
 
 def _terminate() -> None:
-    """End the daemon that the discovery file names, and wait until it is gone."""
+    """Terminate the daemon that the discovery file names, and wait until it has ended."""
     from localspec.client import discovery
 
     found = discovery.find()
@@ -162,7 +174,7 @@ def _terminate() -> None:
 
 
 def status(*, as_json: AsJson = False) -> int:
-    """What the daemon is doing; exits with 69 if none runs.
+    """Show the daemon's models and requests; exits with 69 if none runs.
 
     Parameters
     ----------
@@ -174,21 +186,22 @@ def status(*, as_json: AsJson = False) -> int:
         output.json(found)
     else:
         output.write(describe(found))
-        if told := CHANGED.get(found.settings):
-            output.note(told)
-        if found.http_problem is not None:
-            output.note(f"HTTP: {found.http_problem}")
+        if warning := CHANGED.get(found.settings):
+            output.note(warning)
+        if found.http is None and found.http_remedy is not None:
+            output.note(found.http_remedy)
         if found.history_problem is not None:
             output.note(f"Chats: {found.history_problem}")
     return ExitCode.OK
 
 
 def describe(found: DaemonStatus) -> str:
-    """A daemon's status for a person."""
+    """A daemon's status as lines of text."""
+    failed = "closed" if found.http_problem is None else f"failed ({found.http_problem})"
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
         f"listening: {found.socket or '-'} and {found.url or '-'}",
-        f"HTTP door: {found.http or 'closed'}",
+        f"HTTP server: {found.http or failed}",
         f"connections: {found.connections}",
         f"requests running: {found.running}",
     ]
@@ -203,8 +216,8 @@ def describe(found: DaemonStatus) -> str:
 def _activity(model: LoadedModel) -> str:
     if model.running:
         return f"{model.running} running"
-    return "idle" if model.idle_left_s is None else f"idle, unloaded in {model.idle_left_s:.0f} s"
+    return "idle" if model.idle_left_s is None else f"idle; will be unloaded in {model.idle_left_s:.0f} s"
 
 
 def _size(resident: int | None) -> str:
-    return f", {size(resident)}" if resident else ""
+    return f", {size(resident)} of memory" if resident else ""

@@ -1,4 +1,4 @@
-"""``localspec doctor``: what is usable here, and what to do where something is not."""
+"""``localspec doctor``: check what works on this machine, and print remedies."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def doctor(
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     clients: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Check what is usable here; exits with 1 if there is a problem.
+    """Check what works on this machine; exits with 1 if there is a problem.
 
     Parameters
     ----------
     as_json
         Print one JSON object: ok, and findings with name, level, sentence, remedy.
     clients
-        Check nothing; print what to paste into the settings of programs that speak HTTP.
+        Check nothing; print lines to paste into the settings of HTTP clients.
     """
     if clients and as_json:
-        raise InvalidOptions("--clients prints lines to paste, and no JSON", "Leave one of them out.")
+        raise InvalidOptions("--clients and --json cannot be combined", "Drop --clients or --json.")
     if clients:
         return _clients()
     from localspec.doctor.examination import examine
 
-    # What the engine would warn of, such as a home that cannot be written, is among the findings.
+    # The engine's warnings, such as a home that cannot be written, are among the findings.
     logging.getLogger("localspec").addHandler(logging.NullHandler())
     progress = output.Progress()
     try:
@@ -70,13 +70,13 @@ def _printable(finding: Finding) -> Finding:
     return replace(finding, sentence=printable(finding.sentence), remedy=remedy)
 
 
-def _told(finding: Finding) -> str:
+def _text(finding: Finding) -> str:
     return " ".join(f"{finding.sentence} {finding.remedy or ''}".splitlines()).rstrip()
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
     levels, names = (max(len(text) for text in column) for column in _columns(findings))
-    return [f"{each.level:{levels}}  {each.name:{names}}  {_told(each)}" for each in findings]
+    return [f"{each.level:{levels}}  {each.name:{names}}  {_text(each)}" for each in findings]
 
 
 def _columns(findings: Sequence[Finding]) -> tuple[list[str], list[str]]:
@@ -84,15 +84,15 @@ def _columns(findings: Sequence[Finding]) -> tuple[list[str], list[str]]:
 
 
 def _table(findings: Sequence[Finding]) -> str:
-    """The same in colours, its sentences wrapped under each other."""
+    """The findings in colours, with wrapped sentences."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     for finding in findings:
-        # As it is: what stands in brackets, as in a file's name, would be taken for markup.
-        table.add_row(Text(finding.level, COLOURS[finding.level]), finding.name, Text(_told(finding)))
+        # As Text: brackets, as in a file's name, would be read as markup.
+        table.add_row(Text(finding.level, COLOURS[finding.level]), finding.name, Text(_text(finding)))
     console = Console(highlight=False)
     with console.capture() as captured:
         console.print(table)

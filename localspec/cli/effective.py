@@ -1,4 +1,4 @@
-"""What every setting comes to, and who says so."""
+"""The effective value of every setting, and its source."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from localspec.cli.here import workspace_from_here
 from localspec.config import (
     Config,
     config_path,
@@ -24,19 +25,20 @@ from localspec.models.bundled import BUNDLED
 from localspec.models.library import find, is_path
 from localspec.models.sections import Layer, Sections
 from localspec.protocol.options import Options
+from localspec.renamed import by_present_names
 from localspec.settings import Setting, settings
 
 FILE = "config.toml"
 DEFAULT = "default"
 COMMAND_LINE = "command line"
 NOT_THERE = (
-    "This shell finds it. The daemon was started with other settings or in another environment (HF_HOME, "
+    "This shell finds it; the daemon was started with other settings or another environment (HF_HOME, "
     "OLLAMA_MODELS, …): run `localspec daemon restart`; for a service, `localspec service install` first."
 )
 
 
 class Effective(NamedTuple):
-    """``source``: the flag, the variable, the section or the file that says it, or ``default``."""
+    """``source``: the flag, the variable, the section or the file that sets it, or ``default``."""
 
     setting: Setting
     value: Any
@@ -44,28 +46,29 @@ class Effective(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """All settings, as they hold for this model, asked from this workspace."""
+    """All settings, with their values for this model and workspace."""
 
     model: str
     workspace: str | None
     rows: tuple[Effective, ...]
 
 
-def settle(said: Options, *, place: str) -> Settled:
-    """What holds where the command line says ``said``; raises :class:`InvalidOptions`.
+def settle(given: Options, *, place: str) -> Settled:
+    """The settings for the options ``given`` on the command line; raises :class:`InvalidOptions`.
 
-    ``place``: where its workspace comes from.
+    ``place``: the source of their workspace.
     """
     path = str(config_path())
     text = read_toml(config_path())
     values = parse_toml(text, where=path)
     sections, environment = Sections(parse_config(values, where=path, text=text)), environment_options()
-    wanted = said.over(environment)
+    values = by_present_names(values)
+    wanted = given.over(environment)
     merged = sections.merged(wanted)
     merged = replace(merged, draft=merged.draft or "auto")
     layers = [
-        Layer(COMMAND_LINE, replace(said, workspace=None)),
-        Layer(place, said),
+        Layer(COMMAND_LINE, replace(given, workspace=None)),
+        Layer(place, given),
         *(_variable(name, environment) for name in ("model", "draft", "proposer", "backend")),
         *sections.layers(wanted),
     ]
@@ -87,8 +90,7 @@ def settle(said: Options, *, place: str) -> Settled:
 
 
 def explained(error: ModelError, arguments: Sequence[str]) -> ModelError:
-    """The error, and where the name in it comes from, if that was not typed: one of ``arguments``."""
-    from localspec.cli.here import workspace_from_here
+    """The error, with the source of the name in it if that is not one of the typed ``arguments``."""
 
     try:
         rows = settle(Options(workspace=workspace_from_here()), place="this directory").rows
@@ -101,15 +103,15 @@ def explained(error: ModelError, arguments: Sequence[str]) -> ModelError:
             continue
         path = os.path.normpath(os.path.expanduser(value))
         if repr(value) in error.message or (is_path(value) and path in error.message):
-            message = f"{source} says {name} = {value!r}, and {error.message}"
+            message = f"{source} sets {name} = {value!r}: {error.message}"
             remedy = error.remedy if error.remedy == NOT_THERE else _remedy(name, source)
             return type(error)(message, remedy)
     return error
 
 
-def _here(error: ModelError, said: Iterable[str]) -> ModelError:
-    """The error; for a name that this shell knows, what to do about a daemon that does not."""
-    names = (name for each in said for name in (each, each.partition("=")[2]))
+def _here(error: ModelError, given: Iterable[str]) -> ModelError:
+    """The error; for a name that this shell finds and the daemon does not, with a remedy for that."""
+    names = (name for each in given for name in (each, each.partition("=")[2]))
     wanted = next((name for name in names if name and repr(name) in error.message), None)
     if not isinstance(error, ModelNotFound) or wanted is None:
         return error
@@ -121,7 +123,7 @@ def _here(error: ModelError, said: Iterable[str]) -> ModelError:
 
 
 def _remedy(name: str, source: str) -> str:
-    """How to have another model than the one that this source names."""
+    """The remedy that replaces the model named by this source."""
     if source.startswith("LOCALSPEC_"):
         return f"Set it to a name of `localspec models list`, or run `unset {source}`."
     key = name if source == FILE else shlex.quote(f"{source[1:-1]}.{name}")
@@ -142,9 +144,9 @@ def _sections_with(setting: Setting, sections: Sections, model: str) -> Iterator
 
 
 def _layers_with(setting: Setting, value: object, layers: list[Layer], of_last: str) -> Iterator[str]:
-    """Not every layer that says something: a draft goes with the model that it was named beside."""
+    """The sources that set this value; a layer's other value may be void: a draft belongs to its model."""
     *above, last = ((layer.source, getattr(layer.options, setting.name)) for layer in layers)
-    yield from (source for source, said in above if said is not None and said == value)
+    yield from (source for source, own in above if own is not None and own == value)
     if last[1] == value:
         yield of_last
 

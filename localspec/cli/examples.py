@@ -1,11 +1,10 @@
-"""What the end of every ``--help`` shows; tests run all that can be run."""
+"""The examples at the end of every ``--help``; tests run those that can be run."""
 
 from __future__ import annotations
 
 EXIT_CODES = """\
-Exit codes: 0 ok, 1 error (no such session, or model by name or path, too), 2 usage (another file that \
-is not there, too), \
-69 daemon, backend or service unavailable, 75 busy or deadline, 130 Ctrl-C."""
+Exit codes: 0 ok, 1 error (such as an unknown session or model), 2 wrong usage (or an input file that does \
+not exist), 69 daemon, backend or service unavailable, 75 busy or past the deadline, 130 Ctrl-C."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
@@ -94,7 +93,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "memory forget": (
         "localspec memory forget --workspace .",
         "localspec memory forget --source file:$PWD/app.py --yes",
-        "localspec memory forget --yes",
+        "localspec memory forget --all --yes",
     ),
     "memory prime": ("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
     "memory export": ("localspec memory export memory.jsonl",),
@@ -110,6 +109,24 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,5=42,16=72",
     ),
 }
+
+
+ARGUMENTS = {
+    "run": "[PROMPT...]",
+    "models list": "[FILTER]",
+    "models load": "[MODEL]",
+    "models unload": "[MODEL]",
+    "models pair": "[MODEL]",
+    "config set": "KEY [VALUE]",
+    "memory prime": "[PATHS...]",
+}
+"""optional arguments by name; cyclopts itself writes [ARGS] for them"""
+
+
+def usage(command: str) -> str | None:
+    """The first line of the help of ``localspec <command>``; None: cyclopts writes it."""
+    arguments = ARGUMENTS.get(command)
+    return None if arguments is None else f"Usage: localspec {command} [OPTIONS] {arguments}"
 
 
 def epilogue(command: str) -> str:

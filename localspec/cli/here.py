@@ -1,4 +1,4 @@
-"""What a shell's place means: paths are relative to it, and so is the workspace."""
+"""Paths and workspaces relative to the current directory, made absolute for the daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localspec.protocol.options import Options, parse_options
 
 
 def from_here(options: Options) -> Options:
-    """``options`` as the daemon can understand them from its own directory."""
+    """``options`` with absolute paths and the workspace, for the daemon in another directory."""
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):
         if name in values:
@@ -24,16 +24,16 @@ def from_here(options: Options) -> Options:
     return parse_options(values)
 
 
-def workspace_from_here(said: str | None = None) -> str | None:
-    """The workspace that was ``said``, as the daemon can find it; else that of this directory."""
-    if said is not None:
-        return plain(os.path.abspath(os.path.expanduser(said))) if said else said
+def workspace_from_here(given: str | None = None) -> str | None:
+    """The ``given`` workspace as an absolute path; without one, the workspace of this directory."""
+    if given is not None:
+        return plain(os.path.abspath(os.path.expanduser(given))) if given else given
     return workspace_at(here(), Sections(load_config()))
 
 
 def workspace_at(directory: Path, sections: Sections) -> str | None:
-    """The workspace that a directory is in: its git repository, or a directory that the configuration has a
-    section for, whichever is nearer."""
+    """The workspace of a directory: its git repository, or a parent with a section in the configuration,
+    whichever is nearer."""
     root = workspace_of(directory)
     named = next(iter(sections.directories(str(directory))), None)
     if named is not None and (root is None or root in Path(real(named)).parents):

@@ -1,4 +1,4 @@
-"""Models as a person reads them: a table by stores, or all of one."""
+"""Models printed as text: a table by stores, or all facts of one."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from localspec.cli import output
-from localspec.config import EngineConfig
 from localspec.errors import INSTALL_MLX, ModelError
 from localspec.models.facts import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.stores.store import TITLES
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 from localspec.units import size
 from localspec.wording import counted, one_line
 
-HEADER = ("name", "format", "size", "type", "weights", "context", "gaps")
-"""what fits into 80 columns beside a name; ``gaps``: whether it fills in the middle"""
+HEADER = ("name", "format", "size", "type", "weights", "context", "fill-in")
+"""columns that fit into 80 characters; ``fill-in``: the model fills in the middle"""
 NARROWEST = 64
-"""columns of a terminal that a table fits into"""
+"""characters of a terminal that a table fits into"""
+PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 NUMBERS = ("size", "weights", "context")
 
 
 def matching(found: ModelList, wanted: str) -> ModelList:
-    """The models that have ``wanted`` in one of their names, or are, too, in the store that is called so."""
+    """The models with ``wanted`` in one of their names, and those in the store of that name."""
     wanted = wanted.lower()
     stores = (each for each in found.stores if wanted in (each.name.lower(), _title(each.name).lower()))
     roots = tuple(f"{store.path}/" for store in stores)
@@ -39,27 +40,29 @@ def matching(found: ModelList, wanted: str) -> ModelList:
 
 
 def show_all(found: ModelList) -> None:
-    """Every model under its store, what cannot be used with the reason; then the stores with problems."""
+    """Print every model under its store, with the reason if it cannot be used; then stores with problems."""
     if output.is_terminal():
         _show_tables(found)
     else:
         _show_lines(found)
     for store in found.stores:
         if store.problem:
-            told = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
-            output.note(one_line(told).rstrip())
+            problem = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
+            output.note(one_line(problem).rstrip())
     if any(map(needs_mlx, found.models)):
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
 
 
 def show_paths(found: ModelList) -> None:
-    """Where each model lies: a line for each place, whoever reads it."""
-    rows = [(name_of(model), path) for model in found.models for path in (model.path, *model.also)]
-    output.table([("name", "path"), *rows])
+    """Print one line for each place of each model, on a terminal too."""
+    rows = [
+        (name_of(model), model.format, path) for model in found.models for path in (model.path, *model.also)
+    ]
+    output.table([("name", "format", "path"), *rows])
 
 
 def _show_lines(found: ModelList) -> None:
-    """One line for each model: something to grep."""
+    """Print one line for each model, for grep."""
     rows: list[tuple[str, ...]] = [(*HEADER, "store", "state")]
     rows += [(*cells(model), model.store or "-", state(model)) for model in found.models]
     output.table(rows)
@@ -71,11 +74,11 @@ def _show_tables(found: ModelList) -> None:
     from rich.text import Text
 
     console = Console()
-    console.width = max(console.width, NARROWEST)  # narrower ones are left to the terminal: nothing is cut
+    console.width = max(console.width, NARROWEST)  # a narrower terminal wraps the lines: nothing is cut
     for store, models in _by_store(found.models):
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in (*HEADER, "state"):
-            wrapped = column in ("name", "state")  # where it is narrow; what there is to compare stays whole
+            wrapped = column in ("name", "state")  # on a narrow terminal; columns to compare stay whole
             justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
             table.add_column(column, justify=justify, no_wrap=not wrapped, overflow="fold")
         broken = Table.grid("", Column(overflow="fold"), padding=(0, 2))
@@ -109,7 +112,7 @@ def _title(store: str) -> str:
 
 
 def _home(text: str) -> str:
-    """A text with paths in it, those at home written shorter."""
+    """A text with the home directory in its paths shortened to ``~``."""
     home = os.path.expanduser("~/")
     return text if home == "/" else text.replace(home, "~/")
 
@@ -128,7 +131,7 @@ def cells(model: ModelDescription) -> tuple[str, ...]:
 
 
 def state(model: ModelDescription) -> str:
-    """What else is to be said of a model."""
+    """Remarks on a model: bundled, loaded, its problem, MLX missing, its number of places."""
     notes = ["bundled"] if "bundled" in model.names else []
     notes += ["loaded"] if model.loaded else []
     notes += [model.problem] if model.problem else []
@@ -138,7 +141,7 @@ def state(model: ModelDescription) -> str:
 
 
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
-    """Bytes that a model needs without a draft, and that are free; None if it is broken."""
+    """Bytes that a model needs without a draft, and bytes free; None if it is broken."""
     from localspec.models.fit import context_size, free_memory, needs_of
     from localspec.models.model import model_at
 
@@ -146,7 +149,7 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
         return None
     try:
         needs = needs_of(model_at(Path(model.path)), None, config)
-    except ModelError:  # it changed meanwhile
+    except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total")}
@@ -159,17 +162,17 @@ def show_one(
     others: Sequence[ModelDescription] = (),
     twins: Sequence[ModelDescription] = (),
 ) -> None:
-    """All that is known of a model, a fact a line; which ``others`` the name that was given may mean, and its
+    """Print the facts of a model, one a line, with the ``others`` that the given name may mean, and its
     ``twins`` in the other format."""
     facts = list(_facts(model, memory))
-    if told := ", ".join(f"{name_of(each)} ({each.format})" for each in others if each not in twins):
-        facts.insert(1, ("others", f"{told}: name one in full if it is meant"))
+    if listed := ", ".join(f"{name_of(each)} ({each.format})" for each in others if each not in twins):
+        facts.insert(1, ("others", f"{listed}: give the full name to choose one"))
     if twins:
         format = twins[0].format
         names = dict.fromkeys(name for name in map(name_of, twins) if name != name_of(model))
-        told = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
-        facts.insert(1, (f"as {format.upper()}", told))
-    width = len("chat template")  # the longest, also where that is not known
+        listed = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
+        facts.insert(1, (f"as {format.upper()}", listed))
+    width = len("chat template")  # the longest, also if it is missing here
     for name, fact in facts:
         output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
@@ -178,26 +181,26 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
     yield "names", ", ".join(model.names or (model.id,))
     if model.title:
         yield "title", model.title
-    yield "store", _title(model.store) if model.store else "none: it was named by its path"
+    yield "store", _title(model.store) if model.store else "none: it was given by its path"
     yield "path", model.path
     for place in model.also:
         yield "also", place
     yield "format", f"{model.format}, in {counted(model.parts, 'file')}, for {model.backend}"
     yield "size", size(model.size) if model.size else "-"
-    if model.architecture is not None:  # otherwise nothing of it was read
+    if model.architecture is not None:  # otherwise its header was not read
         yield "architecture", model.architecture
         yield "parameters", count(model.parameters)
         yield "quantisation", model.quantisation or "-"
         yield "context", f"{model.context} tokens" if model.context else "-"
         yield "chat template", "yes" if model.template else "no"
-        yield "fills gaps", "yes" if model.fim else "no"
+        yield "fill-in", "yes" if model.fim else "no"
         yield "vocab_fp", model.vocab_fp or "-"
         yield "tokenizer_fp", model.tokenizer_fp or "-"
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
-        parts = ", ".join(f"{part} {size(memory[part])}" for part in ("weights", "cells", "overhead"))
-        told = f"{size(memory['total'])} at least with {memory['n_ctx']} tokens of context ({parts})"
-        yield "memory", f"{told}; {size(memory['free'])} are free: it {fits}"
+        parts = ", ".join(f"{name} {size(memory[part])}" for part, name in PARTS.items())
+        needs = f"{size(memory['total'])} at least with {memory['n_ctx']} tokens of context ({parts})"
+        yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
     if needs_mlx(model):
         yield "state", f"{NEEDS_MLX}. {INSTALL_MLX}"
     if model.problem:

@@ -1,4 +1,4 @@
-"""``localspec daemon logs`` and ``localspec service logs``: one log, whoever started the daemon."""
+"""``localspec daemon logs`` and ``localspec service logs``: the log of the daemon, the same for both."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def logs(
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """The end of the daemon's log, whether a client or the service started it.
+    """Print the end of the daemon's log, whether a client or the service started the daemon.
 
     Parameters
     ----------
     lines
-        How many lines; otherwise 50.
+        Number of lines; otherwise 50.
     follow
-        Go on with what is logged from now on, until Ctrl-C.
+        Continue with new lines until Ctrl-C.
     as_json
         Print one JSON object: file, lines.
     """
     if follow and as_json:
-        raise InvalidOptions("--follow has no end, and one object of --json has", "Drop one of the two.")
+        raise InvalidOptions("--follow and --json cannot be combined", "Drop --follow or --json.")
     log = home.log_path()
     position = _size(log)
     last = _last(lines, position)
@@ -52,7 +52,7 @@ def logs(
 
 
 def _last(count: int, end: int) -> list[str]:
-    """The last lines before ``end``, from what was cut off from the log as well if need be."""
+    """The last lines before byte ``end``, if needed also from the older logs."""
     found: list[str] = []
     for path in (home.log_path(), *home.older_logs()):
         if len(found) >= count:
@@ -64,7 +64,7 @@ def _last(count: int, end: int) -> list[str]:
 
 
 def _go_on(log: Path, position: int) -> int:
-    """Write what has come since ``position``; returns the next one. A log that was cut begins anew."""
+    """Write the complete lines after ``position``; return the next position. A shortened log is read anew."""
     size = _size(log)
     if size < position:
         position = 0
@@ -72,7 +72,7 @@ def _go_on(log: Path, position: int) -> int:
         with open(log, "rb") as file:
             file.seek(position)
             text = file.read()
-        # A line that is being written is shown when it is whole.
+        # A line that is being written is shown when it is complete.
         whole = text[: text.rfind(b"\n") + 1]
         output.write(printable(whole.decode(errors="replace")))
         position += len(whole)

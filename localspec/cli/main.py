@@ -1,4 +1,4 @@
-"""The command's entrance: every way a command can end comes through here."""
+"""The command's entry point: every error becomes a message and an exit code here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(arguments)
     except (BrokenPipeError, SystemExit):  # the latter is how Rich, which writes help, ends on the former
-        return ExitCode.OK  # nobody reads any more: `| head` has seen enough
+        return ExitCode.OK  # the reader has closed the pipe, as `| head` does
     except (ModelNotFound, ModelAmbiguous, ModelInvalid) as error:
         from localspec.cli.effective import explained
 
@@ -43,20 +43,24 @@ def run(arguments: Sequence[str]) -> int:
         output.interrupted()
         return ExitCode.INTERRUPTED
     except OSError as error:
-        failed = of_system(error, "the command failed") or LocalspecError(f"{type(error).__name__}: {error}")
+        failed = of_system(error, "the command failed") or _unforeseen(error)
         return _fail(failed, as_json=as_json)
     except Exception as error:
-        # A defect of ours, or a fault of the system that nobody foresaw: still a sentence.
-        return _fail(LocalspecError(f"{type(error).__name__}: {error}"), as_json=as_json)
+        # A defect, or an unforeseen fault of the system: still one sentence.
+        return _fail(_unforeseen(error), as_json=as_json)
+
+
+def _unforeseen(error: Exception) -> LocalspecError:
+    return LocalspecError(f"{type(error).__name__}: {error}", "Report this message and the command.")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:
-        # Asked by scripts and editors at every start: not worth loading the command line for.
+        # Scripts and editors run this at every start: no parser is loaded for it.
         output.write(f"localspec {__version__}\n")
         return ExitCode.OK
     if list(arguments) == ["chat"]:
-        # As most chats begin: who waits to type waits for no flags to be read.
+        # The usual start of a chat: no parser is loaded for it.
         from localspec.cli.begin import begin
 
         return begin()
@@ -76,7 +80,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _drop_unwritten() -> None:
-    """What stdout could not take, Python would try to write again at exit, and complain."""
+    """Discard text that stdout did not accept: Python would write it again at exit, and report an error."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -87,8 +91,8 @@ def _drop_unwritten() -> None:
 def _fail(error: LocalspecError, *, as_json: bool) -> int:
     try:
         output.failure(error, as_json=as_json)
-    except LocalspecError as unheard:
-        output.failure(unheard, as_json=False)
+    except LocalspecError as unwritten:
+        output.failure(unwritten, as_json=False)
     return error.exit_code
 
 

@@ -31,7 +31,13 @@ from localspec.errors import (
     ModelInvalid,
     StorageError,
 )
+from localspec.memory.workspace import plain
+from localspec.models.description import BACKENDS
+from localspec.models.directory import read_directory
+from localspec.models.fingerprint import vocab_fp
+from localspec.models.library import find
 from localspec.models.sections import Sections
+from localspec.models.vocabulary import real_tokens
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 from localspec.units import size
@@ -49,7 +55,7 @@ SHOWN_SOURCES = 3
 
 
 class Words(NamedTuple):
-    """A model's vocabulary, as its file's header or its directory tells it."""
+    """A model's vocabulary, from its file's header or its directory."""
 
     model: Model
     vocab_fp: str
@@ -57,7 +63,7 @@ class Words(NamedTuple):
 
 
 def stats(*, as_json: AsJson = False) -> int:
-    """What is remembered: every table, its size, and who taught it.
+    """List every table of the n-gram memory, its size and its sources.
 
     Parameters
     ----------
@@ -82,48 +88,57 @@ def _lines(table: TableStats) -> Iterator[str]:
     learned = counted(table.tokens, "token") if table.tokens else "no tokens"
     yield f"  {used}, {size(table.bytes)}, {learned} learned here"
     if table.last_use is not None:
-        yield f"  last taught {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
-    names = [f"{name} ({count})" for name, count in table.sources.items()]
-    more = [f"and {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
+        yield f"  last learned {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
+    names = [f"{counted(count, 'n-gram')} from {name}" for name, count in table.sources.items()]
+    more = [f"and from {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
     if names:
-        yield f"  by {', '.join(names[:SHOWN_SOURCES] + more)}"
+        yield f"  {', '.join(names[:SHOWN_SOURCES] + more)}"
     for name in table.quarantined:
         yield f"  set aside: {name}"
 
 
 def forget(
-    *, workspace: str | None = None, source: str | None = None, yes: bool = False, as_json: AsJson = False
+    *,
+    workspace: str | None = None,
+    source: str | None = None,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    yes: bool = False,
+    as_json: AsJson = False,
 ) -> int:
     """Forget what the n-gram memory learned in a workspace, from a source, or all of it.
 
-    The history of chats is another file and stays.
+    The history of chats is another file and is kept.
 
     Parameters
     ----------
     workspace
-        Only what was learned in the workspace that this directory is in.
+        Only n-grams learned in the workspace of this directory.
     source
-        Only what this source taught, as `localspec memory stats --json` names it.
+        Only n-grams learned from this source, by its name in `localspec memory stats --json`.
+    every
+        All n-grams of all workspaces.
     yes
         Do not ask.
     as_json
         Print one JSON object.
     """
-    from localspec.memory.upkeep import forget as forget_in
+    from localspec.memory import upkeep
 
-    if workspace == "":
-        raise InvalidOptions("--workspace names no directory", "Name one, or leave --workspace out.")
+    _check_selection(workspace, source, every=every)
     if workspace is not None:
         path = os.path.abspath(os.path.expanduser(workspace))
         workspace = workspace_at(Path(path), Sections(load_config())) or path
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {workspace}" if workspace is not None else ""
-    what = f"what was learned{scope}" if scope else "the n-gram memory of all workspaces"
-    other = "" if scope else _history()
-    if not yes and not _confirm(f"Forget {what}? It cannot be undone.{other}"):
-        output.note("Nothing was forgotten.")
-        return ExitCode.ERROR
-    forgotten = forget_in(_directory(), _notice, workspace=workspace, source=source)
+    what = "the memory of all workspaces" if every else f"what was learned{scope}"
+    other = _history() if every else ""
+    if not yes:
+        held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
+        amount = "" if held is None else f" ({counted(held, 'table')})"
+        if not _confirm(f"Forget {what}{amount}? It cannot be undone.{other}"):
+            output.note("Nothing was forgotten.")
+            return ExitCode.ERROR
+    forgotten = upkeep.forget(_directory(), _notice, workspace=workspace, source=source)
     unit = "table" if source is None else "n-gram"
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
@@ -134,16 +149,33 @@ def forget(
     return ExitCode.OK
 
 
+def _check_selection(workspace: str | None, source: str | None, *, every: bool) -> None:
+    """Raise :class:`InvalidOptions` unless the flags of `memory forget` say what is forgotten."""
+    if workspace == "":
+        raise InvalidOptions("--workspace is empty", "Give a directory, or drop --workspace.")
+    if workspace is None and source is None and not every:
+        raise InvalidOptions(
+            "nothing is selected to be forgotten",
+            "Add --workspace . (this workspace), --source NAME (a file or a chat), or --all.",
+        )
+    if every and not (workspace is None and source is None):
+        raise InvalidOptions(
+            "--all cannot be combined with --workspace or --source", "Drop --all, or the others."
+        )
+
+
 def _history() -> str:
-    """A sentence on what is not of the memory, if it is there: what was asked and answered, in full."""
+    """A sentence on the history of chats, if it exists: it holds all texts and is not forgotten."""
     path = home.history_path()
     return f" The history of chats is another file: {path}" if path.exists() else ""
 
 
 def _confirm(question: str) -> bool:
-    """Ask; raises :class:`InvalidOptions` where nobody can be asked."""
+    """Ask for a confirmation; raises :class:`InvalidOptions` without a terminal."""
     if not asking.is_possible():
-        raise InvalidOptions("there is no terminal to ask on", "Add --yes to forget without being asked.")
+        raise InvalidOptions(
+            "stdin is not a terminal, so the confirmation cannot be asked", "Add --yes to go on without it."
+        )
     return asking.agrees(question)
 
 
@@ -154,19 +186,19 @@ def prime(
     stdin: bool = False,
     as_json: AsJson = False,
 ) -> int:
-    """Learn text files before they are needed, into the table of the workspace that each is in.
+    """Learn text files in advance, each into the table of its workspace.
 
     Parameters
     ----------
     paths
-        Files, or directories: below them everything that is text, at most 1 MB, neither ignored by git nor
-        by its name a file of secrets.
+        Files, or directories: all text files of at most 1 MB in them, except those ignored by git or named
+        like a file of secrets.
     model
-        Whose vocabulary to learn with: a name of `localspec models list`, or a path.
+        Model whose vocabulary is used: a name of `localspec models list`, or a path.
     workspace
-        Learn everything into the table of this directory, wherever the texts come from.
+        Learn all texts into the table of this directory, whatever their paths.
     stdin
-        Learn texts from stdin, too: a JSON array of objects with a path and a text.
+        Also learn texts from stdin: a JSON array of objects with a path and a text.
     as_json
         Print one JSON object.
     """
@@ -175,10 +207,10 @@ def prime(
 
     given = _given_texts() if stdin else []
     if not paths and not given:
-        raise InvalidOptions("there is nothing to learn", "Name files or directories.")
+        raise InvalidOptions("there is nothing to learn: no file was given", "Name files or directories.")
     for path in paths:
         if not path.exists():
-            raise InvalidOptions(f"there is no {path}", "Name files or directories that exist.")
+            raise InvalidOptions(f"{path} does not exist", "Name files or directories that exist.")
     words = _words(model, workspace)
     files = dict.fromkeys(file for path in paths for file in text_files(path))
     texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
@@ -195,27 +227,29 @@ def prime(
     if as_json:
         output.json({"files": learned, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
     else:
-        secrets = f"; {counted(withheld, 'token')} of what looks like secrets left out" if withheld else ""
-        told = {0: "", 1: "; 1 was no text"}.get(skipped, f"; {skipped} were no text")
-        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{secrets}{told}.\n")
+        secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
+        others = f"; {counted(skipped, 'file')} without text" if skipped else ""
+        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{secrets}{others}.\n")
     return ExitCode.OK
 
 
 def _given_texts() -> list[File]:
-    """What stdin holds; raises :class:`InvalidOptions`."""
+    """The texts in stdin; raises :class:`InvalidOptions`."""
     try:
         return msgspec.json.decode(sys.stdin.buffer.read() or b"[]", type=list[File])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidOptions(f"stdin holds no texts: {error}", 'Give [{"path": "…", "text": "…"}].') from None
+        raise InvalidOptions(
+            f"stdin is not a JSON array of objects with a path and a text: {error}",
+            'Give JSON such as [{"path": "…", "text": "…"}].',
+        ) from None
 
 
 def _learn(
     texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
 ) -> tuple[int, int]:
-    """(files, tokens) learned; a file without its text is read."""
+    """Learn the texts; return the numbers of files and tokens learned. A file without a text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
-    from localspec.memory.workspace import plain
 
     sections, progress = Sections(load_config()), output.Progress()
     own = cache(lambda folder: workspace_at(folder, sections))
@@ -243,7 +277,7 @@ def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -
     Parameters
     ----------
     file
-        Is replaced if it exists; readable by its owner only.
+        File to write, readable by its owner only; an existing one is replaced.
     model
         A name of `localspec models list`, or a path.
     as_json
@@ -252,7 +286,9 @@ def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -
     from localspec.memory.archive import export_table
 
     if not file.absolute().parent.is_dir():
-        raise InvalidOptions(f"there is no directory {file.parent}", "Name a file in one that exists.")
+        raise InvalidOptions(
+            f"there is no directory {file.parent}", "Name a file in a directory that exists."
+        )
     tables = _files(_words(model))
     ngrams = 0
     with _private_file(file) as target, _steps(file) as show:
@@ -269,7 +305,7 @@ def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -
 
 @contextmanager
 def _steps(file: Path) -> Iterator[Callable[[Step], None]]:
-    """What shows how far an export or import is."""
+    """Show the progress of an export or import: yields a function to report a step."""
     progress = output.Progress()
     try:
         yield lambda step: progress.update(f"{step.what} {file.name}", step.done / max(step.total, 1))
@@ -279,7 +315,7 @@ def _steps(file: Path) -> Iterator[Callable[[Step], None]]:
 
 @contextmanager
 def _private_file(file: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when it is complete. Raises :class:`StorageError`."""
+    """A file to write, renamed to ``file`` when it is complete. Raises :class:`StorageError`."""
     scratch: str | None = None
     try:
         fd, scratch = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
@@ -290,8 +326,8 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         message = f"{file} cannot be written: {error.strerror}"
         if error.errno in FULL:
-            raise DiskFull(message, "Name a place with room.") from None
-        raise StorageError(message, "Name a place where you may write.") from None
+            raise DiskFull(message, "Name a file on a disk with free space.") from None
+        raise StorageError(message, "Name a file in a directory you can write to.") from None
     finally:
         if scratch is not None:
             Path(scratch).unlink(missing_ok=True)
@@ -300,12 +336,12 @@ def _private_file(file: Path) -> Iterator[IO[bytes]]:
 def import_(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -> int:
     """Add the n-grams of an exported file.
 
-    None is lost, unless a table holds others already that take their room.
+    All are kept, unless a table already holds others in their place.
 
     Parameters
     ----------
     file
-        What `localspec memory export` wrote.
+        File that `localspec memory export` wrote.
     model
         The model whose vocabulary it must have: a name of `localspec models list`, or a path.
     as_json
@@ -335,7 +371,7 @@ def import_(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) 
 
 
 def _part(last: Step | None) -> str:
-    """What an import did until it was interrupted, after this step."""
+    """A sentence on an import that was interrupted after this step."""
     if last is None or last.what == "checking":
         return "Nothing was imported."
     are = "n-gram was" if last.total == 1 else "n-grams were"
@@ -349,7 +385,7 @@ def _became(imported: Imported, file: Path) -> str:
     if kept == read:
         return f"Kept {'all' if read > 1 else 'the'} {counted(read, 'n-gram')} of {file}."
     others = "others" if read - kept > 1 else "other"
-    return f"Kept {kept} of the {counted(read, 'n-gram')} in {file}: for the {others} there was no room."
+    return f"Kept {kept} of the {counted(read, 'n-gram')} in {file}: there was no room for the {others}."
 
 
 def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
@@ -359,14 +395,13 @@ def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
 
 @contextmanager
 def _of_directory(words: Words) -> Iterator[Vocabulary]:
-    """Needs the package of tokenizers only, nothing of MLX."""
-    from localspec.models.directory import read_directory
+    """Load the vocabulary of an MLX directory; needs the tokenizers package only, not MLX."""
 
     try:
         from localspec.backends.mlx.vocabulary import MlxVocabulary
     except ImportError as error:
         raise BackendUnavailable(
-            f"{words.model.path} is an MLX directory, and its tokenizer cannot be used: {error}",
+            f"the tokenizer of the MLX directory {words.model.path} cannot be used: {error}",
             INSTALL_MLX,
         ) from None
     yield MlxVocabulary(read_directory(words.model.path), words.size)
@@ -387,19 +422,15 @@ def _of_file(words: Words) -> Iterator[Vocabulary]:
 
 
 def _words(model: str | None, workspace: Path | None = None) -> Words:
-    """Those of ``model``, or of the one that answers in a workspace, or here.
+    """The vocabulary of ``model``, or of the default model in a workspace, or here.
 
-    Raises :class:`ModelError` for a model that is not there or has no vocabulary.
+    Raises :class:`ModelError` for a model that does not exist or has no vocabulary.
     """
-    from localspec.models.description import BACKENDS
-    from localspec.models.fingerprint import vocab_fp
-    from localspec.models.library import find
-    from localspec.models.vocabulary import real_tokens
 
     config = load_config()
     here = workspace_from_here(None if workspace is None else str(workspace))
     options = Sections(config).merged(replace(environment_options(), workspace=here))
-    # Of a name that stands for two models; what is given as a path needs no backend to be learnt with.
+    # Chooses between two models of one name; a path is used whatever its backend.
     wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
     found = find(model or options.model or "bundled", config.model_dirs, format=wanted)
     tokens = real_tokens(found)

@@ -1,4 +1,4 @@
-"""``localspec models …``: what is on this disk, and what is in memory."""
+"""``localspec models …``: models on this disk and in memory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from localspec.models.facts import name_of
 from localspec.models.library import absolute, find, kind_of, listed, meant
 from localspec.models.model import Model
 from localspec.models.sections import Sections
+from localspec.models.stores.mending import renewed
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
 from localspec.units import size
@@ -36,15 +37,15 @@ def list_(
     paths: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Every model on this disk, by where it was found: the bundled pair, those of `model_dirs`, and what the
-    Hugging Face cache, llama.cpp, LM Studio, Ollama and Jan keep.
+    """List every model on this disk by its store: the bundled pair, those of `model_dirs`, and those of the
+    Hugging Face cache, llama.cpp, LM Studio, Ollama and Jan.
 
     Parameters
     ----------
     filter
-        Only models that have this in one of their names, or are in the store of this name.
+        Only models with this in one of their names, or in the store of this name.
     paths
-        Print where each lies, and nothing else.
+        Print the paths of each, and nothing else.
     as_json
         Print one JSON object.
     """
@@ -54,7 +55,7 @@ def list_(
     if as_json:
         output.json(found)
     elif not found.models:
-        output.note(one_line(f"No model's name has {filter!r} in it, and no store is called so."))
+        output.note(one_line(f"No model's name contains {filter!r}, and no store has that name."))
     elif paths:
         listing.show_paths(found)
     else:
@@ -68,7 +69,7 @@ def show(
     *,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """All that is known of one model: where it lies, what it is, and what memory it needs.
+    """Show the facts of one model: its paths, its header, and the memory that it needs.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def load(
     keep_alive: float | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Load a model into the daemon before it is needed.
+    """Load a model into the daemon in advance.
 
     Parameters
     ----------
@@ -104,9 +105,9 @@ def load(
     draft
         Draft model: a name, a path, `none` or `auto`.
     backend
-        What runs the model.
+        Backend that runs the model.
     keep_alive
-        Seconds it stays after its last use, instead of the configured idle_unload_s; 0: for ever.
+        Seconds it stays loaded after its last use, instead of the configured idle_unload_s; 0: no limit.
     as_json
         Print one JSON object.
     """
@@ -138,19 +139,19 @@ def load(
         output.json(loaded)
     else:
         resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
-        draft_said = f"draft {loaded.draft or 'none'}"
-        told = f"{loaded.model} is loaded on {loaded.backend}, {draft_said}{resident}"
-        output.write(one_line(told) + "\n")
+        draft_name = f"draft {loaded.draft or 'none'}"
+        line = f"{loaded.model} is loaded on {loaded.backend}, {draft_name}{resident}"
+        output.write(one_line(line) + "\n")
     return ExitCode.OK
 
 
 def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
-    """Unload a model, or all: their memory is free when this ends. One at work is left alone (exit code 75).
+    """Unload one model or all; their memory is then free. One with running requests stays (exit code 75).
 
     Parameters
     ----------
     model
-        A name or path that it was loaded by, or could be; otherwise all are unloaded.
+        Any name or path of it; otherwise all are unloaded.
     as_json
         Print one JSON object.
     """
@@ -158,17 +159,17 @@ def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="
     try:
         unloaded = answer.remote(lambda client: client.unload(name), start=False)
     except DaemonUnavailable:
-        unloaded = ()  # nothing is loaded without one
+        unloaded = ()  # without a daemon no model is loaded
     if as_json:
         output.json({"models": unloaded})
     else:
-        told = f"Unloaded {', '.join(unloaded)}." if unloaded else "Nothing to unload."
-        output.note(one_line(told))
+        line = f"Unloaded {', '.join(unloaded)}." if unloaded else "No model is loaded."
+        output.note(one_line(line))
     return ExitCode.OK
 
 
 def _find() -> ModelList:
-    """What this shell finds, and which of it a daemon has loaded."""
+    """The models that this shell finds, with those marked that a daemon has loaded."""
     with output.patiently("reading the models on this disk") as progress:
         disk = read_disk(load_config().model_dirs, progress=progress)
     try:
@@ -185,7 +186,7 @@ def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
 
 
 class _One(NamedTuple):
-    """The model that a name means, broken or not; what else goes by it; and it in the other format."""
+    """The model of a name, broken or not; others of that name; and the same model in the other format."""
 
     model: ModelDescription
     others: Sequence[ModelDescription] = ()
@@ -193,7 +194,7 @@ class _One(NamedTuple):
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
-    """Raises :class:`ModelError`."""
+    """The model of a name; raises :class:`ModelError`."""
     with output.patiently("reading the models on this disk") as progress:
         known = recent_disk(model_dirs, progress=progress).found
     found = [each.description for each in meant(name, known)]
@@ -208,20 +209,19 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
 
 
 def _twins(model: Model, known: Sequence[Model]) -> list[ModelDescription]:
-    """The same model in the other format, where that can be used."""
+    """The same model in the other format, if that can be used."""
     kinds = [kind_of(each) for each in known if each.description == model.description]
     alike = (each.description for each in known if kind_of(each) in kinds)
     return [each for each in alike if each.format != model.format and each.problem is None]
 
 
 def _removable(model: ModelDescription) -> ModelDescription:
-    """Of what is damaged and was pulled here the remedy names our way to remove it."""
+    """The model; if it is damaged and was pulled, with a remedy by `models rm`."""
     if model.problem is None or model.store != "huggingface":
         return model
     from localspec.hub.removal import is_pulled
-    from localspec.models.stores.mending import renewed
 
     remedy = renewed(model, f"`localspec models rm {shlex.quote(name_of(model))}`")
-    with contextlib.suppress(LocalspecError):  # `models rm` tells what is wrong with the records
+    with contextlib.suppress(LocalspecError):  # `models rm` reports errors in the records
         return replace(model, remedy=remedy) if is_pulled(Path(model.path)) else model
     return model

@@ -1,4 +1,4 @@
-"""The one place that writes to stdout and stderr, and says how a request's end becomes an exit code."""
+"""All output to stdout and stderr, and the exit code of a finished request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from json import dumps
 from typing import Any
@@ -17,16 +18,16 @@ import msgspec
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.units import size
-from localspec.wording import one_line, printable, stats_lines
+from localspec.wording import counted, one_line, printable, stats_lines
 
 _line_is_open = False
-"""whether what was written to stdout last, text or a terminal's echo, did not end its line"""
+"""True if the last output to stdout, or a terminal's echo, did not end its line"""
 NOT_ASCII = re.compile("[^\x00-\x7f]+")
 COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def prepare() -> None:
-    """Have stdout take every character: of one that its encoding lacks, the escape."""
+    """Make stdout accept every character: those that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper) and not _is_utf8():
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -36,26 +37,26 @@ def _is_utf8() -> bool:
 
 
 def write(text: str) -> None:
-    """Text to stdout, at once: as it is, or on a terminal without what would command that."""
+    """Write text to stdout and flush; on a terminal without control characters."""
     _write(harmless(text) if is_terminal() else text)
 
 
 def drawn(text: str) -> None:
-    """What Rich has drawn, to stdout, with its colours."""
+    """Write Rich's output to stdout, with its colours."""
     pieces = COLOURS.split(text)  # every other one is a colour
     _write("".join(each if number % 2 else harmless(each) for number, each in enumerate(pieces)))
 
 
 def harmless(text: str) -> str:
-    """``text`` as :func:`printable` has it, without carriage returns. Each character is judged by itself: a
-    sequence that comes in pieces is found as well."""
+    """``text`` as :func:`printable` returns it, without carriage returns. Each character is replaced alone: a
+    control sequence in pieces is found as well."""
     return printable(text.replace("\r", ""))
 
 
 def _write(text: str) -> None:
     global _line_is_open
     if sys.stdout is None:
-        raise LocalspecError("there is no stdout to write to", "Leave it open, or redirect it to a file.")
+        raise LocalspecError("stdout is closed", "Leave stdout open, or redirect it to a file.")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -63,7 +64,7 @@ def _write(text: str) -> None:
         raise
     except OSError as error:
         raise LocalspecError(
-            f"stdout cannot be written: {error.strerror}", "Make room for the output."
+            f"stdout cannot be written: {error.strerror}", "Redirect it to a file on a disk with free space."
         ) from None
     if text:
         _line_is_open = not text.endswith("\n")
@@ -78,7 +79,7 @@ def json(value: Any) -> None:
 
 
 def table(rows: Sequence[Sequence[str]]) -> None:
-    """Plain lines whose columns stand below one another."""
+    """Write rows as plain lines with aligned columns."""
     rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -87,12 +88,12 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def note(text: str) -> None:
-    """A line of its own for the person, on stderr; nobody can be told where that is closed."""
+    """Write a line to stderr, for the user; nothing if stderr is closed."""
     global _line_is_open
     text = harmless(text)
     with contextlib.suppress(OSError, AttributeError):
         if _line_is_open and _are_seen_together():
-            # To stderr: a pipe or a file that holds stdout alone holds the model's text and nothing else.
+            # To stderr: a pipe or a file of stdout alone gets the model's text only.
             text = "\n" + text
             _line_is_open = False
         sys.stderr.write(text + "\n")
@@ -100,7 +101,7 @@ def note(text: str) -> None:
 
 
 def _are_seen_together() -> bool:
-    """Whether stderr may continue a line of stdout: on a terminal, or in the file or pipe they share."""
+    """Return True if stderr can continue a line of stdout: on a terminal, or in a file or pipe of both."""
     with contextlib.suppress(OSError, ValueError):
         return sys.stderr.isatty() or os.path.samestat(
             os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
@@ -110,7 +111,7 @@ def _are_seen_together() -> bool:
 
 @contextlib.contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Inside, what the engine warns of, such as a full disk, is told as a line on stderr."""
+    """Print warnings of the engine, such as a full disk, as lines on stderr."""
     import logging
 
     class Notes(logging.Handler):
@@ -126,25 +127,25 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads stdout as it is written."""
+    """Return True if stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def end_line() -> None:
-    """On a terminal: leave the line that was being written."""
+    """On a terminal, end the line that was being written."""
     if _line_is_open and is_terminal():
         write("\n")
 
 
 def interrupted() -> None:
-    """Ctrl-C: on a terminal, which shows it as ^C, leave that line."""
+    """End the line after Ctrl-C, which a terminal shows as ^C."""
     global _line_is_open
     _line_is_open = True
     end_line()
 
 
 def failure(error: LocalspecError, *, as_json: bool) -> None:
-    """What happened and what to do: a sentence each, or the error object."""
+    """Print an error: its message and remedy as sentences, or the error object."""
     if as_json:
         json({"error": {key: printable(text) for key, text in error.as_dict().items()}})
     else:
@@ -153,22 +154,21 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
 
 
 def exit_code(result: Result) -> ExitCode:
-    """What a finished request tells the shell; who interrupts it himself never gets this far."""
+    """The exit code of a finished request; one interrupted by Ctrl-C does not end here."""
     endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
     return endings.get(result.finish_reason, ExitCode.OK)
 
 
 ENDINGS = {
-    "cancelled": "the answer was cut short: the daemon was stopped.",
-    "deadline": "the answer was cut short: its time was up.",
-    "context_full": "the answer was cut short: the context is full.",
+    "cancelled": "the answer was cut short: the daemon was stopped. Ask again; the next command starts it.",
+    "deadline": "the answer was cut short: its deadline has passed. Ask for fewer tokens.",
 }
-"""what a person is told about an ending that the text does not show"""
+"""notes for endings that the text does not show"""
 PATIENCE_S = 1.0
 
 
 class Progress:
-    """What is going on before text comes: a live line on a terminal, nothing elsewhere."""
+    """The work before the first text: a live line on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -181,14 +181,14 @@ class Progress:
         from rich.spinner import Spinner
         from rich.text import Text
 
-        # As it is: what stands in brackets, as in a file's name, would be taken for markup.
+        # As Text: brackets, as in a file's name, would be read as markup.
         text = Text(printable(f"{what} {fraction:.0%}"))
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
 
             self._spinner, console = Spinner("dots", text, style="status.spinner"), Console(stderr=True)
-            # Rich would write what comes to stdout meanwhile to stderr.
+            # Rich would redirect output to stdout to stderr meanwhile.
             self._live = Live(
                 self._spinner, console=console, transient=True, redirect_stdout=False, refresh_per_second=12.5
             )
@@ -197,14 +197,14 @@ class Progress:
             self._spinner.update(text=text)
 
     def stop(self) -> None:
-        """Text comes: clear the line."""
+        """Clear the line."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 class Transfer:
-    """A download as it comes, on stderr: a live bar on a terminal, a line for every tenth elsewhere."""
+    """The progress of a download on stderr: a live bar on a terminal, a line for every tenth elsewhere."""
 
     def __init__(self, what: str, total: int, so_far: int = 0) -> None:
         self.what, self.total, self.done = printable(what), max(1, total), so_far
@@ -221,7 +221,7 @@ class Transfer:
             note(f"localspec: {self._tenth}0% of {size(self.total)} ({self.what})")
 
     def close(self) -> None:
-        """No more of it, whatever the reason."""
+        """Stop the bar, whatever the reason."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -245,9 +245,7 @@ class Transfer:
 
 @contextlib.contextmanager
 def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
-    """For what may take long: after a second a terminal shows that it goes on, and how far it is."""
-    import threading
-
+    """Show the progress of a long task on a terminal, from one second after its start on."""
     progress, lock, shown, over = Progress(), threading.Lock(), threading.Event(), threading.Event()
 
     def show() -> None:
@@ -256,7 +254,7 @@ def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
                 shown.set()
                 progress.update(what, 0.0)
 
-    def tell(what: str, fraction: float) -> None:
+    def report(what: str, fraction: float) -> None:
         if shown.is_set():
             with lock:  # two threads would start a live line each
                 progress.update(what, fraction)
@@ -265,7 +263,7 @@ def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
     timer.daemon = True
     timer.start()
     try:
-        yield tell
+        yield report
     finally:
         with lock:
             over.set()
@@ -274,16 +272,16 @@ def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
 
 
 class Printer:
-    """Shows one answer as it comes, in the form that was asked for."""
+    """Prints one answer while it is generated, in the requested form."""
 
     def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
         self._progress = Progress()
         self.partial: Result | None = None
-        """what there was of the answer when it was interrupted"""
+        """the answer so far when it was interrupted"""
 
     def progress(self, what: str, fraction: float) -> None:
-        if not (self._events and is_terminal()):  # there the events themselves show how far it is
+        if not (self._events and is_terminal()):  # there the events show the progress
             self._progress.update(what, fraction)
         if self._events:
             json({"event": "progress", "stage": what, "fraction": fraction})
@@ -306,19 +304,24 @@ class Printer:
         self._progress.stop()
         self._print(result)
         end_line()
-        if result.finish_reason in ENDINGS:
+        if result.finish_reason == "context_full":
+            from localspec.cli import context
+
+            note(f"localspec: {context.full(result)}")
+        elif result.finish_reason in ENDINGS:
             note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:
-            read = f"the prompt was read ({result.prompt_tokens} tokens)"
-            note(f"localspec: {read}, and nothing generated: max_tokens is 0.")
+            was = "was" if result.prompt_tokens == 1 else "were"
+            read = f"{counted(result.prompt_tokens, 'token')} of the prompt {was} read"
+            note(f"localspec: no text was generated, because max_tokens is 0 ({read}).")
         elif not result.text:
-            note("localspec: the model had nothing to say.")
+            note("localspec: the answer is empty.")
         if self._stats:
             note(stats_lines(result))
         return exit_code(result)
 
     def interrupted(self) -> ExitCode:
-        """Ctrl-C instead of a result: what came as JSON, and its statistics, if that was asked for."""
+        """End an interrupted answer: print its JSON and statistics so far, if requested."""
         self._progress.stop()
         interrupted()
         if self.partial is not None:
@@ -328,12 +331,12 @@ class Printer:
         return ExitCode.INTERRUPTED
 
     def _print(self, result: Result) -> None:
-        """The result as JSON, if that is wanted."""
+        """Print the result as JSON, if requested."""
         if self._events:
             json({"event": "result", **msgspec.to_builtins(result)})
         elif self._json:
             json(result)
 
     def close(self) -> None:
-        """No more output, whatever the reason."""
+        """Stop the progress line, whatever the reason."""
         self._progress.stop()

@@ -1,4 +1,4 @@
-"""``localspec models pair``: which draft model a target is paired with, and why not with the others."""
+"""``localspec models pair``: the draft model chosen for a target, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from cyclopts import Parameter
 
 from localspec.cli import output
 from localspec.cli.flags import ModelFlags, ModelName
-from localspec.config import EngineConfig
 from localspec.errors import ExitCode
+from localspec.models.disk import read_disk
+from localspec.models.sections import Sections
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import check_value
 from localspec.units import size
 from localspec.wording import counted, one_line
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
     from localspec.models.candidates import Candidate
     from localspec.models.model import Model
 
-HEADER = ("", "draft", "vocabulary", "smaller", "memory", "right", "gain", "why")
-NUMBERS = ("smaller", "memory", "right", "gain")
+HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
+NUMBERS = ("smaller", "memory", "accepted", "time saved")
 WRAPPED = ("draft", "why")
 STYLES = {"exact": "green", "compatible": "yellow"}
-"""of verdicts"""
+"""colours of verdicts"""
 LARGEST = 1000
-"""times smaller; more so is what is broken"""
+"""largest ratio of sizes shown; a larger one comes from a broken file"""
 
 
 def pair(
@@ -36,15 +38,15 @@ def pair(
     n_ctx: int | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Every model on this disk as a draft for one target: what `--draft auto` chooses, marked *, and why not
-    the others.
+    """Judge every model on this disk as a draft model for one target: the choice of `--draft auto`, marked *,
+    and the reasons against the others.
 
     Parameters
     ----------
     model
         A name of `localspec models list`, or a path; otherwise the configured one.
     n_ctx
-        Tokens of context that both are to have room for, instead of the configured n_ctx.
+        Tokens of context for both models, instead of the configured n_ctx.
     as_json
         Print one JSON object.
     """
@@ -56,25 +58,23 @@ def pair(
     place = "" if draft is None else draft.place
     facts = [_facts(each) | {"chosen": each.model.place == place} for each in found]
     if as_json:
-        told = {"target": target.name, "path": target.place, "reason": reason}
-        output.json(told | {"draft": None if draft is None else draft.name, "candidates": facts})
+        pairing = {"target": target.name, "path": target.place, "reason": reason}
+        output.json(pairing | {"draft": None if draft is None else draft.name, "candidates": facts})
         return ExitCode.OK
     usable = [each for each, of in zip(facts, found, strict=True) if of.model.problem is None]
     if usable:
         _show(usable)
     if broken := len(facts) - len(usable):
-        useless = f"{counted(broken, 'model')} cannot be used at all"
-        output.write(f"{useless}: see `localspec models list`\n")
+        broken_models = f"{counted(broken, 'model')} cannot be used"
+        output.write(f"{broken_models}: see `localspec models list`\n")
     output.write(one_line(f"{target.name}: {reason}") + "\n")
     return ExitCode.OK
 
 
 def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
-    """The target that is meant, and all others beside it; raises :class:`ModelError`."""
+    """The target, and all other models as its candidates; raises :class:`ModelError`."""
     from localspec.engine.load import choose_here, room_for
     from localspec.models.candidates import judged
-    from localspec.models.disk import read_disk
-    from localspec.models.sections import Sections
 
     if n_ctx is not None:
         check_value(
@@ -84,8 +84,8 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate
     sections = Sections(config)
     with output.patiently("reading the models on this disk") as progress:
         number = len(read_disk(config.model_dirs, progress=progress).models)
-        said = sections.merged(ModelFlags(model=model).options())
-        name, backend = said.model or "bundled", said.backend or "auto"
+        options = sections.merged(ModelFlags(model=model).options())
+        name, backend = options.model or "bundled", options.backend or "auto"
         target = choose_here(name, "none", config.model_dirs, backend=backend).target
         found: list[Candidate] = []
         for candidate in judged(target, config.model_dirs, room_for(sections.engine(name))):
@@ -95,8 +95,7 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate
 
 
 def _show(facts: Sequence[dict[str, Any]]) -> None:
-    """As a table on a terminal, with those that are refused below; elsewhere a line for each: something to
-    grep."""
+    """Print a table on a terminal, with the refused ones below; elsewhere one line for each, for grep."""
     if not output.is_terminal():
         output.table([HEADER, *map(_cells, facts)])
         return
@@ -117,15 +116,15 @@ def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
     from rich.text import Text
 
     rows = [_cells(each) for each in facts]
-    told = [n for n in range(len(HEADER)) if any(row[n] != "-" for row in rows)]
+    shown = [n for n in range(len(HEADER)) if any(row[n] != "-" for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in (HEADER[n] for n in told):
+    for column in (HEADER[n] for n in shown):
         justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
         table.add_column(column, justify=justify, no_wrap=column not in WRAPPED, overflow="fold")
     for each, row in zip(facts, rows, strict=True):
         cells = [Text(one_line(cell)) for cell in row]
         cells[HEADER.index("vocabulary")].stylize(STYLES[each["verdict"]])
-        table.add_row(*(cells[n] for n in told), style="bold" if each["chosen"] else None)
+        table.add_row(*(cells[n] for n in shown), style="bold" if each["chosen"] else None)
     return table
 
 
@@ -158,13 +157,13 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
         "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
-        "-" if gain is None else f"{gain:.2f}x",
+        "-" if gain is None else f"{1 - 1 / gain:.0%}",
         _why(facts),
     )
 
 
 def _why(facts: dict[str, Any]) -> str:
-    """The reason, without what other columns tell."""
+    """The reason, without facts of other columns."""
     if facts["helps"]:
         return "same family" if facts["same_family"] else "another family"
     return str(facts["reason"]).removeprefix("it is ").removeprefix("it ")

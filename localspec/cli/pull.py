@@ -1,4 +1,4 @@
-"""``localspec models pull`` and ``models rm``: models of the Hugging Face hub, and how they go again."""
+"""``localspec models pull`` and ``models rm``: download and remove models of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ AsJson = Annotated[bool, Parameter(name="--json")]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PullFlags:
-    """What to download of a repository, and what else."""
+    """The flags that choose the files to download, and the output."""
 
     file: str | None = None
     "One GGUF file of the repository, as the hub names it; of a split model, any part."
     mlx: bool = False
-    "The directory for MLX, also where there are GGUF files or MLX is not here."
+    "Download the MLX directory, also if there are GGUF files or MLX is not installed."
     gguf: bool = False
-    "A GGUF file, or an error where there is none."
+    "Download a GGUF file; an error if there is none."
     draft: Annotated[bool | None, Parameter(negative="--no-draft")] = None
-    "Download a matching small model as well, which drafts for this one; otherwise you are asked."
+    "Also download a matching draft model; without this flag, a question is asked."
     yes: bool = False
     "Answer every question with yes."
     json: AsJson = False
     "Print one JSON object."
 
     def check(self) -> None:
-        """Raises :class:`InvalidOptions` for flags that exclude each other."""
+        """Raise :class:`InvalidOptions` for flags that exclude each other."""
         if self.mlx and (self.gguf or self.file is not None):
-            raise InvalidOptions("--mlx goes neither with --gguf nor with --file", "Name one of them.")
+            raise InvalidOptions("--mlx cannot be combined with --gguf or --file", "Give one of them.")
 
     @property
     def format(self) -> Format | None:
@@ -67,7 +67,7 @@ NO_FLAGS = PullFlags()
 
 
 def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
-    """Download a model from the Hugging Face hub, into its cache, where other programs find it, too.
+    """Download a model from the Hugging Face hub into its cache, where other programs find it too.
 
     Parameters
     ----------
@@ -97,37 +97,37 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
 
 
 def _listed(plan: Plan) -> str:
-    """What `localspec models list` calls what was pulled."""
+    """The name of the pulled model in `localspec models list`."""
     place = place_of(plan.path)
     models = read_disk(load_config().model_dirs).found
     return next((each.name for each in models if each.place == place), str(plan.path))
 
 
 def _fetch(plan: Plan) -> None:
-    """Download with progress; says what it is and why, and when that is broken off, how it goes on."""
+    """Download with progress; print the choice and its reason, and after Ctrl-C the command to resume."""
     from localspec.hub.pull import carry_out
 
     choice, so_far = plan.choice, plan.so_far
     if plan.missing:
-        some = f" {size(so_far)} of it are here." if so_far else ""
+        some = f" {size(so_far)} of it are already downloaded." if so_far else ""
         others = f" There are also {', '.join(choice.others)}." if choice.others else ""
         output.note(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}")
     else:
-        output.note(f"{choice.name} is here already.")
+        output.note(f"{choice.name} is already downloaded.")
     transfer = output.Transfer(choice.name, choice.size, so_far)
     try:
         carry_out(plan, transfer.update)
     except KeyboardInterrupt:
         transfer.close()
         kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"
-        output.note(f"localspec: {kept}; to go on: localspec models pull {_again(plan)}")
+        output.note(f"localspec: {kept}; to resume: localspec models pull {_again(plan)}")
         raise
     finally:
         transfer.close()
 
 
 def _again(plan: Plan) -> str:
-    """The arguments that mean this model and no other."""
+    """The arguments of `models pull` that name exactly this model."""
     choice, repo = plan.choice, plan.place.repo
     if choice.format == "mlx":
         return f"{repo} --mlx"
@@ -135,7 +135,7 @@ def _again(plan: Plan) -> str:
 
 
 def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None:
-    """The matching small model; that there is none, or none to be had, matters only to who wants one."""
+    """The matching draft model; errors, and that there is none, are reported only with --draft."""
     from localspec.hub.pull import find_draft
 
     if flags.draft is False:
@@ -152,14 +152,14 @@ def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None
 
 
 def _wants(small: Plan, flags: PullFlags) -> bool:
-    """Whether the person wants the draft model as well; where nobody can be asked, its command is told."""
+    """Return True if the draft model is wanted too; without a terminal, print the command for it."""
     offer = f"{small.choice.name} ({size(small.choice.size)}) can draft for it"
     if flags.draft or flags.yes or not small.missing:
         return True
     if flags.json or not asking.is_possible():
         output.note(f"{offer}: localspec models pull {_again(small)}")
         return False
-    return asking.agrees(f"{offer}. Download it, too?")
+    return asking.agrees(f"{offer}. Download it too?")
 
 
 def remove(
@@ -169,14 +169,15 @@ def remove(
     yes: bool = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove a model that `localspec models pull` downloaded, whole or in part; those of other programs stay.
+    """Remove a model that `localspec models pull` downloaded, in full or in part.
 
-    What another model needs is kept. A loaded one is unloaded first, and left alone while it is at work.
+    Models of other programs and files that another model needs are kept. A loaded model is unloaded first;
+    one with running requests is not removed.
 
     Parameters
     ----------
     name
-        As it was pulled, or as `localspec models list` or its file names it; its beginning will do.
+        The name it was pulled by, its name in `localspec models list` or of its file, or a beginning of one.
     yes
         Do not ask.
     as_json
@@ -190,7 +191,8 @@ def remove(
     if not yes:
         if not asking.is_possible():
             raise InvalidOptions(
-                "there is no terminal to ask on", "Add --yes to remove it without being asked."
+                "stdin is not a terminal, so the confirmation cannot be asked",
+                "Add --yes to go on without it.",
             )
         if not asking.agrees(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
             output.note("Nothing was removed.")
@@ -200,28 +202,31 @@ def remove(
     if as_json:
         output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
     else:
-        output.write(printable(f"Removed {names}: {size(freed)} are free again.\n"))
+        output.write(printable(f"Removed {names}: {size(freed)} were freed.\n"))
     return ExitCode.OK
 
 
 def _unload(pulled: Sequence[Pulled]) -> None:
-    """Have the daemon let go of these models; raises :class:`EngineBusy` for one at work, or being loaded."""
+    """Unload these models in the daemon; raises :class:`EngineBusy` for one that runs or is being loaded."""
     from localspec.hub.removal import paths_of
 
     places = {place_of(path) for each in pulled for path in paths_of(each)}
 
-    async def let_go(client: Client) -> None:
+    async def unload(client: Client) -> None:
         drafting = [each for each in (await client.status()).models if each.draft_path in places]
         if busy := [each.model for each in drafting if each.running]:
-            raise EngineBusy(f"it drafts for {', '.join(busy)}, which is at work")
+            raise EngineBusy(
+                f"a model to be removed is the draft model of {', '.join(busy)}, which has running requests",
+                "Wait for the requests to end, then repeat the command.",
+            )
         for place in (*places, *(each.path for each in drafting)):
-            with contextlib.suppress(ModelError):  # what is not whole was never loaded
+            with contextlib.suppress(ModelError):  # an incomplete model was never loaded
                 await client.unload(place)
 
     try:
-        answer.remote(let_go, start=False)
+        answer.remote(unload, start=False)
     except DaemonUnavailable:
-        return  # nothing is loaded without one
+        return  # without a daemon no model is loaded
 
 
 def _described(plan: Plan) -> dict[str, object]:

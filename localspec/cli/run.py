@@ -17,6 +17,7 @@ from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
+from localspec.wording import pairing_line
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -27,7 +28,7 @@ NO_FLAGS = ModelFlags()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunFlags:
-    """How to ask and what to print."""
+    """The flags of the request and of the output."""
 
     system: str | None = None
     "System prompt."
@@ -36,7 +37,7 @@ class RunFlags:
     json: bool = False
     "Print one JSON object at the end instead of text."
     stream_json: bool = False
-    "Print one JSON event a line as they come."
+    "Print one JSON event per line while the answer is generated."
     stats: bool = False
     "Print the session's id and two lines of statistics to stderr."
     no_daemon: bool = False
@@ -44,9 +45,9 @@ class RunFlags:
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
-    "Continue the session of this id, which --stats tells."
+    "Continue the session of this id, which --stats prints."
     private: bool = False
-    "Keep no history, and learn nothing from it."
+    "Store no history, and learn nothing from this request."
 
 
 NO_RUN_FLAGS = RunFlags()
@@ -58,7 +59,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     Parameters
     ----------
     prompt
-        What to ask; several words are joined by spaces.
+        The prompt; several words are joined by spaces.
     """
     text = _prompt(" ".join(prompt), raw=how.raw)
     _check(how)
@@ -92,15 +93,22 @@ def _prompt(argument: str, *, raw: bool) -> str:
 
 def _check(how: RunFlags) -> None:
     session = how.go_on or how.session is not None
-    if session and (how.no_daemon or how.raw or how.private):
+    given = {"--no-daemon": how.no_daemon, "--raw": how.raw, "--private": how.private}
+    others = " and ".join(flag for flag, is_given in given.items() if is_given)
+    if session and others:
         raise InvalidOptions(
-            "a session cannot be continued so",
-            "Drop --no-daemon, --raw and --private: the daemon keeps sessions.",
+            f"{'-c' if how.go_on else '--session'} cannot be combined with {others}",
+            f"Drop {others}, or start a new session.",
         )
     if session and how.system is not None:
-        raise InvalidOptions("a session keeps its system prompt", "Drop --system, or start a new session.")
+        raise InvalidOptions(
+            "--system cannot be combined with -c or --session: a session keeps its system prompt",
+            "Drop --system, or start a new session.",
+        )
     if how.raw and how.system is not None:
-        raise InvalidOptions("raw text has no system prompt", "Drop --raw or --system.")
+        raise InvalidOptions(
+            "--raw cannot be combined with --system: raw text has no system prompt", "Drop --raw or --system."
+        )
 
 
 def _messages(text: str, how: RunFlags) -> tuple[Message, ...]:
@@ -127,11 +135,11 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
     if how.session is not None:
         return how.session
     if how.go_on:
-        session = await answer.last_session(client, "Run without -c first.")
+        session = await answer.last_session(client, "Start one first: `localspec run PROMPT` without -c.")
         if how.stats:
             note(f"session {session}")
         return session
     opened = await answer.show(client.open(system=how.system, options=options), printer)
     if how.stats:
-        note(f"session {opened.session}: {opened.pairing.target}, {opened.pairing.reason}")
+        note(f"{pairing_line(opened.pairing)}; session {opened.session}")
     return opened.session

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from localspec.cli import output
 from localspec.cli.logs import logs
+from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
 from localspec.service import service
@@ -20,16 +21,16 @@ __all__ = ["install", "logs", "status", "uninstall"]
 
 AsJson = Annotated[bool, Parameter(name="--json")]
 BUSY = (
-    "a daemon is at work and was left alone; the service takes its place when that has ended and a command "
-    "needs one, or at the next login."
+    "the running daemon has requests and was not replaced; the service starts when that daemon has ended and "
+    "a command needs one, or at the next login."
 )
 
 
 def install(*, as_json: AsJson = False) -> int:
-    """Start the daemon at login from now on, and now; what was installed before is brought up to date.
+    """Install the service, which starts the daemon now and at every login; an older one is updated.
 
-    The service has this shell's LOCALSPEC_HOME, and what else says where files, models, libraries and devices
-    are. A daemon that is idle is replaced, one at work is left alone.
+    The service gets this shell's LOCALSPEC_HOME and the other variables for files, models, libraries and
+    devices. An idle daemon is replaced, one with running requests is not.
 
     Parameters
     ----------
@@ -55,23 +56,22 @@ def install(*, as_json: AsJson = False) -> int:
 
 
 async def _make_way() -> bool:
-    """Stop the daemon that runs unless it is at work; whether none runs now."""
-    from localspec.client import connect
+    """Stop the daemon unless it has running requests; return True if none runs now."""
 
     try:
         async with await connect(start=False) as client:
             await client.shutdown(if_idle=True)
     except (EngineBusy, VersionSkew):
-        return False  # one that speaks another protocol cannot be asked whether it is at work
+        return False  # a daemon with another protocol cannot report its requests
     except DaemonUnavailable:
         pass
     return True
 
 
 def uninstall(*, as_json: AsJson = False) -> int:
-    """End the service and start it no more; a daemon that a command started goes on.
+    """Stop the service and remove it; a daemon that a command started keeps running.
 
-    The service of another LOCALSPEC_HOME is left alone: it is removed as that one's.
+    The service of another LOCALSPEC_HOME is kept: remove it with that LOCALSPEC_HOME.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def uninstall(*, as_json: AsJson = False) -> int:
 
 
 def status(*, as_json: AsJson = False) -> int:
-    """Whether the service is installed and runs; exits with 69 if not.
+    """Show if the service is installed and runs; exits with 69 if not.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def status(*, as_json: AsJson = False) -> int:
 
 
 def describe(found: Status) -> str:
-    """A service's status for a person."""
+    """A service's status as lines of text."""
     if not found.installed:
         return f"No service is installed ({found.manager}).\n"
     runs = f"pid {found.pid}, {found.state}" if found.pid else f"not running, {found.state}"
@@ -117,19 +117,18 @@ def describe(found: Status) -> str:
 def _notes(found: Status, daemon_pid: int | None) -> list[str]:
     notes = []
     if found.other_home is not None:
-        notes.append(f"that is the service of another home: {found.other_home}.")
+        notes.append(f"this service belongs to another home: {found.other_home}.")
     elif found.installed and not found.current:
         notes.append(
             "the service was installed by another localspec, or with another environment; "
-            "`localspec service install` brings it up to date."
+            "`localspec service install` updates it."
         )
     if daemon_pid is not None and daemon_pid != found.pid:
-        notes.append(f"the daemon that runs (pid {daemon_pid}) was started by a command, not by the service.")
+        notes.append(f"the running daemon (pid {daemon_pid}) was started by a command, not by the service.")
     return notes
 
 
 def _daemon_pid() -> int | None:
-    from localspec.client import discovery
 
     found = discovery.find()
     if found is None:

@@ -1,4 +1,4 @@
-"""``localspec --install-completion``: commands, flags, names of models and sessions by a tab."""
+"""``localspec --install-completion``: shell completion of commands, flags, names of models and sessions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import output
+from localspec.cli.app import app
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 
 Shell = Literal["bash", "zsh", "fish"]
@@ -18,8 +19,8 @@ NEXT = {
     "fish": "Open a new shell.",
 }
 FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
-"""how the generated script of bash offers files: names with blanks in pieces, and what the shell would run as
-it stands"""
+"""file completion in the generated bash script: it splits names at blanks and does not quote what the shell
+would run"""
 SAFE_FILES = '_localspec_files "$cur"'
 COLONS = """
 # Names of files as a shell reads them: by bash itself, or, before bash 4, here.
@@ -63,7 +64,7 @@ ANY_NAME = """
 _cyclopts_localspec "$@"
 """
 MORE: dict[Shell, str] = {"bash": COLONS, "zsh": ANY_NAME}
-"""what the generated scripts lack"""
+"""additions to the generated scripts"""
 
 
 def install(
@@ -71,12 +72,12 @@ def install(
     shell: Shell | None = None,
     to: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Write the completion script where the shell looks for it, and say what else is to be done.
+    """Write the completion script where the shell looks for it, and print the remaining step.
 
     Parameters
     ----------
     shell
-        Otherwise the one this command was started from.
+        Shell to complete in; otherwise the one that started this command.
     to
         Write the script to this file instead.
     """
@@ -84,14 +85,14 @@ def install(
 
     shell = shell or _this_shell()
     if to is None:
-        home.of_user()  # which must be known
+        home.of_user()  # raises if it is unknown
     try:
         path = (to or get_default_completion_path(shell, "localspec")).absolute()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script(shell), encoding="utf-8")
     except OSError as error:
         message = f"{error.filename} cannot be written: {error.strerror}"
-        raise LocalspecError(message, "Name a file that can be with --output.") from None
+        raise LocalspecError(message, "Name a file that you can write with --output.") from None
     output.write(f"Installed {path}\n")
     output.note(NEXT[shell].format(path=path, folder=path.parent))
     return ExitCode.OK
@@ -99,7 +100,6 @@ def install(
 
 def script(shell: Shell) -> str:
     """The completion script of a shell."""
-    from localspec.cli.app import app
 
     return app.generate_completion(shell=shell).replace(FILES, SAFE_FILES) + MORE.get(shell, "")
 
@@ -113,4 +113,6 @@ def _this_shell() -> Shell:
         found = None
     if found is not None and found != "powershell":
         return found
-    raise InvalidOptions("there is completion for bash, zsh and fish only", "Name one of them with --shell.")
+    raise InvalidOptions(
+        "the shell is unknown: there is completion for bash, zsh and fish", "Name one of them with --shell."
+    )

@@ -1,4 +1,4 @@
-"""A command line that is none of ours: what is wrong with it, what is near, and whose help to read."""
+"""Errors of the command line: the fault, the nearest known word, and the command's help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKES = {int: "a whole number", float: "a number", bool: "true or false", Path: 
 
 
 def refused(error: CycloptsError) -> InvalidOptions:
-    """The parser's error in our words."""
+    """The parser's error as one of localspec's."""
     command = " ".join(("localspec", *(error.command_chain or ())))
     return InvalidOptions(_what(error, command), f"See `{command} --help`.")
 
@@ -42,7 +42,7 @@ def _what(error: CycloptsError, command: str) -> str:
             names = [name for name in app or () if name.startswith("-") == is_option]
             return _no("option" if is_option else "command", word, names, command)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            return f"`{command}` has no use for {_shown(word)}"
+            return f"`{command}` takes no further argument: {_shown(word)}"
         case CoercionError(argument=argument, token=token) if argument and token:
             name = token.keyword or _name(argument)
             return f"{name} takes {_taken(error, argument)}, not {_shown(token.value)}"
@@ -54,7 +54,7 @@ def _what(error: CycloptsError, command: str) -> str:
 
 
 def _no(what: str, word: str, known: list[str], command: str) -> str:
-    """That there is no such option or command, and the nearest; of commands without one near, all."""
+    """A message for an unknown option or command, with the nearest, or with all commands."""
     name = word.partition("=")[0] if what == "option" else word
     near = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1, cutoff=ALIKE)
     hint = f"; did you mean {near[0]}?" if near else ""

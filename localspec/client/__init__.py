@@ -1,4 +1,4 @@
-"""The daemon's client: start it if need be, ask it for text, stream the answer.
+"""The daemon's client: start the daemon if need be, request text, stream the answer.
 
 ::
 
@@ -7,8 +7,8 @@
             print(delta.text, end="")
 """
 
-from localspec.client.client import Client, Deadlines, connect
+from localspec.client.client import Client, Deadlines, Following, connect
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 
-__all__ = ["Client", "Deadlines", "Event", "Stream", "Subscription", "connect"]
+__all__ = ["Client", "Deadlines", "Event", "Following", "Stream", "Subscription", "connect"]

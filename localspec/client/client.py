@@ -91,7 +91,13 @@ class Deadlines(TypedDict, total=False):
     max_predict_ms: int
 
 
-class Generating(Deadlines, total=False):
+class Following(Deadlines, total=False):
+    """``progress``: ``stream/progress`` of short prompts, too."""
+
+    progress: bool
+
+
+class Generating(Following, total=False):
     """``raw`` goes around the chat template; ``tokens`` are continued as they are; ``prefilled``: the answer
     goes on after the last message; ``variables`` are for the template."""
 
@@ -102,7 +108,7 @@ class Generating(Deadlines, total=False):
 
 
 class Where(Deadlines, total=False):
-    """What a completion may be told besides its prefix and suffix."""
+    """Optional parameters of a completion besides its prefix and suffix."""
 
     language: str
     path: str
@@ -113,8 +119,8 @@ class Where(Deadlines, total=False):
 
 
 class Tokenizing(TypedDict, total=False):
-    """``start``: with the token that texts begin with; ``special``: the names of special tokens are those;
-    ``pieces``: with the bytes of each."""
+    """``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
+    tokens; ``pieces``: with the bytes of each token."""
 
     start: bool
     special: bool
@@ -122,7 +128,7 @@ class Tokenizing(TypedDict, total=False):
 
 
 class Warm(TypedDict, total=False):
-    """What a prompt that is read ahead may be told besides its path, prefix and suffix."""
+    """Optional parameters of a prompt that is prefilled early, besides its path, prefix and suffix."""
 
     language: str
     extra: tuple[File, ...]
@@ -130,17 +136,17 @@ class Warm(TypedDict, total=False):
 
 
 class Client:
-    """A connection that has said ``initialize``; close it, or use it as ``async with``.
+    """An initialized connection; close it, or use it as ``async with``.
 
-    Whatever fails raises a :class:`~localspec.errors.LocalspecError` of the daemon's code; a lost
-    daemon raises :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
+    Failures raise a :class:`~localspec.errors.LocalspecError` of the daemon's code; a lost daemon raises
+    :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
     """
 
     def __init__(self, wire: Wire, welcome: Initialized) -> None:
         self._wire = wire
         self.welcome = welcome
         self.kept_for = ""
-        """why a daemon whose place another was to take has not ended, if it has told"""
+        """the daemon's reason for not ending when it was to be replaced; empty if it gave none"""
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,26 +158,26 @@ class Client:
 
     @property
     def outdated(self) -> bool:
-        """Whether the daemon is older than this client."""
+        """True if the daemon is older than this client."""
         return _numbers(self.welcome.server.version) < _numbers(__version__)
 
     @property
     def replaceable(self) -> bool:
-        """Whether another daemon is to take its place: it is older, or as old as this client, and
-        ``config.toml`` has changed since."""
+        """True if the daemon should be replaced: it is older than this client, or of the same version and
+        ``config.toml`` has changed since it started."""
         is_ours = _numbers(self.welcome.server.version) == _numbers(__version__)
         return self.outdated or (is_ours and self.welcome.settings == "changed")
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is closed, by whichever side: another client is needed then."""
+        """True if the connection is closed, by either side: another client is needed then."""
         return self._wire.lost is not None
 
     async def close(self) -> None:
         """Close the connection; the daemon ends what was still running."""
         await self._wire.close()
 
-    # What streams.
+    # Requests with streams.
 
     def generate(
         self,
@@ -186,28 +192,29 @@ class Client:
         return self._wire.request("generate", params, Result)
 
     def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:
-        """Say something in a session, and stream its answer."""
+        """Send a message in a session, and stream its answer."""
         params = ChatSend(session=session, content=content, options=options)
         return self._wire.request("chat/send", params, Result)
 
     def edit(
         self, session: str, message: int, content: str, *, options: Options = NO_OPTIONS
     ) -> Stream[Result]:
-        """Say something else in the place of an earlier message, dropping what came after it."""
+        """Replace an earlier message, dropping the messages after it, and stream the answer."""
         params = ChatEdit(session=session, message=message, content=content, options=options)
         return self._wire.request("chat/edit", params, Result)
 
     def regenerate(
         self, session: str, message: int | None = None, *, options: Options = NO_OPTIONS
     ) -> Stream[Result]:
-        """Answer anew: a user's message, an answer's question, or the last one."""
+        """Answer anew: a user's message, the message that an answer belongs to, or the last one."""
         params = ChatRegenerate(session=session, message=message, options=options)
         return self._wire.request("chat/regenerate", params, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
-        """Go on with a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.
+        """Resume a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.
 
-        Whoever else follows it gets :class:`~localspec.errors.Gone`, and so does this one if it is too late.
+        Another request that follows it fails with :class:`~localspec.errors.Gone`, and so does this one if
+        the stream is no longer kept.
         """
         resumed = self._wire.request(
             "stream/resume", StreamResume(stream=stream, after_seq=after_seq), Result
@@ -223,12 +230,12 @@ class Client:
         options: Options = NO_OPTIONS,
         **where: Unpack[Where],
     ) -> Stream[Completions]:
-        """Fill in what is missing between two texts; it comes whole, so there are no deltas."""
+        """Fill in the text between a prefix and a suffix; it comes whole, so there are no deltas."""
         params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, Completions)
 
     def warm(self, path: str | None, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
-        """Have a completion's prompt read before it is asked for."""
+        """Prefill a completion's prompt before the completion is requested."""
         params = CompletionWarm(path=path, prefix=prefix, suffix=suffix, **more)
         return self._wire.request("completion/warm", params, Warmed)
 
@@ -239,7 +246,7 @@ class Client:
         private: bool = False,
         options: Options = NO_OPTIONS,
     ) -> Stream[SessionOpened]:
-        """Open a session, as a stream of the model's loading; :meth:`open_session` just awaits it."""
+        """Open a session; the stream reports the loading of its model. :meth:`open_session` awaits it."""
         params = SessionOpen(options=options, system=system, private=private)
         return self._wire.request("session/open", params, SessionOpened)
 
@@ -252,13 +259,14 @@ class Client:
         keep_alive_s: float | None = None,
         workspace: str | None = None,
     ) -> Stream[LoadedModel]:
-        """Load a model before it is needed, and keep it for so long after its last use (0: for ever)."""
+        """Load a model before it is needed; it stays ``keep_alive_s`` seconds after its last use (0: for
+        ever)."""
         params = ModelLoad(
             model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s, workspace=workspace
         )
         return self._wire.request("models/load", params, LoadedModel)
 
-    # What is answered at once.
+    # Requests with a result only.
 
     async def open_session(
         self,
@@ -273,47 +281,47 @@ class Client:
     async def sessions(
         self, query: str = "", *, limit: int = 200, offset: int = 0
     ) -> tuple[SessionSummary, ...]:
-        """The stored sessions that say ``query``, the last used first."""
+        """The stored sessions with ``query`` in their title or messages, the last used first."""
         params = SessionQuery(query=query, limit=limit, offset=offset)
-        listed: SessionList = await self._ask("session/list", SessionList, params)
+        listed: SessionList = await self._call("session/list", SessionList, params)
         return listed.sessions
 
     async def session(self, session: str) -> SessionContent:
-        """A session's messages, and how it is set."""
-        content: SessionContent = await self._ask("session/get", SessionContent, SessionId(session=session))
+        """A session's messages and options."""
+        content: SessionContent = await self._call("session/get", SessionContent, SessionId(session=session))
         return content
 
     async def rename_session(self, session: str, title: str) -> None:
         """Give a session another title."""
-        await self._ask("session/rename", Nothing, SessionRename(session=session, title=title))
+        await self._call("session/rename", Nothing, SessionRename(session=session, title=title))
 
     async def configure_session(self, session: str, options: Options) -> Pairing | None:
-        """Set all options of a session; another model is loaded first, and how it is paired returned."""
+        """Set all options of a session; loads another model first, and returns its pairing."""
         params = SessionConfigure(session=session, options=options)
-        configured: SessionConfigured = await self._ask("session/configure", SessionConfigured, params)
+        configured: SessionConfigured = await self._call("session/configure", SessionConfigured, params)
         return configured.pairing
 
     async def fork_session(self, session: str, message: int | None = None) -> str:
-        """A new session with what was said up to and including ``message``."""
+        """Copy a session's messages up to and including ``message`` (None: all); returns the new session."""
         params = SessionFork(session=session, message=message)
-        forked: SessionForked = await self._ask("session/fork", SessionForked, params)
+        forked: SessionForked = await self._call("session/fork", SessionForked, params)
         return forked.session
 
     async def close_session(self, session: str) -> None:
-        """End what a session is answering; a private one is no more."""
-        await self._ask("session/close", Nothing, SessionId(session=session))
+        """Cancel the running answers of a session; a private session is deleted."""
+        await self._call("session/close", Nothing, SessionId(session=session))
 
     async def delete_session(self, session: str) -> None:
         """Delete a session and its messages."""
-        await self._ask("session/delete", Nothing, SessionId(session=session))
+        await self._call("session/delete", Nothing, SessionId(session=session))
 
     async def models(self) -> tuple[ModelDescription, ...]:
         """The models on this disk."""
         return (await self.list_models()).models
 
     async def list_models(self) -> ModelList:
-        """The models on this disk, and the stores that were looked into."""
-        listed: ModelList = await self._ask("models/list", ModelList)
+        """The models on this disk, and the stores that were searched."""
+        listed: ModelList = await self._call("models/list", ModelList)
         return listed
 
     async def tokenize(
@@ -321,26 +329,26 @@ class Client:
     ) -> tuple[TextToken, ...]:
         """A text's tokens."""
         params = Tokenize(text=text, model=model, **how)
-        found: Tokenized = await self._ask("tokenize", Tokenized, params)
+        found: Tokenized = await self._call("tokenize", Tokenized, params)
         return found.tokens
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
-        """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for one at work."""
-        done: Unloaded = await self._ask("models/unload", Unloaded, ModelUnload(model=model))
+        """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for models in use."""
+        done: Unloaded = await self._call("models/unload", Unloaded, ModelUnload(model=model))
         return done.models
 
     async def feedback(self, item: str, event: SuggestionEvent, *, chars: int | None = None) -> None:
-        """Tell what became of a completion's item; of a partial one, how many code points were accepted."""
+        """Report the fate of a completion's item; ``chars``: code points accepted of a partial one."""
         params = CompletionFeedback(item=item, event=event, chars=chars)
-        await self._ask("completion/feedback", Nothing, params)
+        await self._call("completion/feedback", Nothing, params)
 
     async def status(self) -> DaemonStatus:
-        """What the daemon is doing."""
-        status: DaemonStatus = await self._ask("daemon/status", DaemonStatus)
+        """The daemon's state: its models, connections and requests."""
+        status: DaemonStatus = await self._call("daemon/status", DaemonStatus)
         return status
 
     async def subscribe(self, *kinds: EventKind) -> Subscription:
-        """Events of these kinds, and no others, from now on; it takes the place of an earlier one.
+        """Subscribe to events of these kinds only; replaces an earlier subscription.
 
         Rounds come of this client's own requests, of those that are sent from now on; an event's ``request``
         is the ``id`` of its stream. To end it, subscribe to nothing.
@@ -349,18 +357,18 @@ class Client:
         if self._wire.subscription is not None:
             self._wire.subscription.end()
         self._wire.subscription = subscription
-        await self._ask("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
+        await self._call("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
         return subscription
 
     async def memory_stats(self) -> tuple[TableStats, ...]:
-        """What the n-gram memory holds, table by table."""
-        found: MemoryStats = await self._ask("memory/stats", MemoryStats)
+        """The tables of the n-gram memory."""
+        found: MemoryStats = await self._call("memory/stats", MemoryStats)
         return found.tables
 
     async def forget(self, *, workspace: str | None = None, source: str | None = None) -> Forgotten:
-        """Forget a workspace, a source, a source in a workspace, or with neither everything."""
+        """Forget a workspace, a source, a source in a workspace, or, without either, everything."""
         params = MemoryForget(workspace=workspace, source=source)
-        forgotten: Forgotten = await self._ask("memory/forget", Forgotten, params)
+        forgotten: Forgotten = await self._call("memory/forget", Forgotten, params)
         return forgotten
 
     def prime(
@@ -372,26 +380,26 @@ class Client:
 
     async def metrics(self) -> Metrics:
         """Totals since the daemon started."""
-        metrics: Metrics = await self._ask("metrics", Metrics)
+        metrics: Metrics = await self._call("metrics", Metrics)
         return metrics
 
     async def shutdown(self, *, if_idle: bool = False) -> None:
         """Stop the daemon, and wait until it has closed the connection.
 
-        With ``if_idle`` one that is at work goes on, and :class:`EngineBusy` is raised.
+        With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
         """
-        await self._ask("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
+        await self._call("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
         await self.ended()
 
     async def ended(self) -> None:
-        """Wait until the daemon has closed the connection, as one that stops does."""
+        """Wait until the daemon has closed the connection, as it does when it stops."""
         await self._wire.closed()
 
     async def request(self, method: str, params: object = NOTHING, type: Any = Any) -> Any:
-        """Any method of the wire; the result is decoded as ``type``."""
-        return await self._ask(method, type, params)
+        """Call any method of the wire; returns the result, decoded as ``type``."""
+        return await self._call(method, type, params)
 
-    async def _ask(self, method: str, type: Any, params: object = NOTHING) -> Any:
+    async def _call(self, method: str, type: Any, params: object = NOTHING) -> Any:
         return await self._wire.request(method, params, type).result()
 
 
@@ -404,11 +412,11 @@ async def connect(
     on_start: Callable[[], None] = lambda: None,
     command: tuple[str, ...] = discovery.COMMAND,
 ) -> Client:
-    """Connect to this user's daemon; if ``start`` allows, one that does not run is started.
+    """Connect to this user's daemon; with ``start``, start one if none runs.
 
-    An idle daemon that is older than this client is replaced then, too, and one whose ``config.toml`` has
-    changed. ``on_start`` is called before ``command`` is started. ``url`` names another way to a daemon, over
-    TCP with ``token`` or this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
+    ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
+    changed. ``on_start`` is called before ``command`` is started. ``url`` is the address of another daemon
+    over TCP, with ``token`` or else this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
     :class:`VersionSkew`.
     """
     if url is not None:
@@ -416,7 +424,7 @@ async def connect(
         return await _open(None, url, place, name, forwarded=True)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
-    if client is not None and not (start and client.replaceable and _can_start() and await _gone(client)):
+    if client is not None and not (start and client.replaceable and _can_start() and await _stopped(client)):
         return client
     if not start:
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
@@ -426,7 +434,7 @@ async def connect(
 
 
 def _can_start() -> bool:
-    """Whether the settings are such that another daemon would start."""
+    """Return True if the settings are valid, so that another daemon would start."""
     try:
         load_config()
     except InvalidOptions:
@@ -434,8 +442,8 @@ def _can_start() -> bool:
     return True
 
 
-async def _gone(client: Client) -> bool:
-    """Stop the daemon if it is idle; whether it has ended, through this client or another."""
+async def _stopped(client: Client) -> bool:
+    """Stop the daemon if it is idle; returns True if it has ended, by this request or another's."""
     try:
         await client.shutdown(if_idle=True)
     except EngineBusy as error:
@@ -447,9 +455,9 @@ async def _gone(client: Client) -> bool:
 
 
 async def _answering(found: Discovery, name: str) -> Client | None:
-    """A client of the daemon found, or None if that one has been killed, whoever listens in its place.
+    """A client of the daemon found; None if that daemon was killed, whatever listens in its place.
 
-    Raises :class:`QueueFull` and :class:`Unauthorized` for one that runs, and lets nobody in."""
+    Raises :class:`QueueFull` and :class:`Unauthorized` if it runs and refuses the connection."""
     try:
         return await _open(found.socket, found.url, Path(found.token_file), name)
     except DaemonUnavailable:
@@ -480,7 +488,10 @@ def _read_token(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
-        raise DaemonUnavailable(f"the token in {path} cannot be read: {error.strerror}") from None
+        raise DaemonUnavailable(
+            f"the token in {path} cannot be read: {error.strerror}",
+            "Give the daemon's token; a missing file is written anew by `localspec daemon restart`.",
+        ) from None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

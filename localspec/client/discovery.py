@@ -25,21 +25,22 @@ from localspec.protocol.messages import Discovery
 
 COMMAND = process.python("localspec.daemon")
 START_S = 30.0
-"""how long a daemon may take to listen, and another client to start it"""
+"""longest wait for a daemon to listen, and for another client to start it"""
 SERVICE_S = 10.0
-"""how long a service may take to start it; after that this client does"""
+"""longest wait for a service to start it; after that this client does"""
 SERVICE_STEP_S = 0.1
 PROBE_S = 1.0
 TAIL_LINES = 5
 ROOM = 1 << 14
-"""bytes of a disk that are as good as none"""
-DISK = "See that this disk is not full and may be written to, or set LOCALSPEC_HOME to another directory."
+"""bytes; a disk with less free space counts as full"""
+DISK = "Check that this disk is writable and not full, or set LOCALSPEC_HOME to another directory."
+LOGS = "See the cause with `localspec daemon logs`."
 
 
 class Starter(msgspec.Struct, frozen=True):
-    """How a service starts the daemon of this home: ``start``, for clients of the Python in ``prefix``.
+    """A service's command to start the daemon of this home, for clients of the Python in ``prefix``.
 
-    It holds while the service's ``file`` has this ``content``: there is one service, and homes may be many.
+    Valid while the service's ``file`` has this ``content``: there is one service for any number of homes.
     """
 
     prefix: str
@@ -49,7 +50,7 @@ class Starter(msgspec.Struct, frozen=True):
 
 
 def find() -> Discovery | None:
-    """Where a daemon says it listens; it may have been killed since."""
+    """The addresses that a daemon has announced, if any; it may have been killed since."""
     try:
         return msgspec.json.decode(home.discovery_path().read_bytes(), type=Discovery)
     except (OSError, msgspec.MsgspecError):
@@ -57,11 +58,11 @@ def find() -> Discovery | None:
 
 
 def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
-    """Start a daemon, detached, and return where it listens; one that listens already will do.
+    """Start a daemon, detached, unless one listens already; returns its addresses.
 
-    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does
-    not come up, and :class:`InvalidOptions` for a broken configuration. Of several clients that
-    start it at once, one does and the others wait.
+    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does not
+    start, and :class:`InvalidOptions` for a broken configuration. Of several clients that start it at once,
+    one does and the others wait.
     """
     # Needed only here, and slow to load: most commands find a daemon that runs.
     from filelock import FileLock, Timeout
@@ -75,18 +76,24 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
             if not _start_service():
                 _spawn(command)
     except Timeout:
-        raise DaemonUnavailable("another program has been starting the daemon for too long") from None
+        lock = home.runtime_dir() / "starting.lock"
+        raise DaemonUnavailable(
+            f"another process has been starting the daemon for {START_S:.0f} s (it holds {lock})",
+            "Wait a minute. If it still has the file then, end it: `fuser` on the file prints its pid.",
+        ) from None
     except OSError as error:
         failed = of_system(error, "the daemon cannot be started")
         raise failed or DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None
     found = find()
     if found is None:
-        raise DaemonUnavailable("the daemon was started, but has ended already")
+        raise DaemonUnavailable("the daemon ended right after its start", LOGS)
     return found
 
 
 def runs(found: Discovery) -> bool:
-    """True if a daemon listens: the place of one that was killed may have been taken, but not its lock."""
+    """True if the daemon ``found`` runs: it holds its lock and listens.
+
+    Another program may listen at the address of a killed daemon, but does not hold its lock."""
     from filelock import FileLock, Timeout
 
     try:
@@ -111,7 +118,7 @@ def _listens(found: Discovery) -> bool:
 
 
 def _start_service() -> bool:
-    """Have the service start the daemon, where one is installed for this home; whether it listens then."""
+    """Start the daemon by the service installed for this home, if any; returns True once it listens."""
     try:
         starter = msgspec.json.decode(home.starter_path().read_bytes(), type=Starter)
         if Path(starter.file).read_text(encoding="utf-8") != starter.content:
@@ -123,7 +130,7 @@ def _start_service() -> bool:
     deadline = time.monotonic() + SERVICE_S
     while time.monotonic() < deadline:
         try:
-            # Does nothing while the last daemon is on its way out, so it is asked for again.
+            # Has no effect while the last daemon is stopping, so it is repeated.
             subprocess.run(
                 starter.start,
                 stdin=subprocess.DEVNULL,
@@ -155,14 +162,16 @@ def _spawn(command: tuple[str, ...]) -> None:
         listening, _, _ = select.select([pipe], [], [], START_S)
         if not listening:
             daemon.terminate()
-            raise DaemonUnavailable(f"the daemon did not listen within {START_S:.0f} s", _advice(begin))
+            raise DaemonUnavailable(
+                f"the daemon did not accept connections within {START_S:.0f} s", _advice(begin)
+            )
         if pipe.read(1) != b"1":
             _check_room()
-            raise DaemonUnavailable(f"the daemon ended before it listened{_tail(begin)}", _advice(begin))
+            raise DaemonUnavailable(f"the daemon ended during its start{_tail(begin)}", _advice(begin))
 
 
 def _check_room() -> None:
-    """Raise :class:`DiskFull` where a daemon can leave neither its address nor a word in its log."""
+    """Raise :class:`DiskFull` if there is no room for the daemon's address or its log."""
     for place in (home.runtime_dir(), home.state_dir()):
         if shutil.disk_usage(place).free < ROOM:
             raise DiskFull(f"the daemon cannot start: no space left in {place}")
@@ -182,7 +191,7 @@ def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subproces
 
 
 def _tail(begin: int) -> str:
-    """What the daemon logged last, as the end of a sentence."""
+    """The last lines that the daemon logged, as the end of a sentence."""
     lines: list[str] = []
     with contextlib.suppress(FileNotFoundError), open(home.log_path(), "rb") as log:
         log.seek(begin)

@@ -1,4 +1,4 @@
-"""The client's side of the proof over TCP: what listens must know the token before anything is said to it."""
+"""The client's side of the proof over TCP: it sends nothing before the listener has proved the token."""
 
 from __future__ import annotations
 
@@ -22,25 +22,29 @@ from localspec.protocol.handshake import (
 )
 from localspec.protocol.jsonrpc import Call, ProtocolFault
 
-REMEDY = "Run `localspec daemon status`: it tells whether this user's daemon runs, and where."
+REMEDY = "Run `localspec daemon status`: it shows whether this user's daemon runs, and its address."
 
 
 async def authenticate(socket: ClientConnection, nonce: str, token: str, port: int | None) -> None:
-    """Check the listener's proof for ``nonce``, then send one's own.
+    """Check the listener's proof for ``nonce``, then send the client's.
 
-    ``port``: what it must listen on; None where the way to it may lead through other ports. Raises
-    :class:`Unauthorized` for a proof of another token, and :class:`DaemonUnavailable` where there is none.
+    ``port``: the port that it must listen on; None if connections may be forwarded from other ports. Raises
+    :class:`Unauthorized` for a proof of another token, and :class:`DaemonUnavailable` for a missing one.
     """
     try:
         async with asyncio.timeout(PATIENCE_S):
             challenge = _challenge(await socket.recv())
     except TimeoutError:
-        raise _no_daemon("no proof of it came in time") from None
+        raise _no_daemon(f"no proof of the token came within {PATIENCE_S:.0f} s") from None
     except ConnectionClosed:
         raise _no_daemon("it closed the connection") from None
     expected = proof(token, "daemon", challenge.port, nonce, challenge.nonce)
     if not proves(challenge.proof, expected) or port not in (None, challenge.port):
-        raise Unauthorized("what listens there knows another token, so it was sent nothing", REMEDY)
+        raise Unauthorized(
+            "the program at this address is not this user's daemon: its proof of the token is wrong "
+            "(nothing was sent to it)",
+            REMEDY,
+        )
     mine = proof(token, "client", challenge.port, nonce, challenge.nonce)
     await socket.send(jsonrpc.notification(AUTHENTICATE, Authenticate(proof=mine)))
 
@@ -60,8 +64,10 @@ def _challenge(frame: str | bytes) -> Challenge:
             return msgspec.json.decode(call.params, type=Challenge)
     except (ProtocolFault, msgspec.MsgspecError):
         pass
-    raise _no_daemon("it sent something else than its proof")
+    raise _no_daemon("its first message is not the proof of the token")
 
 
 def _no_daemon(why: str) -> DaemonUnavailable:
-    return DaemonUnavailable(f"what listens there is no daemon: {why}; it was sent nothing", REMEDY)
+    return DaemonUnavailable(
+        f"the program at this address is not a localspec daemon: {why} (nothing was sent to it)", REMEDY
+    )

@@ -1,4 +1,4 @@
-"""One request in the daemon, as its client sees it: events, a result, a way to stop it."""
+"""One request to the daemon, as its client sees it: events, a result, a way to stop it."""
 
 from __future__ import annotations
 
@@ -39,40 +39,39 @@ class Reading(Generic[E]):
                 return event
 
     async def aclose(self) -> None:
-        """End the request, and wait for that, whether any event was read or not."""
+        """End the request and wait for the end, also if no event was read."""
         await self._stream.aclose()
 
 
 class Stream(Generic[T]):
     """Iterate over it, or over :meth:`events`, once; :meth:`result` may be awaited at any time.
 
-    Whoever loses interest says so with :meth:`cancel`, :meth:`stop` or :meth:`aclose`, also before anything
-    was read; otherwise the request goes on.
+    The request goes on until :meth:`cancel`, :meth:`stop` or :meth:`aclose` ends it, also if nothing is read.
     """
 
     def __init__(self, id: Id, cancel: Callable[[], None]) -> None:
         self.id = id
         """the ``request`` of its rounds, see :meth:`Client.subscribe`"""
         self.name: str | None = None
-        """what :meth:`Client.resume` calls it, once the daemon has said so"""
+        """the stream's id for :meth:`Client.resume`; None until the daemon has sent it"""
         self.seq = -1
         """the number of the last delta that came"""
         self._cancel = cancel
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # An error that nobody asks for is no fault of the program.
+        # An error that is never read must not be logged by asyncio.
         self._end.add_done_callback(lambda end: None if end.cancelled() else end.exception())
 
     def __aiter__(self) -> Reading[StreamDelta]:
-        """The text as it comes; ends with the request, and raises what it failed with."""
+        """The text as it comes; ends with the request, and raises the request's error."""
         return Reading(self, StreamDelta)
 
     def events(self) -> Reading[Event]:
-        """All that the daemon tells about the request: loading, queueing, prefill, text."""
+        """All events of the request: loading, queueing, prefill, text."""
         return Reading(self, *get_args(Event))
 
     async def next_event(self) -> Event:
-        """The next event. Raises what the request failed with, and :class:`StopAsyncIteration` at the end."""
+        """The next event. Raises the request's error, and :class:`StopAsyncIteration` at the end."""
         event = await self._events.get()
         if event is None:
             self._events.put_nowait(None)
@@ -82,28 +81,28 @@ class Stream(Generic[T]):
         return event
 
     async def result(self) -> T:
-        """The end; raises the typed error the request failed with."""
+        """The request's result; raises its typed error."""
         return await asyncio.shield(self._end)
 
     def stop(self) -> None:
-        """Ask for the end: a result with the text so far."""
+        """Request the end: a result with the text so far."""
         if not self._end.done():
             self._cancel()
 
     async def cancel(self) -> T:
-        """Ask for the end and await it."""
+        """Request the end and await the result."""
         self.stop()
         return await self.result()
 
     async def aclose(self) -> None:
-        """Ask for the end and wait for it, whatever it is: for :func:`contextlib.aclosing`."""
+        """Request the end and wait for it, a result or an error: for :func:`contextlib.aclosing`."""
         with contextlib.suppress(LocalspecError):
             await self.cancel()
 
-    # What the client tells the stream.
+    # Called by the client.
 
     def feed(self, event: Event | StreamStarted) -> None:
-        """An event has come."""
+        """Add an event."""
         if isinstance(event, StreamStarted):
             self.name = event.stream
             return
@@ -112,7 +111,7 @@ class Stream(Generic[T]):
         self._events.put_nowait(event)
 
     def finish(self, end: T | Exception) -> None:
-        """The request has ended."""
+        """End the stream with a result or an error."""
         if not self._end.done():
             if isinstance(end, Exception):
                 self._end.set_exception(end)

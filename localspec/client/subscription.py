@@ -1,4 +1,4 @@
-"""What the daemon tells unasked, to those who subscribed."""
+"""A client's subscription to the daemon's live events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from asyncio import Queue
 from localspec.protocol.events import LiveEvent
 
 UNREAD = 1024
-"""events that wait for a slow reader; then the oldest are dropped"""
+"""most events that wait for a slow reader; beyond that the oldest are dropped"""
 
 
 class Subscription:
@@ -26,14 +26,14 @@ class Subscription:
             raise StopAsyncIteration
         return event
 
-    # What the client tells the subscription.
+    # Called by the client.
 
     def feed(self, event: LiveEvent) -> None:
-        """An event has come."""
+        """Add an event."""
         self._put(event)
 
     def end(self) -> None:
-        """No more events will come."""
+        """End the iteration after the events that wait."""
         self._put(None)
 
     def _put(self, item: LiveEvent | None) -> None:

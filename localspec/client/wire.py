@@ -32,18 +32,19 @@ from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, Pr
 
 OPEN_S = 5.0
 FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
+ADDRESS_REMEDY = "Check the address against that of `localspec daemon status`, then try again."
 LONGEST_REFUSAL = 500
-"""characters of what a listener says when it refuses"""
+"""characters of a refusal's text"""
 
 
 async def open_socket(
     *, path: str | None = None, url: str | None = None, token: str = "", forwarded: bool = False
 ) -> ClientConnection:
-    """Connect and shake hands, over a Unix socket or else over TCP, where both sides prove that they know the
-    token (:mod:`localspec.protocol.handshake`); ``forwarded``: its port need not be that of the URL.
+    """Connect and shake hands, over a Unix socket or else over TCP, where both sides prove that they have the
+    token (:mod:`localspec.protocol.handshake`); ``forwarded``: the daemon's port may differ from the URL's.
 
     Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
-    and :class:`QueueFull` if it has too many.
+    and :class:`QueueFull` if it has no connection left.
     """
     if path is not None:
         return await _connected(path, unix_connect(path, **_settings(), max_size=None))
@@ -67,7 +68,7 @@ def _settings(*more: Subprotocol) -> dict[str, Any]:
         "subprotocols": [Subprotocol(messages.SUBPROTOCOL), *more],
         "compression": None,
         "open_timeout": OPEN_S,
-        # The system tells when a daemon on this machine has ended; one that was stopped for a while goes on.
+        # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
         "ping_interval": None,
         "close_timeout": 1,
         "user_agent_header": None,
@@ -80,10 +81,14 @@ async def _connected(place: str, opening: Awaitable[ClientConnection]) -> Client
     except InvalidStatus as error:
         sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
         if error.response.status_code in (401, 403):
-            raise Unauthorized(f"the daemon let nobody in: {sentence}") from None
+            raise Unauthorized(f"the daemon refused the connection: {sentence}") from None
         if sentence == messages.FULL:
-            raise QueueFull("the daemon has all the connections that it may have", FULL_REMEDY) from None
-        raise DaemonUnavailable(f"the daemon let nobody in: {sentence}") from None
+            raise QueueFull("the daemon's limit of open connections is reached", FULL_REMEDY) from None
+        status = error.response.status_code
+        raise DaemonUnavailable(
+            f"the server at {place} refused the connection with HTTP status {status}: {sentence}",
+            ADDRESS_REMEDY,
+        ) from None
     except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
         raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None
 
@@ -97,11 +102,11 @@ class Wire:
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self.lost: str | None = None
-        """why the connection is closed, once it is"""
+        """the reason why the connection is closed; None while it is open"""
         self.subscription: Subscription | None = None
-        """who reads the events"""
+        """the current subscription to events, if any"""
         self.max_frame: int | None = None
-        """the largest request that the daemon takes, in bytes, once it has said so"""
+        """the largest request that the daemon accepts, in bytes; None until it is initialized"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
 
     def request(self, method: str, params: object, type: Any) -> Stream[Any]:
@@ -113,7 +118,12 @@ class Wire:
         try:
             frame = jsonrpc.request(id, method, params)
         except UnicodeEncodeError:
-            stream.finish(InvalidOptions("the text is not valid Unicode: it has half of a surrogate pair"))
+            stream.finish(
+                InvalidOptions(
+                    "the text is not valid Unicode: it has half of a surrogate pair",
+                    "Remove or replace that character.",
+                )
+            )
             return stream
         if self.lost is not None:
             stream.finish(DaemonUnavailable(self.lost))
@@ -131,12 +141,12 @@ class Wire:
         self._outgoing.put_nowait(jsonrpc.notification(method, params))
 
     async def close(self) -> None:
-        """Close the connection; what still runs fails with :class:`DaemonUnavailable`."""
+        """Close the connection; requests that still run fail with :class:`DaemonUnavailable`."""
         await self._socket.close()
         await self.closed()
 
     async def closed(self) -> None:
-        """Wait until the connection is closed, by whichever side."""
+        """Wait until the connection is closed, by either side."""
         sending, receiving = self._tasks
         await asyncio.wait([receiving])
         sending.cancel()
@@ -147,18 +157,18 @@ class Wire:
             while True:
                 await self._socket.send(await self._outgoing.get())
         except ConnectionClosed:
-            pass  # told by the receiving side
+            pass  # the receiving task reports it
 
     async def _receive_all(self) -> None:
-        reason = "the daemon cannot be understood"
+        reason = "the daemon sent an unreadable message"
         try:
             while True:
                 self._receive(await self._socket.recv())
         except ConnectionClosed as error:
-            told = error.rcvd.reason if error.rcvd is not None else ""
-            reason = f"the daemon is gone: {told or 'connection lost'}"
+            closing = error.rcvd.reason if error.rcvd is not None else ""
+            reason = f"the daemon is gone: {closing or 'connection lost'}"
         except ProtocolFault as error:
-            reason = f"what answers does not speak protocol {messages.PROTOCOL}: {error}"
+            reason = f"the server does not speak protocol {messages.PROTOCOL}: {error}"
         finally:
             self._end(reason)
             with contextlib.suppress(OSError, AttributeError):  # the transport may be gone before its closing
@@ -175,12 +185,12 @@ class Wire:
     def _receive(self, text: str | bytes) -> None:
         message = jsonrpc.decode(text)
         if isinstance(message, Call):
-            self._notified(message)
+            self._dispatch(message)
         elif message.id is not None and message.id in self._live:
             stream, type = self._live.pop(message.id)
             stream.finish(_outcome(message, type))
 
-    def _notified(self, call: Call) -> None:
+    def _dispatch(self, call: Call) -> None:
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
@@ -201,7 +211,7 @@ def _outcome(response: Response, type: Any) -> Any:
     try:
         return _decoded(response.result or jsonrpc.EMPTY, type)
     except ProtocolFault as error:
-        return LocalspecError(f"the daemon's answer cannot be read: {error}")
+        return LocalspecError(f"the daemon's answer cannot be decoded: {error}")
 
 
 def _decoded(raw: msgspec.Raw, type: Any) -> Any:
@@ -212,7 +222,7 @@ def _decoded(raw: msgspec.Raw, type: Any) -> Any:
 
 
 def _error(error: ErrorObject) -> LocalspecError:
-    """The typed error: ours by its code, a wrong parameter as InvalidOptions, else internal."""
+    """The typed error: a LocalspecError by its code, a wrong parameter as InvalidOptions, else internal."""
     if error.data is not None:
         return from_dict(error.data)
     kind = InvalidOptions if error.code == INVALID_PARAMS else LocalspecError

@@ -1,1 +1,1 @@
-"""An editor's completion as text alone: where it ends, what of it is shown, what stands around it."""
+"""Text of an editor's completion: its end, the part shown, and its context."""

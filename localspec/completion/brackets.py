@@ -1,4 +1,4 @@
-"""Closing brackets that a text closes for somebody else."""
+"""Closing brackets in a text whose opening ones are before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ QUOTES = "\"'`"
 
 
 def unmatched(text: str) -> frozenset[int]:
-    """Where closing brackets stand whose opening ones are not in ``text``; what is quoted does not count."""
+    """Offsets of closing brackets whose opening ones are not in ``text``; quoted ones do not count."""
     open_brackets: list[str] = []
     found = set()
     at = 0
@@ -31,7 +31,7 @@ def unmatched(text: str) -> frozenset[int]:
 
 
 def closes_for_others(text: str, start: int) -> bool:
-    """Whether what stands from ``start`` on, without words, closes what was open before ``text``."""
+    """Return True if the wordless text from ``start`` on closes a bracket or quote opened before ``text``."""
     loose = unmatched(text)
     for at in range(start, len(text)):
         if text[at] in PAIRS:

@@ -1,4 +1,4 @@
-"""What a model is told of the file around a gap and of others, in lines; tokens are counted elsewhere."""
+"""The context of a gap given to the model, in lines of its file and of others; tokens are cut elsewhere."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from localspec.protocol.requests import File
 BEFORE, AFTER = 256, 64
 """lines before the cursor's line, and from it on"""
 SNAP = 64
-"""lines between two places where the window may begin: it moves seldom, and what is cached stays right"""
+"""lines between two possible starts of the window: it moves seldom, so the KV cache stays valid"""
 MOST_BEFORE, MOST_AFTER, CUT = 1 << 16, 1 << 14, 1 << 12
-"""characters of both: finding the tokens of a file that is one long line takes a second a keystroke; and
-how many are cut off at once"""
+"""most characters of both, and characters cut off at once: without a limit, tokenizing a file of one long
+line takes a second per keystroke"""
 CHUNKS, CHUNK_LINES = 16, 64
-"""pieces of other files, and lines of one"""
+"""pieces of other files, and lines of each"""
 SAME, NEAR = 0.9, 0.5
-"""likeness from which on a piece adds nothing to a more important one, or repeats what is at the cursor"""
+"""likeness above which a piece repeats a more important one, or the text at the cursor"""
 AROUND = 32
 """lines on each side that count as being at the cursor"""
 
 
 def lines_before(prefix: str) -> str:
-    """The end of ``prefix``: up to 256 whole lines and the cursor's, from a multiple of 64 lines on, and less
-    of them where they are long."""
+    """The end of ``prefix``: up to 256 whole lines and the cursor's, from a multiple of 64 lines on, fewer if
+    they are long."""
     count = prefix.count("\n")
     first = -(-max(0, count - BEFORE) // SNAP) * SNAP
     window = _last_lines(prefix, count - first)
@@ -33,7 +33,7 @@ def lines_before(prefix: str) -> str:
 
 
 def fewer_before(window: str) -> str:
-    """``window`` without its first 64 lines; the same where it has no more."""
+    """``window`` without its first 64 lines; unchanged if it has fewer."""
     count = window.count("\n")
     return _last_lines(window, count - SNAP) if count >= SNAP else window
 
@@ -55,8 +55,8 @@ def _last_lines(text: str, count: int) -> str:
 
 
 def worth_telling(extra: Iterable[File], prefix: str, suffix: str) -> list[File]:
-    """Of pieces of other files, the most important first, those that tell something new: none that is like
-    a more important one, and none that repeats what is at the cursor."""
+    """The pieces of other files, most important first, with new lines: without those like a more important
+    one, or like the text at the cursor."""
     near = _lines(_last_lines(prefix, AROUND) + "\n".join(suffix.split("\n", AROUND)[:AROUND]))
     kept: list[tuple[File, Counter[str]]] = []
     for file in extra:
@@ -81,7 +81,7 @@ def likeness(one: Counter[str], other: Counter[str]) -> float:
 
 
 def shown_path(path: str | None, workspace: str | None) -> str:
-    """How a file is named to a model: from its repository on, never with a person's home."""
+    """A file's path as given to the model: relative to its repository, never with the user's home."""
     if not path:
         return "untitled"
     if workspace and os.path.isabs(path):
@@ -92,21 +92,21 @@ def shown_path(path: str | None, workspace: str | None) -> str:
 
 
 def repository(workspace: str | None) -> str:
-    """How a repository is named to a model."""
+    """A repository's name as given to the model."""
     return os.path.basename(os.path.normpath(workspace)) if workspace else "project"
 
 
 class Steady:
-    """A number of tokens that follows a measured one in powers of two, and only when that has clearly
-    moved: what is cut to it stays the same from keystroke to keystroke."""
+    """A number of tokens that follows a measured one in steps, and only when that has clearly changed: text
+    cut to it stays the same from keystroke to keystroke."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._now: int | None = None
 
     def at_most(self, wanted: float) -> int:
-        """The largest size within ``wanted``, the smallest if none is; it sticks to the last one while
-        ``wanted`` is within 0.75 to 2.5 times of that."""
+        """The largest size up to ``wanted``, else the smallest one; the last size is kept while ``wanted`` is
+        0.75 to 2.5 times as large."""
         if self._now is None or not 0.75 * self._now <= wanted <= 2.5 * self._now:
             self._now = max((size for size in self._sizes if size <= wanted), default=self._sizes[0])
         return self._now

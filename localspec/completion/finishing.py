@@ -1,4 +1,4 @@
-"""From what a model said to what is shown: without repetitions, half lines and trailing blanks."""
+"""The part of a model's text that is shown: without repetitions, half lines and trailing blanks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from localspec.protocol.results import FinishReason, Result
 
 INTERRUPTED = ("deadline", "cancelled")
 LONG = 8
-"""characters from which on a line that stands above already is no coincidence"""
+"""least characters of a line for which a repetition of the line above is no coincidence"""
 UNIT = 4
-"""blanks of a level of indentation where the file does not show one"""
+"""blanks of a level of indentation in a file without indentation"""
 
 
 def finished(result: Result, gap: Gap) -> Result:
@@ -24,20 +24,20 @@ def finished(result: Result, gap: Gap) -> Result:
 
 
 def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:
-    """What of ``text`` is worth showing in ``gap``; empty if nothing is.
+    """The part of ``text`` to show in ``gap``; may be empty.
 
-    Of one that was interrupted only whole lines are left. One that became too long loses its half line
-    too, unless it has no other.
+    An interrupted text keeps its whole lines only. One that became too long loses its half line too, unless
+    it has no other.
     """
     text = text.replace("\r\n", "\n")
     cut = StopRule(gap).feed(text)
-    # What the rule has ended is whole, whatever ended the generation.
+    # A text that the rule has ended is complete, whatever ended the generation.
     text = text[:cut] if cut is not None else _whole_lines(text, ended)
     own = _without_rest_of_line(text, gap.after.strip())
     in_front = own != text
     text = _aligned(_without_following(own, gap), gap)
     if not in_front or gap.after[:1].isspace():
-        # Otherwise the blanks stood before what was said again.
+        # Otherwise the blanks were before the repeated text.
         text = text.rstrip()
     if not text.strip() or _stands_above(text, gap):
         return ""
@@ -52,7 +52,7 @@ def _whole_lines(text: str, ended: FinishReason) -> str:
 
 
 def _without_rest_of_line(text: str, after: str) -> str:
-    """``text`` without an end that the line goes on with already."""
+    """``text`` without an end that repeats the rest of the cursor's line."""
     shown = text.rstrip()
     for size in range(min(len(shown), len(after)), 0, -1):
         start = len(shown) - size
@@ -63,7 +63,7 @@ def _without_rest_of_line(text: str, after: str) -> str:
 
 
 def _is_seam(text: str, at: int) -> bool:
-    """Whether a text may be cut there: not inside a word or a character."""
+    """Return True if a text can be cut there: not inside a word or a character."""
     if not 0 < at < len(text):
         return True
     left, right = text[at - 1], text[at]
@@ -75,39 +75,39 @@ def _is_word(char: str) -> bool:
 
 
 def _without_following(text: str, gap: Gap) -> str:
-    """``text`` without the last lines that the file has next anyway."""
+    """``text`` without last lines that repeat the next ones of the file."""
     lines = text.split("\n")
     first = max(0, len(lines) - 2 * FOLLOWING)
     start = sum(len(line) + 1 for line in lines[:first])
     for i, line in enumerate(lines[first:], first):
         tail = [each.rstrip() for each in (gap.before + line if i == 0 else line, *lines[i + 1 :])]
-        said = [each for each in tail if each.strip()]
-        again = said and _begins_with(gap.following, said, loose=i == 0)
-        if again and (has_words("".join(said)) or closes_for_others(text, start)):
+        lines_left = [each for each in tail if each.strip()]
+        again = lines_left and _begins_with(gap.following, lines_left, loose=i == 0)
+        if again and (has_words("".join(lines_left)) or closes_for_others(text, start)):
             return text[: max(start - 1, 0)]
         start += len(line) + 1
     return text
 
 
-def _begins_with(following: list[str], said: list[str], *, loose: bool) -> bool:
-    """Whether the file goes on with these lines; ``loose``: wherever the first one is indented."""
-    have = following[: len(said)]
+def _begins_with(following: list[str], lines: list[str], *, loose: bool) -> bool:
+    """Return True if the file continues with ``lines``; ``loose``: with any indentation of the first."""
+    have = following[: len(lines)]
     if loose and have:
-        have, said = [have[0].lstrip(), *have[1:]], [said[0].lstrip(), *said[1:]]
-    return have == said
+        have, lines = [have[0].lstrip(), *have[1:]], [lines[0].lstrip(), *lines[1:]]
+    return have == lines
 
 
 def _stands_above(text: str, gap: Gap) -> bool:
-    """Whether it only says again what stands right above the cursor."""
+    """Return True if ``text`` only repeats the lines directly above the cursor."""
     if gap.before.strip():
         return False
-    said = [line.strip() for line in text.split("\n") if line.strip()]
-    above = [line.strip() for line in gap.preceding[-len(said) :]]
-    return said == above and len("".join(said)) >= LONG and has_words("".join(said))
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    above = [line.strip() for line in gap.preceding[-len(lines) :]]
+    return lines == above and len("".join(lines)) >= LONG and has_words("".join(lines))
 
 
 def _aligned(text: str, gap: Gap) -> str:
-    """Without blanks in front that would move a line which is indented already off the file's levels."""
+    """``text`` without leading blanks that would shift an indented line off the file's levels."""
     first = text.split("\n", 1)[0]
     extra = indentation(first)
     if not extra or not first.strip() or gap.before.strip() or not gap.before:
@@ -120,7 +120,7 @@ def _aligned(text: str, gap: Gap) -> str:
 
 
 def _unit(indentations: set[str]) -> str:
-    """What one level more is written as in this file."""
+    """The blanks of one level of indentation in this file."""
     if any("\t" in each for each in indentations):
         return "\t"
     return " " * min((len(each) for each in indentations if each), default=UNIT)

@@ -1,4 +1,4 @@
-"""The gap that a completion fills: the lines around the cursor, and how long it may become."""
+"""The gap that a completion fills: the lines around the cursor, and the limit to one line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from localspec.completion.language import comment_mark, in_comment
 from localspec.protocol.requests import FimPrompt
 
 FOLLOWING = 64
-"""lines after the cursor that are looked at"""
+"""lines before and after the cursor that are compared"""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What stands before and after the cursor. Lines are without their ends; those of the text may be
-    ``\\n`` or ``\\r\\n``."""
+    """The text before and after the cursor. Lines are without their ends, which in the text can be ``\\n`` or
+    ``\\r\\n``."""
 
     prefix: str
     suffix: str
@@ -51,22 +51,22 @@ class Gap:
 
     @cached_property
     def single_line(self) -> bool:
-        """Whether the completion ends with the cursor's line: as asked, where text follows on it, and in a
+        """True if the completion ends with the cursor's line: if requested, if text follows on it, and in a
         line comment."""
         mark = comment_mark(self.language, self.path)
         return not self.multiline or bool(self.after.strip()) or in_comment(self.before, mark)
 
     @cached_property
     def line_end(self) -> str:
-        """How lines end in this file."""
+        """The line end of this file."""
         return "\r\n" if "\r\n" in self.prefix[-4096:] or "\r\n" in self.suffix[:4096] else "\n"
 
 
 def indentation(line: str) -> str:
-    """The blanks that a line begins with."""
+    """The leading blanks of a line."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def has_words(text: str) -> bool:
-    """Whether there is more than brackets and punctuation."""
+    """Return True if ``text`` has letters or digits."""
     return any(char.isalnum() for char in text)

@@ -1,4 +1,4 @@
-"""Which marks begin a line comment, by language or by the ending of a file's name."""
+"""The marks of line comments, by language or by the ending of a file's name."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ MARKS: dict[str, str] = {
     '"': "vim viml",
     "!": "fortran f90",
 }
-"""the mark, and the names that editors and file endings give to its languages"""
+"""marks, with the names of their languages in editors and file endings"""
 BY_NAME = {name: mark for mark, names in MARKS.items() for name in names.split()}
 
 
 def comment_mark(language: str | None, path: str | None) -> str | None:
-    """What begins a line comment; None where nobody knows."""
+    """The mark of a line comment; None if the language is unknown."""
     ending = PurePath(path).suffix.removeprefix(".") if path else ""
     names = (language or "", ending, PurePath(path).name if path else "")
     return next((mark for name in names if (mark := BY_NAME.get(name.lower()))), None)
 
 
 def in_comment(line: str, mark: str | None) -> bool:
-    """Whether the end of ``line`` stands in a line comment; a mark inside quotes is none."""
+    """Return True if the end of ``line`` is in a line comment; a mark inside quotes does not count."""
     at = 0
     while mark is not None and at < len(line):
         if line.startswith(mark, at):
             return True
         if line[at] in "\"'`":
-            # A quote that nothing closes is an apostrophe, or a lifetime in Rust.
+            # An unclosed quote is an apostrophe, or a lifetime in Rust.
             at = max(at, closing_quote(line, at))
         at += 1
     return False
 
 
 def closing_quote(line: str, start: int) -> int:
-    """Where the quote that opens at ``start`` is closed; -1 if it is not."""
+    """The offset at which the quote at ``start`` is closed; -1 if it is not."""
     at = start + 1
     while at < len(line):
         if line[at] == "\\":

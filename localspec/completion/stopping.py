@@ -1,4 +1,4 @@
-"""Where a completion ends, found while it grows, so that nothing is generated that nobody would see."""
+"""The end of a completion, found while it is generated, so that no text is generated that is not shown."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import re
 from localspec.completion.gap import Gap, has_words, indentation
 
 BLOCK = 8
-"""lines of the longest block whose repetition is noticed"""
+"""lines of the longest block whose repetition is found"""
 THRICE = 3
-"""so often a single line may not come in a row"""
+"""repetitions of a single line that end the completion"""
 CHANT = re.compile(r"(.{3,32}?)\1{3,}\Z")
-"""the same few characters again and again, at the end of a line that is not finished"""
+"""the same few characters repeated at the end of an unfinished line"""
 CHANT_EVERY, CHANT_WINDOW, CHANT_SURE = 16, 160, 8
-"""characters of a line between two looks for a chant, how many are looked at, how many surely come again"""
+"""characters of a line between two checks for a chant, characters checked, and least characters repeated"""
 
 
 class StopRule:
-    """Feed a completion piece by piece; where it is cut depends on its text alone, never on the pieces.
+    """Finds the end of a completion fed in pieces; it depends on the text alone, never on the pieces.
 
-    It ends before a line that is indented less than the cursor's (blank lines do not count), before one that
-    the file has next anyway, at what repeats itself, and with the line where the gap is of a single line.
+    A completion ends before a line that is indented less than the cursor's (blank lines do not count), before
+    one that is the file's next line, at a repetition, and with the line if the gap is of a single line.
     """
 
     def __init__(self, gap: Gap) -> None:
         self._gap = gap
         self._text = ""
         self._start = 0
-        """of the line that grows"""
+        """offset of the unfinished line"""
         self._blank = True
-        """whether only blanks are on it"""
+        """True if it has only blanks"""
         self._lines: list[tuple[str, int]] = []
-        """the finished ones without trailing blanks, and where they end"""
+        """finished lines without trailing blanks, and the offsets of their ends"""
         self._indent: int | None = len(indentation(gap.before)) if gap.before.strip() else None
 
     def feed(self, piece: str) -> int | None:
-        """Take in more text; how many characters of all of it stay, once it has ended."""
+        """Add text; return the number of characters of all text to keep once it has ended, else None."""
         fed = len(self._text)
         self._text += piece
         for at, char in enumerate(piece, fed):
@@ -57,7 +57,7 @@ class StopRule:
         return self._repeated()
 
     def _repeated(self) -> int | None:
-        """Where the first of the last blocks ends, if they are alike."""
+        """The end of the first of the last blocks, if they are equal."""
         texts = [line for line, _ in self._lines[-2 * BLOCK :]]
         for size in range(1, BLOCK + 1):
             times = THRICE if size == 1 else 2
@@ -77,20 +77,20 @@ class StopRule:
         return None
 
     def _chant(self, end: int) -> int | None:
-        """Where the first of the last few characters ends, if they are said again and again."""
-        said = self._text[max(self._start, end - CHANT_WINDOW) : end]
-        # Whatever is chanted, these stand there once more; nearly always they do not, and that is cheap.
-        if said.find(said[-CHANT_SURE:], 0, -1) < 0:
+        """The end of the first repetition of the last few characters, if they are repeated."""
+        line = self._text[max(self._start, end - CHANT_WINDOW) : end]
+        # In any chant these occur once more; nearly always they do not, and the check is cheap.
+        if line.find(line[-CHANT_SURE:], 0, -1) < 0:
             return None
-        chant = CHANT.search(said)
+        chant = CHANT.search(line)
         if chant is None or not has_words(chant[1]):
             return None
         return end - len(chant[0]) + len(chant[1])
 
     def _first_of_line(self, column: int) -> int | None:
-        """A line shows how far it is indented."""
+        """The cut at a line's first character, which shows its indentation."""
         if self._indent is None:
-            # Of the cursor's line itself only blanks were there, or it was left blank.
+            # The cursor's line had only blanks, or the completion left it blank.
             on_cursor_line = not self._lines
             self._indent = len(self._gap.before) + (column if on_cursor_line else 0)
             if on_cursor_line:

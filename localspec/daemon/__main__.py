@@ -1,7 +1,8 @@
 """``python -m localspec.daemon``: run the daemon in the foreground, logging to stderr or to its file.
 
-Exits 0 after a stop that was asked for, and at once if another daemon is listening already: then
-what was wanted is there. Exits 69 if it cannot become the daemon.
+Exits 0 after a requested stop. If another daemon is listening already, exits 0 for a client or a service,
+with 69 for a user; also with 69 if it cannot become the daemon, or ``--http`` is given and the HTTP server
+cannot listen.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from localspec.config import Config, load_config
+from localspec.config import RENAME, Config, load_config, renamed_settings
 from localspec.daemon import files, instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.server import Server
 from localspec.daemon.workers.pool import COMMAND, Program
-from localspec.errors import ExitCode, LocalspecError
+from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError
+from localspec.wording import printable
 
 log = logging.getLogger("localspec.daemon")
 
@@ -29,29 +31,35 @@ log = logging.getLogger("localspec.daemon")
 def main(arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
     """Run a daemon; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m localspec.daemon", description="Run the daemon.")
-    parser.add_argument("--ready-fd", type=int, help="write one byte here once a daemon listens")
-    parser.add_argument("--http", action="store_true", help="open the HTTP door, too")
+    parser.add_argument(
+        "--ready-fd", type=int, help="write one byte to this descriptor once a daemon listens"
+    )
+    parser.add_argument("--http", action="store_true", help="start the HTTP server, too")
     parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
-    said = parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
     os.umask(0o077)
     files.raise_limit()
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    # Its errors are about handshakes that were refused, which is no fault of ours.
+    # Its errors are about refused handshakes, which are the clients' errors.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     # Its warnings are a line for every message to a client that is gone: thousands.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
-        if said.log:
+        if given.log:
             redirect()
-        server = partial(Server, worker=worker, http=said.http)
-        return _run(said.ready_fd, server, bounded=said.log, must_be_mine=said.http)
+        server = partial(Server, worker=worker, http=given.http)
+        by_hand = not (given.log or given.ready_fd is not None or supervisor.is_there())
+        return _run(given.ready_fd, server, bounded=given.log, must_be_mine=by_hand or given.http)
     except LocalspecError as error:
-        log.error("%s. %s", error.message, error.remedy)
+        if given.log:
+            log.error("%s. %s", error.message, error.remedy)
+        else:
+            sys.stderr.write(f"localspec: {printable(error.message)}. {printable(error.remedy)}\n")
         return error.exit_code
     except (OSError, sqlite3.Error) as error:
-        # A file of ours is a directory, a disk is full: one line, for the log and for whoever waits.
+        # For example a file that is a directory, or a full disk: one line, for the log and the caller.
         log.error("the daemon's files cannot be used: %s. Run `localspec daemon run` to see more.", error)
         return ExitCode.ERROR
 
@@ -62,13 +70,14 @@ def _run(
     config = load_config()
     lock = instance.claim()
     if lock is None and must_be_mine:
-        log.error("a daemon is already running. Run `localspec daemon stop` first.")
-        return ExitCode.ERROR
+        raise DaemonUnavailable("a daemon is already running", "Run `localspec daemon stop` first.")
     if lock is None:
         log.info("a daemon is already running")
-        _tell(ready_fd)
+        _report_ready(ready_fd)
         return ExitCode.OK
     try:
+        for notice in renamed_settings():
+            log.warning("%s. %s", notice, RENAME)
         asyncio.run(_serve(server(config), ready_fd, bounded=bounded))
     finally:
         lock.release()
@@ -78,17 +87,17 @@ def _run(
 async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None:
     keeping = asyncio.create_task(keep_small()) if bounded else None
     try:
-        await server.run(on_ready=lambda: _tell(ready_fd))
+        await server.run(on_ready=lambda: _report_ready(ready_fd))
     finally:
         if keeping is not None:
             keeping.cancel()
 
 
-def _tell(ready_fd: int | None) -> None:
-    """A daemon listens: tell the client or the supervisor that started this process."""
-    supervisor.tell("READY=1")
+def _report_ready(ready_fd: int | None) -> None:
+    """Report to the client or the supervisor that started this process that a daemon listens."""
+    supervisor.notify("READY=1")
     if ready_fd is not None:
-        with contextlib.suppress(BrokenPipeError):  # whoever asked is gone; others may come
+        with contextlib.suppress(BrokenPipeError):  # the client is gone; others may come
             os.write(ready_fd, b"1")
         os.close(ready_fd)
 

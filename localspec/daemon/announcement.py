@@ -1,4 +1,4 @@
-"""The discovery file, which gives clients the daemon's addresses, and checks that the home still exists.
+"""The discovery file with the daemon's addresses for clients, and checks that the home still exists.
 
 A home may be deleted while its daemon runs, and another one be created at the same path. Clients then no
 longer find this daemon, and the files in the new home belong to its successor.
@@ -32,17 +32,17 @@ class Announcement:
         self._found = found
         self._path = path
         self._socket = None if found.socket is None else Path(found.socket)
-        # Held open, so that no other file gets their numbers.
+        # Held open, so that no other file gets their inode numbers.
         self._held = {each: _opened(each) for each in (path.parent, *directories)}
         self._socket_id = None if self._socket is None else _identity(self._socket)
 
     def make(self) -> None:
-        """Tell clients where the daemon listens."""
+        """Write the discovery file."""
         try:
             home.write_private(self._path, msgspec.json.encode(self._found).decode() + "\n")
         except OSError as error:
-            told = f"{self._path} cannot be written, and without it nobody finds the daemon"
-            raise (of_system(error, told) or error) from None
+            what = f"clients cannot find the daemon, as {self._path} cannot be written"
+            raise (of_system(error, what) or error) from None
 
     def withdraw(self) -> None:
         """Delete the discovery file and the socket, unless they belong to another daemon by now."""
@@ -64,7 +64,7 @@ class Announcement:
                     self.make()
                     log.warning("%s was deleted: it is written again", self._path)
             await asyncio.sleep(CHECK_S)
-        log.error("%s was deleted or replaced: nobody finds this daemon any more, and it ends", lost)
+        log.error("%s was deleted or replaced: clients cannot find this daemon any more, so it ends", lost)
 
     def _lost(self) -> Path | None:
         """Return the first path that was deleted or replaced, of the home's directories and the socket.
@@ -79,7 +79,7 @@ class Announcement:
         return self._path if self._is_mine() is False else None
 
     def _is_mine(self) -> bool | None:
-        """Return whether the discovery file is this daemon's; None if it is missing or cannot be read."""
+        """Return True if the discovery file is this daemon's; None if it is missing or cannot be read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=Discovery) == self._found
         except OSError:
@@ -99,7 +99,7 @@ def _opened(directory: Path) -> int | None:
 
 
 def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:
-    """Return whether ``path`` is missing or no longer has the ``identity`` (device, inode).
+    """Return True if ``path`` is missing or no longer has the ``identity`` (device, inode).
 
     False if it cannot be examined, as for lack of descriptors or after a disk error.
     """

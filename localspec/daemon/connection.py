@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Connection:
     """Reads requests and runs each in a task of its own.
 
-    A client that goes takes its requests along; the streams of chats go on for a while.
+    The end of the connection cancels its requests; the streams of chats go on for a while.
     """
 
     def __init__(self, socket: ServerConnection, daemon: Daemon) -> None:
@@ -56,8 +56,8 @@ class Connection:
         try:
             await self._receive_all()
         except ConnectionClosed:
-            pass  # the client is gone, in whatever way
-        except Exception:  # a defect of ours, which the library would keep to itself
+            pass  # the client has left, or the connection was lost
+        except Exception:  # a defect of localspec, which the library would not log
             log.exception("a connection failed")
         finally:
             await self._end(sending)
@@ -70,8 +70,8 @@ class Connection:
                 exchange.lose()
             await self._requests_ended()
             await sending
-        except Exception:  # a defect of ours: it must not cost a place for ever
-            log.exception("a connection did not end well")
+        except Exception:  # a defect of localspec: it must not occupy a place for ever
+            log.exception("the end of a connection failed")
         finally:
             self.daemon.events.subscriptions.discard(self._subscription)
             self.daemon.editors.forget(self.outbox)
@@ -90,7 +90,7 @@ class Connection:
             await asyncio.wait(self._tasks)
 
     async def close(self, code: int, reason: str) -> None:
-        """Send what waits, then close; a client that does not take part is cut off."""
+        """Send the queued messages, then close; without an answer the connection is aborted."""
         self.outbox.close()
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -107,24 +107,24 @@ class Connection:
             self._receive(message)
 
     def _drop(self) -> None:
-        """The client does not read."""
+        """Close the connection of a client that does not read."""
         if self._dropped:
             return
         self._dropped = True
-        log.warning("a client did not read what it asked for: dropped")
+        log.warning("a connection was closed: its client does not read its messages")
         self.daemon.metrics.slow_clients.inc()
         self.outbox.close(now=True)
-        self._spawn(self.close(CloseCode.TRY_AGAIN_LATER, "this client does not read"))
+        self._spawn(self.close(CloseCode.TRY_AGAIN_LATER, "the client does not read its messages"))
         for exchange in tuple(self._live.values()):
             exchange.cancel()
 
-    # What comes in.
+    # Incoming messages.
 
     def _receive(self, text: str) -> None:
         try:
             message = jsonrpc.decode(text)
             if not isinstance(message, Call):
-                return  # a response: the daemon asks nothing
+                return  # a response: the daemon sends no requests
             if message.id is None:
                 self._notified(message)
             else:
@@ -135,7 +135,7 @@ class Connection:
             self.outbox.put(jsonrpc.failure(id, error))
 
     def _notified(self, call: Call) -> None:
-        """A notification gets no answer, not even when it is wrong."""
+        """Handle a notification, which gets no answer, not even when it is malformed."""
         if call.method == "$/cancelRequest" and self._initialized:
             try:
                 params = messages.params_of(call)
@@ -146,13 +146,13 @@ class Connection:
 
     def _requested(self, call: Call, id: Id) -> None:
         if id in self._live:
-            # Answered without its id: that one names the request that is running.
+            # Answered without its id, which is that of the running request.
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, f"a request with the id {id!r} is still running")
         if call.method == "initialize":
             self._initialize(messages.params_of(call), id)
             return
         if not self._initialized:
-            raise NotInitialized(f"{call.method[:40]!r} came before initialize")
+            raise NotInitialized(f"the first request must be initialize, not {call.method[:40]!r}")
         params = messages.params_of(call)
         if call.method == "$/cancelRequest":
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
@@ -166,9 +166,11 @@ class Connection:
         if self._initialized:
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "already initialized", id)
         if params.protocol != messages.PROTOCOL:
+            is_older = params.protocol < messages.PROTOCOL
             raise VersionSkew(
                 f"the client {params.client.name} {params.client.version} speaks protocol {params.protocol}, "
-                f"this daemon (localspec {__version__}) speaks {messages.PROTOCOL}"
+                f"but this daemon (localspec {__version__}) speaks protocol {messages.PROTOCOL}",
+                "Update the client: it is older than the daemon." if is_older else None,
             )
         self._initialized = True
         limits = self.daemon.config.daemon
@@ -186,9 +188,18 @@ class Connection:
         if self.daemon.stopping.is_set():
             raise ShuttingDown("the daemon is stopping")
         if len(self._live) >= limits.max_in_flight:
-            raise QueueFull(f"this connection has {len(self._live)} requests in flight already")
+            raise QueueFull(
+                f"this connection already has its limit of {limits.max_in_flight} requests in flight; "
+                "this one was refused",
+                "Wait for one of them to end, or raise daemon.max_in_flight and run "
+                "`localspec daemon restart`.",
+            )
         if method in table.NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
-            raise QueueFull(f"the daemon has {len(self.daemon.busy)} requests waiting or running already")
+            raise QueueFull(
+                f"the daemon already has its limit of {limits.max_queued} requests waiting or running; "
+                "this one was refused",
+                "Try again later, or raise daemon.max_queued and run `localspec daemon restart`.",
+            )
 
     # The requests.
 
@@ -200,7 +211,7 @@ class Connection:
             answer = error
         except OSError as error:
             answer = of_system(error, f"{method} failed") or self._defect(method)
-        except Exception:  # a defect in one handler must cost one request, not the connection
+        except Exception:  # a defect in one handler must end one request, not the connection
             answer = self._defect(method)
         finally:
             self.daemon.busy.discard(exchange)
@@ -210,7 +221,9 @@ class Connection:
 
     def _defect(self, method: str) -> ProtocolFault:
         log.exception("%s failed", method)
-        return ProtocolFault(jsonrpc.INTERNAL_ERROR, "internal error; the daemon's log tells more")
+        return ProtocolFault(
+            jsonrpc.INTERNAL_ERROR, f"internal error in {method}: see `localspec daemon logs`"
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -219,7 +232,7 @@ class Connection:
 
 
 def _ending(answer: object) -> str:
-    """How a request ended, for the metrics: a finish reason, an error's code, or ``ok``."""
+    """The ending of a request, for the metrics: a finish reason, an error's code, or ``ok``."""
     match answer:
         case Result():
             return answer.finish_reason

@@ -23,13 +23,13 @@ from localspec.daemon.workers.pool import COMMAND, Pool, Program
 
 
 class Client(Protocol):
-    """A connection, as the daemon ends it."""
+    """The methods by which the daemon ends a connection."""
 
     async def end_requests(self) -> None:
         """Cancel every request, and wait until they are answered."""
 
     async def close(self, code: int, reason: str) -> None:
-        """Send what waits, then close."""
+        """Send the queued messages, then close."""
 
 
 class Daemon:

@@ -1,4 +1,4 @@
-"""The limit on files that this process may have open, of which every connection is one."""
+"""The limit on this process's open files; every connection is one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WANTED = 4096
 
 
 def raise_limit() -> None:
-    """Have as many as are of use, where the system lets this user; some begin with 256."""
+    """Raise the limit to :data:`WANTED` as far as the system allows; some systems begin with 256."""
     if sys.platform == "win32":
         return
     import resource
@@ -34,5 +34,5 @@ def limit(most: int) -> int:
 
 
 def connections(most: int) -> int:
-    """Of ``most`` connections at once, those for which there are files; at least one."""
+    """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
     return max(1, limit(most + OWN) - OWN)

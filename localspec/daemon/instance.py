@@ -1,7 +1,8 @@
-"""One daemon per user: the lock that says so, and the file that says where it listens."""
+"""One daemon per user, ensured by a lock; the running one's addresses are in the discovery file."""
 
 from __future__ import annotations
 
+import shlex
 import time
 
 import msgspec
@@ -13,15 +14,15 @@ from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import Discovery
 
 PATIENCE_S = 5.0
-"""how long a daemon that is just stopping may keep the lock"""
+"""seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
 
 
 def claim() -> FileLock | None:
-    """The lock of the one daemon; None if another one is listening already.
+    """Take the lock of the one daemon; returns None if another one is listening already.
 
-    Waits for one that is starting or stopping, and raises :class:`DaemonUnavailable` if that
-    takes too long. A discovery file left behind by a killed daemon is removed.
+    Waits for a daemon that is starting or stopping, and raises :class:`DaemonUnavailable` if that takes too
+    long. A discovery file left behind by a killed daemon is removed.
     """
     lock = FileLock(home.runtime_dir() / "daemon.lock")
     deadline = time.monotonic() + PATIENCE_S
@@ -34,11 +35,14 @@ def claim() -> FileLock | None:
         else:
             home.discovery_path().unlink(missing_ok=True)
             return lock
-    raise DaemonUnavailable("another daemon holds the lock, but does not listen", "Try again in a moment.")
+    raise DaemonUnavailable(
+        f"another daemon holds the lock {lock.lock_file}, but has not listened for {PATIENCE_S:.0f} s",
+        f"Find it with `fuser {shlex.quote(lock.lock_file)}`, then end it.",
+    )
 
 
 def _announced() -> bool:
-    """Whether the daemon that holds the lock listens: its own announcement, not a dead one's."""
+    """Return True if the daemon that holds the lock listens: the announcement is of a living process."""
     try:
         found = msgspec.json.decode(home.discovery_path().read_bytes(), type=Discovery)
     except (OSError, msgspec.MsgspecError):

@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 SOCKET_NAME = "daemon.sock"
 SOCKET_PATH_BYTES = 103
-"""the longest address of a Unix socket that every system takes"""
+"""the longest address of a Unix socket that every system accepts"""
 OPEN_S = 3.0
 """seconds that a handshake may take, without the proof of the token that follows it"""
 
 
 class Listeners:
-    """A Unix socket for this user and a TCP port for whoever knows the token."""
+    """A Unix socket for this user and a TCP port for clients with the token."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -44,12 +44,12 @@ class Listeners:
         self._servers: list[Server] = []
 
     async def listen_unix(self) -> str | None:
-        """Listen on the home's socket; its path, or None where there can be none."""
+        """Listen on the home's socket; returns its path, or None if there can be none."""
         path = home.runtime_dir() / SOCKET_NAME
         if not hasattr(socket, "AF_UNIX"):
             return None
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            log.warning("%s is too long for a Unix socket: TCP only", path)
+            log.warning("%s is too long for a Unix socket: the daemon listens on TCP only", path)
             return None
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -59,28 +59,30 @@ class Listeners:
         return str(path)
 
     async def listen_tcp(self, token_path: Path) -> str | None:
-        """Listen on the port of the settings, or another one; its URL, or None where this machine has no
-        loopback address and the Unix socket has to do. Raises :class:`OSError`."""
+        """Listen on the port of the settings, or another one; returns its URL, or None if no port can be
+        opened and the Unix socket is used alone. Raises :class:`OSError`."""
         port = self._daemon.config.daemon.port
         try:
             listening = self._opened(port)
         except OSError as error:
             if self._daemon.socket is None:
                 raise
-            log.warning("no TCP port can be opened (%s): the Unix socket only", error.strerror)
+            log.warning(
+                "no TCP port can be opened (%s): the daemon listens on its Unix socket only", error.strerror
+            )
             return None
         address = loopback.address(listening)
-        # The token is read each time: a new one holds at once.
+        # The token is read each time: a new one is valid at once.
         await self._serve(listening, Gate(True, partial(_token, token_path), self._origins()))
         return f"ws://{address}"
 
     def close(self) -> None:
-        """Take no more connections; those that there are stay."""
+        """Accept no more connections; open ones stay."""
         for server in self._servers:
             server.close(close_connections=False)
 
     async def closed(self, timeout_s: float) -> None:
-        """Wait for the end of the connections, but not for those that do not finish their handshake."""
+        """Wait for the end of the connections, at most ``timeout_s`` seconds, then release the reserve."""
         closing = [asyncio.create_task(server.wait_closed()) for server in self._servers]
         if closing:
             await asyncio.wait(closing, timeout=timeout_s)
@@ -92,7 +94,7 @@ class Listeners:
         except OSError as error:
             if error.errno in loopback.LACKING:
                 raise
-            log.warning("port %d cannot be used (%s): another one", port, error.strerror)
+            log.warning("port %d cannot be used (%s): a free one is used instead", port, error.strerror)
             return loopback.listen(0)
 
     async def _serve(self, listening: socket.socket, gate: Gate) -> None:
@@ -119,7 +121,7 @@ class Listeners:
         return frozenset(self._daemon.config.http.origins)
 
     def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
-        """Answer plain HTTP, refuse, or (None) let the upgrade go on."""
+        """The response to plain HTTP or a refused handshake; None to upgrade the connection."""
         path = request.path.partition("?")[0]
         refused = guard.refusal(request.method, path, request.headers, gate)
         if refused is not None:
@@ -136,7 +138,7 @@ class Listeners:
         return None
 
     def _trust(self, connection: ServerConnection) -> None:
-        """Take messages of all sizes from now on."""
+        """Accept messages up to the daemon's ``max_frame`` from now on."""
         connection.protocol.max_message_size = self._daemon.config.daemon.max_frame
 
     async def _handle(self, connection: ServerConnection, gate: Gate) -> None:
@@ -146,7 +148,7 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
     async def _is_known(self, connection: ServerConnection, gate: Gate) -> bool:
-        """Return whether the client is authenticated: by the Unix socket, by the token, or by a proof of it.
+        """Return True if the client is authenticated: by the Unix socket, by the token, or by a proof of it.
 
         A token in the handshake was checked by :meth:`_admit`; a proof is awaited here.
         """
@@ -161,7 +163,7 @@ class Listeners:
 
 
 def _token(path: Path) -> str | None:
-    """The token in ``path`` as it is now; None where nobody can be let in by one."""
+    """The current token in ``path``; None if there is none or it cannot be read."""
     try:
         return token.read(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The daemon's log as a file: it holds what native code says, too, and never grows large."""
+"""The daemon's log file, of bounded size, with the output of native code."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from localspec.protocol.bounds import shortened
 
 MAX_BYTES = 4 * 1024 * 1024
 CHECK_S = 10.0
-"""how often its size is looked at: workers write into it without asking anybody"""
+"""seconds between two checks of its size: workers write into it directly"""
 OUTPUTS = (1, 2)
 LONGEST_LINE = 2000
-"""characters of a message: it may repeat names that a client chose"""
+"""characters of a message, which may repeat names given by a client"""
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class OneLine(logging.Formatter):
-    """A message is one line whatever names it repeats: a client's words neither begin a line nor command the
-    terminal that shows them."""
+    """Formats a message as one line without control characters: text of a client can neither begin a line
+    nor control the terminal that shows it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -37,7 +37,7 @@ class OneLine(logging.Formatter):
 
 
 def redirect() -> None:
-    """From here on stdout and stderr, also those of the processes to come, are the home's log."""
+    """Redirect stdout and stderr, also those of later child processes, to the home's log."""
     with home.opened_log() as log:
         if (path := home.log_path()).exists():
             path.chmod(0o600)
@@ -47,7 +47,7 @@ def redirect() -> None:
 
 async def keep_small() -> None:
     """Cut the home's log when it is too long, until cancelled."""
-    # Asked once: that makes the directory, which would come back after it was deleted.
+    # The path is computed once: that creates the directory, which would come back after its deletion.
     log, older = home.log_path(), home.older_logs()
     while True:
         cut(log, older)
@@ -55,17 +55,17 @@ async def keep_small() -> None:
 
 
 def cut(log: Path, older: tuple[Path, ...]) -> None:
-    """Once the log is too long: move its newest part to the first of ``older``, that one's to the second, ….
+    """Rotate a log that is too long: its newest part to the first of ``older``, that one's to the second, ….
 
-    Workers, and the native code in them, have the file open for as long as they live. So it is copied and
-    emptied instead of renamed: who appends to it goes on in the same file.
+    Workers, and the native code in them, keep the file open as long as they run. So it is copied and emptied
+    instead of renamed: they go on appending to the same file.
     """
     try:
         if log.stat().st_size <= MAX_BYTES:
             return
     except OSError:
         return
-    # That it stays small was promised, that the old part is kept on a full disk was not.
+    # The size is bounded in any case; on a full disk the old part is lost.
     with contextlib.suppress(OSError):
         for older_one, newer in pairwise(reversed(older)):
             if newer.exists():

@@ -4,51 +4,63 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
+from localspec.protocol.proposer_kinds import KINDS
 from localspec.protocol.results import Result, Stats
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 BOUND_TOKENS = 64
-"""an answer shorter than this says little about speed"""
+"""least tokens of an answer from which a speed is computed"""
 NO_LOSS = f"smallest plain time / time taken of a request with {BOUND_TOKENS} tokens or more"
-PROPOSERS = frozenset({"prompt-lookup", "memory", "draft"})
+PROPOSERS = frozenset(kind.name for kind in KINDS)
 OFF = "off"
 REASONS = {
     "nothing to offer": "nothing",
     "a plain round": "control",
     "was not worth": "not_worth",
+    "drafting would cost more": "not_worth",
     "near-ties would cost more": "near_ties",
-    "nobody was asked": "resting",
+    "no proposer was asked": "resting",
     "is not sure enough": "unsure",
     "is reading the context": "reading",
     "decode together": "crowded",
     "proposer is none": OFF,
 }
-"""part of a sentence that says why there was no draft, and its label"""
+"""labels of the reasons for no draft, by a part of the reason's sentence"""
 
 
 class Metrics:
-    """The counters; labels come from closed sets only, never from a client's text."""
+    """The counters; their labels are of closed sets, never a client's text."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("requests", "requests answered", "method", "ending")
         self.tokens = self._counter("tokens", "tokens by kind: prompt, cached, completion", "kind")
+        self.prompt_s = self._counter("prompt_seconds", "time from the end of queueing to the first token")
+        self.read = self._counter("timed_prompt_tokens", "prompt tokens that were read in prompt_seconds")
+        self.decode_s = self._counter("decode_seconds", "time from the first token of an answer to its last")
+        self.timed = self._counter("timed_tokens", "tokens that came in decode_seconds: all after the first")
+        self.longest = Gauge(
+            "localspec_longest_tokens", "most tokens of a prompt and its answer", registry=self.registry
+        )
+        self._longest = 0
         self.drafted = self._counter("drafted_tokens", "tokens drafted", "proposer")
         self.accepted = self._counter("accepted_tokens", "drafted tokens that were accepted", "proposer")
         self.proposing = self._counter("proposing_seconds", "time spent drafting", "proposer")
-        self.rounds = self._counter("rounds", "rounds, by who drafted or why nobody did", "choice")
-        self.rechecks = self._counter("rechecks", "near-ties that were decided again by plain decoding")
-        # A counter must not fall, and a gauge of the difference could not be rated.
-        self.saved = self._counter("time_saved_seconds", "decoding time saved by requests that gained")
-        self.lost = self._counter("time_lost_seconds", "decoding time lost by requests that did not")
+        self.rounds = self._counter("rounds", "rounds, by proposer or by the reason for no draft", "choice")
+        self.rechecks = self._counter("rechecks", "near-ties that were recomputed by plain decoding")
+        # A counter must not fall, and a gauge of the difference would have no rate.
+        self.saved = self._counter("time_saved_seconds", "decoding time saved by requests that were faster")
+        self.lost = self._counter("time_lost_seconds", "decoding time lost by requests that were slower")
         self.slower = self._counter("slower_requests", "requests that plain decoding would have ended sooner")
-        self.answered = self._counter("completions", "completions answered, by who had the answer", "source")
-        self.suggestions = self._counter("suggestions", "what became of completions", "event")
+        self.answered = self._counter(
+            "completions", "completions answered, by source of the answer", "source"
+        )
+        self.suggestions = self._counter("suggestions", "feedback on completions, by event", "event")
         self.accepted_chars = self._counter("accepted_chars", "characters of completions accepted")
-        self.crashes = self._counter("worker_crashes", "workers that ended unasked")
+        self.crashes = self._counter("worker_crashes", "workers that ended unexpectedly")
         self.slow_clients = self._counter("slow_clients", "clients dropped because they did not read")
-        self.opened = self._counter("connections_opened", "connections let in")
+        self.opened = self._counter("connections_opened", "connections accepted")
         self.connections = Gauge("localspec_connections", "connections open now", registry=self.registry)
         self._no_loss: Gauge | None = None
         self._smallest = 1.0
@@ -62,6 +74,7 @@ class Metrics:
         self.tokens.labels("cached").inc(result.cached_tokens)
         self.tokens.labels("completion").inc(result.completion_tokens)
         self.rechecks.inc(result.stats.rechecks)
+        self._count_speed(result)
         for name, share in result.stats.proposers.items():
             self.drafted.labels(name).inc(share.drafted)
             self.accepted.labels(name).inc(share.accepted)
@@ -70,9 +83,21 @@ class Metrics:
             self.rounds.labels(label_of(choice)).inc(rounds)
         self._count_time(result.completion_tokens, result.stats)
 
+    def _count_speed(self, result: Result) -> None:
+        stats, answered = result.stats, result.completion_tokens
+        self._longest = max(self._longest, result.prompt_tokens + answered)
+        self.longest.set(self._longest)
+        if stats.ttft_s is not None:
+            # An answer without a token has no such time, so its prompt must not count in the rate.
+            self.prompt_s.inc(max(0.0, stats.ttft_s - stats.queued_s))
+            self.read.inc(result.prompt_tokens - result.cached_tokens)
+        if stats.decode_tokens_per_s:
+            self.decode_s.inc((answered - 1) / stats.decode_tokens_per_s)
+            self.timed.inc(answered - 1)
+
     def _count_time(self, tokens: int, stats: Stats) -> None:
         saved, speed = stats.time_saved_s, stats.decode_tokens_per_s
-        # Who asked for plain decoding got it: what is left is the noise of the clock.
+        # With proposer none all rounds are plain: the difference is noise of the clock.
         if saved is None or all(label_of(choice) == OFF for choice in stats.choices):
             return
         self.saved.inc(max(saved, 0.0))
@@ -83,7 +108,7 @@ class Metrics:
             self._bound(max(taken + saved, 0.0) / taken)
 
     def _bound(self, ratio: float) -> None:
-        """Keep the smallest; before the first there is none to show."""
+        """Keep the smallest ratio; the gauge does not exist before the first."""
         if self._no_loss is None:
             self._no_loss = Gauge("localspec_no_loss_bound", NO_LOSS, registry=self.registry)
         elif ratio >= self._smallest:
@@ -102,7 +127,7 @@ class Metrics:
 
 
 def label_of(choice: str) -> str:
-    """Who drafted, or why nobody did, as one of a few words."""
+    """The label of a round: its proposer, or the reason for no draft, as one of a few words."""
     if choice in PROPOSERS:
         return choice
     return next((label for part, label in REASONS.items() if part in choice), "other")

@@ -23,16 +23,16 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.http_server import was_left_open
 from localspec.daemon.listeners import Listeners
 from localspec.daemon.workers.pool import COMMAND, Program
-from localspec.errors import FULL
+from localspec.errors import FULL, DaemonUnavailable
 from localspec.protocol.messages import PROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 1.0
-"""how long answers may go on when the daemon stops"""
+"""seconds for which answers go on when the daemon stops"""
 DRAIN_STEP_S = 0.02
 END_S = 1.0
-"""how long requests that are cancelled then may take to end"""
+"""longest wait for the end of the requests that are cancelled after that"""
 
 
 class Server:
@@ -42,31 +42,43 @@ class Server:
         self._config = config
         self._http: asyncio.Task[None] | None = None
         self._daemon = Daemon(config, worker)
-        self._daemon.http_server.flag = http
+        self._daemon.http_server.flag = self._must_open_http = http
         self._listeners = Listeners(self._daemon)
         self._announcement: Announcement | None = None
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens."""
+        """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens.
+
+        Raises :class:`DaemonUnavailable` if the HTTP server was asked for and cannot listen at the start.
+        """
         daemon = self._daemon
         await daemon.history.open()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(daemon.history.close)
-            # The HTTP server ends last: its streams end as all others do.
+            # The HTTP server ends last, so that its streams end like all others.
             stack.push_async_callback(self._close_http)
             stack.push_async_callback(self._stop)
-            # Before clients can find the daemon, and end it.
+            # Before clients can find the daemon and stop it.
             _on_signals(daemon.stopping.set)
             await self._listen()
             daemon.http_server.flag |= was_left_open()
             if daemon.http_server.flag or self._config.http.enabled:
-                self._http = asyncio.create_task(daemon.http_server.run())
+                self._http = asyncio.create_task(self._serve_http())
             on_ready()
             log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
             await self._until_stopped()
+            if self._http is not None and self._http.done():
+                self._http.result()  # raises its error, if it has one
+
+    async def _serve_http(self) -> None:
+        try:
+            await self._daemon.http_server.run(must_open=self._must_open_http)
+        except DaemonUnavailable:
+            self._daemon.stopping.set()
+            raise
 
     async def _until_stopped(self) -> None:
-        """Wait for a stop that was asked for, or for the removal of the home."""
+        """Wait for a requested stop, or for the removal of the home."""
         assert self._announcement is not None
         keeping = asyncio.create_task(self._announcement.keep())
         stopping = asyncio.create_task(self._daemon.stopping.wait())
@@ -87,14 +99,14 @@ class Server:
     # Stopping.
 
     async def _stop(self) -> None:
-        """Take the announcement back, let answers end or cancel them, end the workers, close every socket.
+        """Withdraw the announcement, let answers end or cancel them, end the workers, close every socket.
 
-        From the first moment on new requests are refused; what was generated is stored and sent.
+        New requests are refused from the start; all text generated is stored and sent.
         """
         daemon = self._daemon
         daemon.stopping.set()
-        # Before anybody can see it end: whoever then asks for the service to start gets a new one.
-        supervisor.tell("STOPPING=1")
+        # Before any client can see it end: a client that starts the service then gets a new daemon.
+        supervisor.notify("STOPPING=1")
         if self._announcement is not None:
             self._announcement.withdraw()
         self._listeners.close()
@@ -102,7 +114,7 @@ class Server:
         ending = [connection.end_requests() for connection in daemon.connections]
         ended = asyncio.gather(*ending, daemon.streams.close())
         await asyncio.wait([ended], timeout=END_S)
-        # Requests that did not end are failed by the end of their worker.
+        # Requests that did not end fail with the end of their worker.
         await daemon.pool.close()
         await asyncio.wait([ended], timeout=END_S)
         reason = "the daemon is stopping"
@@ -116,7 +128,7 @@ class Server:
             await asyncio.wait([self._http])
 
     async def _drain(self) -> None:
-        """Answers that are nearly done are done in a moment."""
+        """Wait at most :data:`DRAIN_S` for running answers to end."""
         until = time.monotonic() + DRAIN_S
         while self._daemon.busy and time.monotonic() < until:
             await asyncio.sleep(DRAIN_STEP_S)
@@ -132,10 +144,10 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 
 def _ensure_token(path: Path) -> None:
-    """Have a token for TCP; where the disk is full there is none, and only the socket is left."""
+    """Write a token for TCP if there is none; on a full disk only the Unix socket can be used."""
     try:
         token.read_or_create(path)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        log.warning("%s cannot be written (%s): no client comes in by TCP", path, error.strerror)
+        log.warning("%s cannot be written (%s): TCP connections are refused", path, error.strerror)

@@ -1,4 +1,4 @@
-"""The settings that the daemon runs with, beside what their file says by now."""
+"""The comparison of the daemon's settings with the current ``config.toml``."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from localspec.protocol.messages import SettingsState
 
 
 class Settings:
-    """What was read when the daemon started.
+    """The settings as the daemon has read them at its start.
 
-    It compares them itself, with the file that it read: for a client of another environment ``config.toml``
-    may be another one, and would never be that of the daemon.
+    The daemon compares them with the file that it has read: a client with another environment may have
+    another ``config.toml``.
     """
 
     def __init__(self, config: Config) -> None:
         self._path = config_path()
-        self._read = _told(config)
+        self._read = _encoded(config)
         self._seen: object = None
         self._state: SettingsState | None = None
 
     def state(self) -> SettingsState:
-        """Whether the file still says the same; it is read where it was touched since it was last."""
+        """The file's state compared with these settings; it is read again only if it was changed."""
         seen = _seen(self._path)
         if self._state is None or seen != self._seen:
             self._seen, self._state = seen, self._compared()
@@ -34,13 +34,13 @@ class Settings:
 
     def _compared(self) -> SettingsState:
         try:
-            return "current" if _told(load_config(self._path)) == self._read else "changed"
+            return "current" if _encoded(load_config(self._path)) == self._read else "changed"
         except InvalidOptions:
             return "broken"
 
 
-def _told(config: Config) -> bytes:
-    """Alike for two files that say the same; the order of sections matters."""
+def _encoded(config: Config) -> bytes:
+    """An encoding that is equal for files with the same settings; the order of sections matters."""
     return msgspec.json.encode(config)
 
 

@@ -1,4 +1,4 @@
-"""What the daemon tells systemd where that started it (the protocol of ``sd_notify``)."""
+"""Notifications to systemd if it started the daemon (the protocol of ``sd_notify``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import os
 import socket
 
 
-def tell(state: str) -> None:
-    """Say ``READY=1`` or ``STOPPING=1``; nothing where nobody waits for it."""
+def is_there() -> bool:
+    """Return True if a supervisor started this process."""
+    return bool(os.environ.get("NOTIFY_SOCKET"))
+
+
+def notify(state: str) -> None:
+    """Send ``READY=1`` or ``STOPPING=1``; does nothing without a supervisor."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

@@ -1,1 +1,1 @@
-"""What is usable here, and what to do where something is not."""
+"""Checks of what works on this machine, with remedies."""

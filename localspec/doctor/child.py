@@ -11,11 +11,11 @@ from localspec import process
 from localspec.doctor.probe import Report
 
 PATIENCE_S = 60.0
-"""how long a backend may take to load and compute one token"""
+"""seconds for a backend to load and compute one token"""
 
 
 def probed(backend: str, patience: float = PATIENCE_S) -> Report:
-    """What the probe reports; a crash or a hang is an error like others."""
+    """The report of the probe; a crash or a hang is an error in it."""
     try:
         done = subprocess.run(
             process.python("localspec.doctor.probe", backend),
@@ -26,18 +26,18 @@ def probed(backend: str, patience: float = PATIENCE_S) -> Report:
             **process.surroundings(),
         )
     except subprocess.TimeoutExpired:
-        return Report(error=f"it did not answer within {patience:.0f} s")
+        return Report(error=f"its test did not end within {patience:.0f} s")
     except OSError as error:
-        return Report(error=f"its process cannot be started: {error.strerror}")
+        return Report(error=f"its test process cannot be started: {error.strerror}")
     if done.returncode < 0:
         name = _signal_name(-done.returncode)
-        return Report(error=f"its process was ended by {name}", signal=name)
+        return Report(error=f"its test process was ended by {name}", signal=name)
     try:
         # The last line: native code may print, too.
         return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=Report)
     except msgspec.MsgspecError:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return Report(error=f"its process ended with {done.returncode}: {last or 'it said nothing'}")
+        return Report(error=f"its test process ended with {done.returncode}: {last or 'no message'}")
 
 
 def _signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The daemon, as this machine's clients meet it, and the socket that they reach it by."""
+"""The daemon as a client of this machine finds it, and its socket."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ import psutil
 
 from localspec._version import __version__
 from localspec.doctor.finding import Finding, problem_of
-from localspec.errors import LocalspecError, VersionSkew
+from localspec.errors import DaemonUnavailable, LocalspecError, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery
 
 ANSWER_S = 5.0
-"""how long a daemon may take to answer"""
+"""seconds for a daemon to answer"""
 NO_DAEMON = Finding("daemon", "ok", "No daemon runs; the first command that needs one starts it.")
 
 
 class Asked(NamedTuple):
-    """Where a daemon said it listens, and what it answered; it may have been killed since."""
+    """The discovery file of a daemon, and its status; the daemon may have been killed since."""
 
     found: Discovery | None = None
     status: DaemonStatus | None = None
     error: LocalspecError | None = None
-    """what came instead of an answer, where that was one"""
+    """the error that came instead of a status, if any"""
 
 
 def ask() -> Asked:
-    """Whoever listens. Raises :class:`LocalspecError` where there is no place for a daemon."""
+    """The daemon that listens, if any. Raises :class:`LocalspecError` if its directory cannot be used."""
     return asyncio.run(_ask())
 
 
 async def _ask() -> Asked:
     from localspec.client import connect, discovery
-    from localspec.errors import DaemonUnavailable
 
     found = discovery.find()
     if found is None:
@@ -53,7 +52,7 @@ async def _ask() -> Asked:
 
 
 def daemon(asked: Asked) -> Finding:
-    """Whether one runs, answers, and is the one that a command would start."""
+    """Check that the daemon answers, and has the version and settings of one that a command would start."""
     if asked.error is not None:
         found = problem_of("daemon", asked.error)
         return found if not isinstance(asked.error, VersionSkew) else _as_warning(found)
@@ -62,12 +61,12 @@ def daemon(asked: Asked) -> Finding:
         return NO_DAEMON if silent is None else _silent(silent.pid)
     version, pid = asked.status.version, asked.status.pid
     if version != __version__:
-        told = f"The daemon (pid {pid}) is localspec {version}, this command is {__version__}."
-        return Finding("daemon", "warning", told, "Run `localspec daemon restart`.")
+        sentence = f"The daemon (pid {pid}) is localspec {version}, this command is {__version__}."
+        return Finding("daemon", "warning", sentence, "Run `localspec daemon restart`.")
     if asked.status.settings == "changed":
-        told = f"The daemon (pid {pid}) runs with other settings than config.toml has now."
-        step = "The next command that asks it replaces it if idle; `localspec daemon restart` does at once."
-        return Finding("daemon", "warning", told, step)
+        sentence = f"The daemon (pid {pid}) runs with other settings than config.toml has now."
+        step = "Run `localspec daemon restart`; otherwise the next command replaces the daemon if it is idle."
+        return Finding("daemon", "warning", sentence, step)
     return Finding("daemon", "ok", f"The daemon runs (pid {pid}, localspec {version}).")
 
 
@@ -76,12 +75,12 @@ def _as_warning(found: Finding) -> Finding:
 
 
 def _silent(pid: int) -> Finding:
-    """One that has said where it listens, and does not."""
+    """A daemon that runs, but does not answer at its address."""
     return Finding("daemon", "problem", f"The daemon (pid {pid}) does not answer.", f"End it: kill -9 {pid}")
 
 
 def _lives(found: Discovery | None) -> bool:
-    """Whether the process that a discovery file names is still that one; a number may have been reused."""
+    """Return True if the process of a discovery file is still that daemon; its id may have been reused."""
     try:
         return found is not None and "localspec.daemon" in psutil.Process(found.pid).cmdline()
     except psutil.Error:
@@ -92,7 +91,7 @@ def _lives(found: Discovery | None) -> bool:
 
 
 def sockets(asked: Asked, runtime: Path) -> Iterator[Finding]:
-    """What stands in ``runtime``, where a daemon listens or the next one will."""
+    """Check the files in ``runtime``, the directory of the daemon's socket."""
     from localspec.daemon.listeners import SOCKET_NAME
 
     socket, lock = runtime / SOCKET_NAME, runtime / "daemon.lock"
@@ -106,8 +105,8 @@ def sockets(asked: Asked, runtime: Path) -> Iterator[Finding]:
 
 def _listening(asked: Asked, socket: Path) -> str:
     if asked.found is None:
-        return f"Nobody listens; {socket} is where a daemon will."
-    return f"{asked.found.socket or 'no Unix socket'} and {asked.found.url}, for you alone."
+        return f"No daemon listens; the next one listens on {socket}."
+    return f"{asked.found.socket or 'no Unix socket'} and {asked.found.url}, accessible to you only."
 
 
 def _too_long(socket: Path) -> Iterator[Finding]:
@@ -115,25 +114,27 @@ def _too_long(socket: Path) -> Iterator[Finding]:
 
     length = len(os.fsencode(socket))
     if length > SOCKET_PATH_BYTES:
-        told = f"{socket} has {length} bytes, a Unix socket's address at most {SOCKET_PATH_BYTES}: TCP only."
-        yield Finding("sockets", "warning", told, "Set LOCALSPEC_HOME to a shorter path.")
+        sentence = f"{socket} has {length} bytes, a Unix socket's path at most {SOCKET_PATH_BYTES}: TCP only."
+        yield Finding("sockets", "warning", sentence, "Set LOCALSPEC_HOME to a shorter path.")
 
 
 def _another_s(socket: Path) -> Iterator[Finding]:
-    """What the next daemon could not replace, or what is not ours to replace."""
+    """A socket that the next daemon cannot replace: another user's file, or a directory."""
     try:
         found = os.lstat(socket)
     except OSError:
         return
     quoted = shlex.quote(str(socket))
     if os.name == "posix" and found.st_uid != os.geteuid():
-        yield Finding("sockets", "problem", f"{socket} is another user's.", f"Remove it: sudo rm -r {quoted}")
+        yield Finding(
+            "sockets", "problem", f"{socket} belongs to another user.", f"Remove it: sudo rm -r {quoted}"
+        )
     elif stat.S_ISDIR(found.st_mode):
-        yield Finding("sockets", "problem", f"{socket} is a directory.", f"Remove it: rm -r {quoted}")
+        yield Finding("sockets", "problem", f"{socket} is a directory.", f"Remove it: `rm -r {quoted}`")
 
 
 def _held(lock: Path) -> Iterator[Finding]:
-    """The lock of the one daemon, where something has it that does not listen."""
+    """The lock of the daemon, if a process that does not listen holds it."""
     from filelock import FileLock, Timeout
 
     if not lock.exists():
@@ -142,13 +143,13 @@ def _held(lock: Path) -> Iterator[Finding]:
         with FileLock(lock, timeout=0, mode=0o600):
             return
     except Timeout:
-        told = f"Something holds {lock} and does not listen: no daemon can start."
-        step = f"If it is not just starting, end it: fuser -k {shlex.quote(str(lock))}"
-        yield Finding("sockets", "problem", told, step)
+        sentence = f"A process holds {lock} and does not listen: no daemon can start."
+        step = f"If it is not a daemon that is starting, end it: fuser -k {shlex.quote(str(lock))}"
+        yield Finding("sockets", "problem", sentence, step)
 
 
 def _left(*places: Path) -> Iterator[Finding]:
     left = [str(place) for place in places if os.path.lexists(place)]
     if left:
-        told = f"A daemon that was killed left {' and '.join(left)} behind."
-        yield Finding("sockets", "warning", told, "The next one clears that away: `localspec daemon start`.")
+        sentence = f"A daemon that was killed left {' and '.join(left)} behind."
+        yield Finding("sockets", "warning", sentence, "The next daemon removes it: `localspec daemon start`.")

@@ -1,4 +1,4 @@
-"""The editors that are here, and whether localspec is in them."""
+"""The installed editors, and localspec's plugins in them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ EXTENSIONS = (
     ".vscode-server/extensions",
     ".local/share/code-server/extensions",
 )
-"""where those keep what was installed, in a user's home"""
+"""directories of their installed extensions, in a user's home"""
 EXTENSION = "localspec.localspec"
 OLDEST_NEOVIM = (0, 7)
-HOW = "plugins/{}/README.md of the repository says how"
+HOW = "see plugins/{}/README.md of the repository"
 ANSWER_S = 2.0
 
 
 def editors(user_home: Path) -> Iterator[Finding]:
-    """Of VS Code and Neovim, what is on the PATH; without either, what other editors can do."""
+    """Check VS Code and Neovim, if they are on the PATH; without both, name the language server."""
     found = [*_code(user_home), *_neovim()]
-    sentence = "Neither VS Code nor Neovim is on the PATH; any editor may use `localspec lsp`."
+    sentence = "Neither VS Code nor Neovim is on the PATH; other editors can use `localspec lsp`."
     yield from found or [Finding("editors", "ok", sentence)]
 
 
@@ -46,13 +46,14 @@ def _code(user_home: Path) -> Iterator[Finding]:
     }
     if not installed:
         how = HOW.format("vscode")
-        yield Finding("editors", "ok", f"{code} is here, without localspec's extension: {how} it gets there.")
+        yield Finding("editors", "ok", f"{code} is installed, localspec's extension is not: {how}.")
     elif __version__ in installed:
         yield Finding("editors", "ok", f"{code} has localspec's extension.")
     else:
         others = ", ".join(sorted(installed))
-        told = f"{code} has localspec's extension {others}; this is localspec {__version__}."
-        yield Finding("editors", "warning", told, f"Install its own: {HOW.format('vscode')}.")
+        sentence = f"{code} has localspec's extension {others}; this is localspec {__version__}."
+        step = f"Install the extension of this version: {HOW.format('vscode')}."
+        yield Finding("editors", "warning", sentence, step)
 
 
 def _neovim() -> Iterator[Finding]:
@@ -61,24 +62,22 @@ def _neovim() -> Iterator[Finding]:
         return
     version = _version_of(program)
     if version is None:
-        sentence = "Neovim is here, but does not tell its version"
+        sentence = "Neovim is installed, but `nvim --version` prints no version"
     elif version < OLDEST_NEOVIM:
         needed = ".".join(map(str, OLDEST_NEOVIM))
-        sentence = (
-            f"Neovim {_said(version)} is here, and too old for localspec's plugin, which needs {needed}"
-        )
+        sentence = f"Neovim {_dotted(version)} is installed, but localspec's plugin needs {needed} or newer"
     else:
-        sentence = f"Neovim {_said(version)} is here; its `:checkhealth localspec` tells of the plugin"
+        sentence = f"Neovim {_dotted(version)} is installed; `:checkhealth localspec` in it checks the plugin"
     yield Finding("editors", "ok", f"{sentence}.")
 
 
-def _said(version: tuple[int, ...]) -> str:
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
 def _version_of(program: str) -> tuple[int, ...] | None:
     try:
-        said = subprocess.run(
+        printed = subprocess.run(
             (program, "--version"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -90,5 +89,5 @@ def _version_of(program: str) -> tuple[int, ...] | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"NVIM v(\d+)\.(\d+)\.(\d+)", said)
+    found = re.match(r"NVIM v(\d+)\.(\d+)\.(\d+)", printed)
     return None if found is None else tuple(map(int, found.groups()))

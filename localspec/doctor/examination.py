@@ -1,4 +1,4 @@
-"""All checks, one after the other; what goes wrong in one is a finding, too."""
+"""All checks in their order; an exception in one is a finding too."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 import psutil
 
 from localspec import home
-from localspec.config import Config, config_path, environment_options, load_config
+from localspec.config import RENAME, Config, config_path, environment_options, load_config, renamed_settings
 from localspec.doctor import daemon, editors, history, http, memory, models, packages, places, service
 from localspec.doctor.child import probed
-from localspec.doctor.finding import Finding, problem_of
+from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
 from localspec.models.bundled import BUNDLED, bundled_models
 from localspec.models.candidates import Room
 from localspec.models.description import BACKENDS
 from localspec.models.disk import Disk, read_disk
-from localspec.models.fit import free_memory, needs_of
+from localspec.models.fit import context_size, free_memory, needs_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.processor import processor_name
@@ -37,23 +37,23 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def examine(tell: Tell = lambda what, fraction: None) -> list[Finding]:
-    """Everything that localspec needs; ``tell`` hears what is looked at, and how much is done, 0 to 1."""
+    """Run all checks; ``tell`` is called with the check at hand and the share done, 0 to 1."""
     return Examination().run(tell)
 
 
 class Examination:
-    """The checks, and what later ones know from earlier ones."""
+    """The checks, and the results of earlier ones that later ones need."""
 
     def __init__(self) -> None:
-        # First of all: whoever uses a directory takes the rights of others away.
+        # First of all: using a directory removes the permissions of others.
         self._rights = guarded("permissions", lambda: places.permissions(home.places()))
         self._probes: dict[str, Future[Report]] = {}
         self._config: Config | None = None
-        """what the file says, where it is valid"""
+        """the configuration of the file, if it is valid"""
         self._options: Options | None = None
-        """what the file and the environment say, where both are valid"""
+        """the options of the file and the environment, if both are valid"""
         self._pair: Pair | None = None
-        """what answers where a command names no model, if it can"""
+        """the default pair, if it is usable"""
         self._tell: Tell = lambda what, fraction: None
 
     def run(self, tell: Tell) -> list[Finding]:
@@ -84,7 +84,7 @@ class Examination:
         with ThreadPoolExecutor() as pool:
             self._probes = {backend: pool.submit(probed, backend) for backend in BACKENDS.values()}
             for number, (name, check) in enumerate(steps.items()):
-                tell(f"looking at {name}", number / len(steps))
+                tell(f"checking {name}", number / len(steps))
                 self._tell = partial(_tell_part, tell, number, len(steps))
                 findings.extend(guarded(name, check))
         return findings
@@ -115,13 +115,15 @@ class Examination:
     # Models.
 
     def _settings(self) -> Iterator[Finding]:
-        """What is said in the file and in the environment."""
+        """Check the settings in the file and in the environment."""
         path = config_path()
         config = load_config()
         self._config = config
-        there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults hold."
+        there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
         yield Finding("config", "ok", there)
-        yield from models.strangers(config)
+        for notice in renamed_settings(path):
+            yield Finding("config", "warning", ended(notice), RENAME)
+        yield from models.unknown_sections(config)
         self._options = Sections(config).merged(environment_options())
 
     @property
@@ -161,31 +163,31 @@ class Examination:
         except LocalspecError as error:
             yield problem_of("pairing", error, self._mend("draft"))
 
-    def _chosen(self, said: Options, draft: str) -> Pair:
+    def _chosen(self, options: Options, draft: str) -> Pair:
         config = self._config or Config()
-        engine = Sections(config).engine(said.model or BUNDLED)
+        engine = Sections(config).engine(options.model or BUNDLED)
         room = Room(engine, lambda target: None if self._is_on_device(target) else self._room())
-        model, backend = said.model or BUNDLED, said.backend or "auto"
+        model, backend = options.model or BUNDLED, options.backend or "auto"
         return choose(model, draft, config.model_dirs, backend=backend, room=room)
 
     def _mend(self, key: str) -> str:
-        said = Sections(self._config or Config()).layers(environment_options())
-        return models.mend(key, said)
+        layers = Sections(self._config or Config()).layers(environment_options())
+        return models.mend(key, layers)
 
-    # Memory, disk, rights.
+    # Memory, disk, permissions.
 
     def _is_on_device(self, target: Model) -> bool:
-        """As ``engine.load`` says of a model; told by the processes in which the backends were tried."""
+        """True if a model is loaded to a device's memory, as ``engine.load`` decides; by the probes."""
         engine = Sections(self._config or Config()).engine(str(target.path))
         is_mlx = target.format == "mlx"
         device = self._report("mlx" if is_mlx else "llama_cpp").device
         return not is_apple_silicon() and device not in ("", "the CPU") and (is_mlx or engine.gpu_layers != 0)
 
     def _room(self) -> int:
-        """Bytes that a model may take; those that are loaded make room for it."""
+        """Bytes that a model can take: free ones and those of loaded models, at most memory_mb."""
         try:
             loaded = () if self._asked.status is None else self._asked.status.models
-        except LocalspecError:  # of the check of the daemon
+        except LocalspecError:  # the check of the daemon reports it
             loaded = ()
         free = free_memory() + sum(model.resident_bytes or 0 for model in loaded)
         limit = (self._config or Config()).daemon.memory_mb * MB
@@ -200,7 +202,8 @@ class Examination:
         pair = target.name + (f" with {draft.name}" if draft is not None else "")
         engine = Sections(self._config or Config()).engine(str(target.path))
         needs = needs_of(target, draft, engine)
-        yield memory.machine(free_memory(), total, pair, needs, self._room())
+        n_ctx = context_size(target.description.context, engine)
+        yield memory.machine(free_memory(), total, pair, needs, self._room(), n_ctx)
 
     def _ngrams(self) -> Iterator[Finding]:
         wanted = self._config is None or self._config.engine.memory
@@ -223,25 +226,25 @@ class Examination:
 
     def _http(self) -> Iterator[Finding]:
         config = self._config or Config()
-        yield from http.door(config.http, self._asked.status)
+        yield from http.server_findings(config.http, self._asked.status)
         trained = None if self._pair is None else self._pair.target.description.context
         yield from http.context(config, self._asked.status, trained)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:
-    """What a check finds; what it raises is found, too."""
+    """Run a check and return its findings; an exception that ends it becomes the last one, a problem."""
     findings: list[Finding] = []
     try:
         findings.extend(check())
     except LocalspecError as error:
         findings.append(problem_of(name, error))
     except Exception as error:
-        # Nobody foresaw it, and the other checks may show why.
-        told = f"This could not be checked: {type(error).__name__}: {error}."
-        findings.append(Finding(name, "problem", told, "Report this sentence."))
+        # Unforeseen; the other checks may show the cause.
+        sentence = f"This could not be checked: {type(error).__name__}: {error}."
+        findings.append(Finding(name, "problem", sentence, "Report this sentence."))
     return findings
 
 
 def _tell_part(tell: Tell, number: int, steps: int, what: str, fraction: float) -> None:
-    """How far a step is, as a part of all."""
+    """Report the share of all steps that is done, from the share of one."""
     tell(what, (number + fraction) / steps)

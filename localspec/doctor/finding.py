@@ -1,4 +1,4 @@
-"""What one check found."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from localspec.errors import LocalspecError
 
 Level = Literal["ok", "warning", "problem"]
 SHOWN = 3
-"""of many things that are told in a sentence"""
+"""things named in a sentence; the others are counted"""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """``remedy`` is the command or step that mends it, where there is something to mend."""
+    """``remedy`` is the command or step that solves a problem; None if there is none."""
 
     name: str
     level: Level
@@ -36,7 +36,7 @@ def ended(text: str) -> str:
 
 
 def some(things: Iterable[str], join: str = ", ") -> str:
-    """The first of many, and how many more there are."""
-    told = list(things)
-    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return join.join(told[:SHOWN] + more)
+    """The first things of many, and the number of the others."""
+    named = list(things)
+    more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+    return join.join(named[:SHOWN] + more)

@@ -1,4 +1,4 @@
-"""The chats, as they are kept on this disk."""
+"""The database of chats on this disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ BESIDE = ("-wal", "-shm")
 
 
 def history(path: Path) -> Finding:
-    """Whether the database at ``path`` is the first one, or one was damaged."""
+    """Check the database at ``path``, and warn of earlier ones that were damaged."""
     found = path.parent.glob(f"{path.name}.damaged-*")
     aside = sorted(str(each) for each in found if not each.name.endswith(BESIDE))
     if aside:
-        told = f"The chats were damaged, and set aside as {some(aside)}; a new file was begun."
+        sentence = f"The file of chats was damaged and set aside as {some(aside)}; a new one was started."
         files = " ".join(f"{shlex.quote(each)}*" for each in aside)
-        return Finding("history", "warning", told, f"If nothing in there is missed: rm {files}")
-    kept = f"The chats are in {path}." if path.exists() else "No chats are kept yet."
+        return Finding("history", "warning", sentence, f"If you do not need its chats: `rm {files}`")
+    kept = f"The chats are in {path}." if path.exists() else "No chats are stored yet."
     return Finding("history", "ok", kept)

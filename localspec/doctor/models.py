@@ -1,4 +1,4 @@
-"""The models on this disk, the one that answers, the draft that it gets, and who is named for nothing."""
+"""The models on this disk, the default model and its draft, and names in config.toml that match nothing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from localspec.protocol.options import Options
 NO_MODELS = Finding(
     "models",
     "ok",
-    "No program keeps models here beside the bundled pair; `localspec models pull ORG/NAME` gets others.",
+    "Only the bundled pair is on this disk; `localspec models pull ORG/NAME` downloads other models.",
 )
-EDIT = "Mend it with `localspec config edit`; `localspec models list` shows the names."
+EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
 
 
 def found(disk: Disk) -> Iterator[Finding]:
-    """What the stores hold, and each that cannot be read."""
+    """Report the models in the stores, and each store that cannot be read."""
     own = _own(disk.models)
     broken = [model for model in own if model.problem is not None]
     if not own:
@@ -40,14 +40,14 @@ def found(disk: Disk) -> Iterator[Finding]:
     else:
         stores = Counter(model.store for model in own)
         by_store = ", ".join(f"{number} in {store}" for store, number in stores.items())
-        told = f"{len(own)} model{'s' * (len(own) > 1)} beside the bundled pair: {by_store}"
+        sentence = f"{len(own)} model{'s' * (len(own) > 1)} beside the bundled pair: {by_store}"
         if broken:
             reasons = some((f"{model.id} ({model.problem})" for model in broken), join="; ")
-            told += f". {len(broken)} cannot be used: {reasons}"
-            step = "`localspec models list` tells every reason, `localspec models show NAME` what mends one."
-            yield Finding("models", "warning", f"{told}.", step)
+            sentence += f". {len(broken)} cannot be used: {reasons}"
+            step = "`localspec models list` shows every reason, `localspec models show NAME` the remedy."
+            yield Finding("models", "warning", f"{sentence}.", step)
         else:
-            yield Finding("models", "ok", f"{told}.")
+            yield Finding("models", "ok", f"{sentence}.")
     yield from map(_unreadable, (store for store in disk.stores if store.problem))
 
 
@@ -56,40 +56,40 @@ def _own(models: Iterable[ModelDescription]) -> list[ModelDescription]:
 
 
 def _unreadable(store: StoreDescription) -> Finding:
-    return Finding("models", "warning", ended(f"Of {store.name}, {store.problem}"), store.remedy)
+    return Finding("models", "warning", ended(f"Models of {store.name}: {store.problem}"), store.remedy)
 
 
 def model_dir(folder: Path, disk: Disk) -> Finding:
-    """A directory of ``model_dirs``."""
+    """Check a directory of ``model_dirs``."""
     if not os.path.isdir(folder):
         return _no_folder(folder)
     if not os.access(folder, os.R_OK | os.X_OK):
-        mend = f"Run chmod u+rx {shlex.quote(str(folder))}"
+        mend = f"Run `chmod u+rx {shlex.quote(str(folder))}`"
         return Finding("model_dirs", "warning", f"{folder} cannot be read.", mend)
     models = [model for model in disk.models if _lies_in(folder, model)]
     if not models:
-        told, step = f"{folder} holds no models.", "Put GGUF files or MLX directories there."
-        return Finding("model_dirs", "warning", told, step)
-    return Finding("model_dirs", "ok", f"{folder} holds {len(models)} model{'s' * (len(models) > 1)}.")
+        sentence, step = f"{folder} has no models.", "Put GGUF files or MLX directories there."
+        return Finding("model_dirs", "warning", sentence, step)
+    return Finding("model_dirs", "ok", f"{folder} has {len(models)} model{'s' * (len(models) > 1)}.")
 
 
 def _no_folder(folder: Path) -> Finding:
-    edit = "mend model_dirs with `localspec config edit`."
+    edit = "correct model_dirs with `localspec config edit`."
     try:
         os.stat(folder)
     except FileNotFoundError:
-        step = f"Run mkdir -p {shlex.quote(str(folder))}, or {edit}"
+        step = f"Run `mkdir -p {shlex.quote(str(folder))}`, or {edit}"
         if os.path.lexists(folder):  # mkdir follows no link
             step = edit.capitalize()
-        return Finding("model_dirs", "warning", f"{folder} is not there.", step)
+        return Finding("model_dirs", "warning", f"{folder} does not exist.", step)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no file has such a name"
+        why = error.strerror if isinstance(error, OSError) else "its name is not valid"
         return Finding("model_dirs", "warning", f"{folder} cannot be read: {why}.", edit.capitalize())
-    return Finding("model_dirs", "warning", f"{folder} is no directory.", edit.capitalize())
+    return Finding("model_dirs", "warning", f"{folder} is not a directory.", edit.capitalize())
 
 
 def _lies_in(folder: Path, model: ModelDescription) -> bool:
-    """Whether it was found there; a model that several stores have is told as the first one's."""
+    """True if the model was found there; one that several stores have is listed under the first of them."""
     places = (model.path, *model.also) if model.store == CONFIGURED else model.also
     return any(Path(place).is_relative_to(folder) for place in places)
 
@@ -97,10 +97,10 @@ def _lies_in(folder: Path, model: ModelDescription) -> bool:
 # The configuration's names.
 
 
-def strangers(config: Config) -> Iterator[Finding]:
-    """Names in sections that are no model's here, or of several."""
+def unknown_sections(config: Config) -> Iterator[Finding]:
+    """Report names in sections that match no model here, or several."""
     for name, error in Sections(config).unresolved():
-        yield _nowhere(f"{section_name('models', name)} is for no model", error)
+        yield _nowhere(f"{section_name('models', name)} matches no model", error)
     for directory, options in config.workspaces.items():
         yield from _named(section_name("workspaces", directory), options, config)
     for name, section in config.models.items():
@@ -114,54 +114,55 @@ def _named(section: str, options: Options, config: Config) -> Iterator[Finding]:
             try:
                 find(name, config.model_dirs)
             except LocalspecError as error:
-                yield _nowhere(f"{key} in {section} leads nowhere", error)
+                yield _nowhere(f"{key} in {section} matches no model", error)
 
 
-def _nowhere(told: str, error: LocalspecError) -> Finding:
-    return Finding("config", "warning", ended(f"{told}: {error.message}"), EDIT)
+def _nowhere(sentence: str, error: LocalspecError) -> Finding:
+    return Finding("config", "warning", ended(f"{sentence}: {error.message}"), EDIT)
 
 
-# What answers where a command names no model.
+# The default model.
 
 
 def default(pair: Pair, usable: bool) -> Finding:
-    """``usable`` says whether its backend is."""
+    """Check the default model; ``usable``: its backend is."""
     target = pair.target
-    told = f"{target.name} answers unless told otherwise, {pair.why}."
+    sentence = f"{target.name} is the default model, {pair.why}."
     if target.problem:
-        return Finding("model", "problem", f"{told} But {target.problem}.", mend("model"))
+        return Finding("model", "problem", f"{sentence} It cannot be used: {target.problem}.", mend("model"))
     if not usable:
-        return Finding("model", "problem", told, f"Mend {pair.backend}, or choose another model.")
-    return Finding("model", "ok", told)
+        step = f"Repair {pair.backend}, as its own line says, or choose another model."
+        return Finding("model", "problem", f"{sentence} {pair.backend} cannot be used.", step)
+    return Finding("model", "ok", sentence)
 
 
 def pairing(pair: Pair, models: Sequence[ModelDescription]) -> Finding:
-    """The draft of what answers, and how many of the other ``models`` have one.
+    """The draft model of the default model, and the number of other ``models`` that have one.
 
-    Raises :class:`TokenizerMismatch` for a draft that was asked for and is none.
+    Raises :class:`TokenizerMismatch` for a configured draft model with another vocabulary.
     """
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
     if drafter.asked and draft is not None:
         check_pair(read_tokens(pair.target), read_tokens(draft))
     if draft is None:
-        told = f"{name}: {drafter.why}."
+        sentence = f"{name}: {drafter.why}."
     elif drafter.asked:
-        told = f"{draft.name} drafts for {name}: it was asked for."
+        sentence = f"{draft.name} drafts for {name}, as configured."
     else:
-        told = f"{draft.name} drafts for {name}, chosen by itself: {drafter.why}."
+        sentence = f"{draft.name} drafts for {name}, chosen by auto: {drafter.why}."
     usable = [model for model in _own(models) if model.problem is None]
     if usable:
-        told += (
-            f" {with_drafts(usable)} of {len(usable)} other usable models have a smaller one of the very "
-            "same vocabulary; `localspec models pair NAME` tells more."
+        sentence += (
+            f" {with_drafts(usable)} of {len(usable)} other usable models have a smaller one with an "
+            "identical vocabulary; `localspec models pair NAME` shows more."
         )
-    return Finding("pairing", "ok", told)
+    return Finding("pairing", "ok", sentence)
 
 
 def with_drafts(models: Iterable[ModelDescription]) -> int:
-    """How many have another of their own format and vocabulary that is small enough to draft.
+    """The number of models with another one of their format and vocabulary that is small enough to draft.
 
-    Vocabularies that differ and are compatible are left out: comparing all of them would take a while.
+    Vocabularies that differ but are compatible are left out: comparing all of them takes too long.
     """
     groups = defaultdict[tuple[str, str], list[ModelDescription]](list)
     for model in models:
@@ -181,14 +182,14 @@ def _ratio(target: ModelDescription, draft: ModelDescription) -> float:
 
 
 def mend(key: str, layers: Iterable[Layer] = ()) -> str:
-    """What mends ``model`` or ``draft``, said in the environment or in the file; ``layers`` are the parts of
-    the file that hold, the strongest first."""
+    """The remedy for a wrong ``model`` or ``draft`` in the environment or in the file; ``layers`` are the
+    parts of the file that apply, the strongest first."""
     variable = f"LOCALSPEC_{key.upper()}"
     if os.environ.get(variable):
-        return f"Mend {variable}; `localspec models list` shows the names."
+        return f"Correct {variable}; `localspec models list` shows the names."
     source = next((each.source for each in layers if getattr(each.options, key) is not None), GENERAL)
-    if source != GENERAL:  # `config set` changes what holds where no section says otherwise
-        return f"Mend {key} in {source}: `localspec config edit`; `localspec models list` shows the names."
+    if source != GENERAL:  # `config set` changes [options], which a section overrides
+        return f"Correct {key} in {source}: `localspec config edit`; `localspec models list` shows the names."
     other = "NAME" if key == "model" else "auto"
     return (
         f"Choose another with `localspec config set {key} {other}`; `localspec models list` shows the names."

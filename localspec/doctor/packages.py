@@ -20,51 +20,51 @@ BUILD = (
 
 
 def python(version: tuple[int, int, int], executable: str, system: str) -> Finding:
-    told = f"localspec {__version__} on Python {'.'.join(map(str, version))} ({executable}), {system}."
+    sentence = f"localspec {__version__} on Python {'.'.join(map(str, version))} ({executable}), {system}."
     if version[:2] < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("python", "problem", told, f"Install localspec with Python {oldest} or newer.")
-    return Finding("python", "ok", told)
+        return Finding("python", "problem", sentence, f"Install localspec with Python {oldest} or newer.")
+    return Finding("python", "ok", sentence)
 
 
 def llama_cpp(report: Report, processor: str) -> Finding:
     if report.usable:
         device = f"{report.device}, {processor}" if "CPU" in report.device else report.device
-        return Finding("llama_cpp", "ok", f"{report.versions} computes on {device}.")
+        return Finding("llama_cpp", "ok", f"{report.versions} runs on {device}.")
     if report.missing:
-        told = "llama-cpp-python is not installed: GGUF files cannot be used."
-        return Finding("llama_cpp", "problem", told, "Install it: pip install llama-cpp-python")
+        sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
+        return Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")
     remedy = BUILD if report.signal == "SIGILL" else f"{AGAIN} llama-cpp-python"
     return Finding("llama_cpp", "problem", f"llama.cpp cannot be used: {report.error}.", remedy)
 
 
 def mlx(report: Report, system: str, machine: str) -> Finding:
-    """MLX exists for Apple silicon and Linux, and nothing but MLX directories needs it."""
+    """Check MLX, which exists for Apple silicon and Linux; only MLX directories need it."""
     if report.usable:
-        return Finding("mlx", "ok", f"{report.versions} computes on {report.device}.")
+        return Finding("mlx", "ok", f"{report.versions} runs on {report.device}.")
     if not (system == "Linux" or (system, machine) == ("Darwin", "arm64")):
         return Finding("mlx", "ok", f"There is no MLX for {system} {machine}; GGUF files do not need it.")
     if report.missing:
-        told = "MLX is not installed: model directories cannot be used, GGUF files can."
-        return Finding("mlx", "warning", told, INSTALL_MLX)
+        sentence = "MLX is not installed: model directories cannot be used, GGUF files can."
+        return Finding("mlx", "warning", sentence, INSTALL_MLX)
     packages = "mlx mlx-cpu mlx-lm" if system == "Linux" else "mlx mlx-lm"
     return Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
 
 
 def auto(usable: Mapping[str, bool], both: str, why: str) -> Finding:
-    """``both`` is the backend for models that are there in both formats."""
+    """Check the choice of backends; ``both``: the backend for models that exist in both formats."""
     runs = {backend: backend if works else "no backend" for backend, works in usable.items()}
-    told = f"GGUF files run on {runs['llama_cpp']}, MLX directories on {runs['mlx']}"
-    told += f"; a model that is there as both runs on {both}, {why}."
+    sentence = f"GGUF files run on {runs['llama_cpp']}, MLX directories on {runs['mlx']}"
+    sentence += f"; a model in both formats runs on {both}, {why}."
     if usable[both]:
-        return Finding("auto", "ok", told)
+        return Finding("auto", "ok", sentence)
     other = next((backend for backend, works in usable.items() if works), None)
-    remedy = f"Run `localspec config set backend {other}`, or mend {both}."
-    return Finding("auto", "problem", told, remedy if other else "Mend one of the two backends.")
+    remedy = f"Run `localspec config set backend {other}`, or repair {both}."
+    return Finding("auto", "problem", sentence, remedy if other else "Repair one of the two backends.")
 
 
 def bundled(models: Sequence[ModelDescription]) -> Finding:
-    """The bundled pair, each in both formats."""
+    """Check the bundled pair, each in both formats."""
     broken = some(f"{model.id} ({model.problem})" for model in models if model.problem)
     if broken:
         return Finding("bundled", "problem", f"The bundled models are incomplete: {broken}.", INSTALL_AGAIN)
@@ -74,5 +74,5 @@ def bundled(models: Sequence[ModelDescription]) -> Finding:
         )
     names = " and ".join(dict.fromkeys(model.id for model in models))
     formats = " and ".join(dict.fromkeys(model.format for model in models))
-    told = f"{names} are there as {formats}, with the vocabulary {models[0].vocab_fp}."
-    return Finding("bundled", "ok", told)
+    sentence = f"{names} are installed as {formats}, with the vocabulary {models[0].vocab_fp}."
+    return Finding("bundled", "ok", sentence)

@@ -1,4 +1,4 @@
-"""``python -m localspec.doctor.probe BACKEND``: whether a backend can be loaded and computes.
+"""``python -m localspec.doctor.probe BACKEND``: test that a backend can be loaded and computes.
 
 It runs in a process of its own: native code that was built for another processor, or is broken, ends the
 process that loads it. Prints one line of JSON.
@@ -15,8 +15,8 @@ PACKAGES = {"llama_cpp": ("llama_cpp",), "mlx": ("mlx", "mlx_lm", "tokenizers", 
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``error`` says why it cannot be used, ``missing`` that it is not installed, and ``signal`` what
-    ended its process."""
+    """``error``: why the backend cannot be used; ``missing``: True if it is not installed; ``signal``: the
+    signal that ended its process."""
 
     versions: str = ""
     device: str = ""
@@ -43,7 +43,7 @@ def look_at(backend: str) -> Report:
         name = (error.name or "").partition(".")[0]
         return Report(error=_sentence(error), missing=name in PACKAGES[backend])
     except Exception as error:
-        # Whatever a broken installation raises: it is what is to be told.
+        # Whatever a broken installation raises is the result.
         return Report(error=_sentence(error))
     return facts
 
@@ -68,14 +68,14 @@ def _mlx() -> Report:
 
 def _compute(backend: str) -> None:
     from localspec.backends.base import Span
-    from localspec.config import EngineConfig
     from localspec.engine.load import open_backend
     from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
     from localspec.models.model import model_at
+    from localspec.protocol.engine_config import EngineConfig
 
     path = bundled_model(BUNDLED_DRAFT, "mlx" if backend == "mlx" else "gguf")
     if not path.exists():
-        return  # the check of the bundled models tells that
+        return  # the check of the bundled models reports that
     model = open_backend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
     model.forward([Span(model.open(), [0], 1)]).argmax()
     model.free()

@@ -16,43 +16,43 @@ INSTALL = "Run `localspec service install`; it is safe to repeat."
 
 
 def service() -> Finding:
-    """The service as its manager sees it; a machine without one needs none."""
+    """Check the service in its manager; a machine without a manager needs no service."""
     try:
         manager = this_manager()
     except ServiceUnavailable as error:
-        told = f"None can be installed: {error.message}. Every command that needs the daemon starts it."
-        return Finding("service", "ok", told)
-    return told_of(status(manager, daemon_job()), ends_with_session(os.environ))
+        sentence = f"No service can be installed: {error.message}. Commands that need the daemon start it."
+        return Finding("service", "ok", sentence)
+    return finding_of(status(manager, daemon_job()), ends_with_session(os.environ))
 
 
-def told_of(found: Status, ends: bool = False) -> Finding:
-    """``ends`` says that it does so when its user logs out of this machine."""
+def finding_of(found: Status, ends: bool = False) -> Finding:
+    """A service's status as a finding; ``ends``: True if it ends when its user logs out."""
     if not found.installed:
-        told = (
-            f"None is installed in {found.manager}: commands start the daemon. `localspec service install` "
-            "has it started at login."
+        sentence = (
+            f"No service is installed in {found.manager}: commands start the daemon. `localspec service "
+            "install` starts it at login."
         )
-        return Finding("service", "ok", told)
+        return Finding("service", "ok", sentence)
     if found.other_home is not None:
-        told = f"The one in {found.manager} is of another home ({found.other_home}); here commands start the"
-        return Finding("service", "ok", f"{told} daemon.")
+        sentence = f"The service in {found.manager} belongs to another home ({found.other_home});"
+        return Finding("service", "ok", f"{sentence} here commands start the daemon.")
     if not found.current:
-        told = f"{found.file} is that of another localspec, or of another environment."
-        return Finding("service", "warning", told, INSTALL)
+        sentence = f"{found.file} was installed by another localspec, or with another environment."
+        return Finding("service", "warning", sentence, INSTALL)
     if not found.enabled:
-        return Finding("service", "warning", "It is installed, and not started at login.", INSTALL)
+        return Finding("service", "warning", "The service is installed, but not started at login.", INSTALL)
     if found.state.startswith("failed"):
-        told = f"{found.manager} has given it up: {found.state}."
-        step = "`localspec service logs` tells why; then start it with `localspec service install`."
-        return Finding("service", "problem", told, step)
-    told = f"{found.manager} starts the daemon at login; now it is {found.state}."
+        sentence = f"{found.manager} no longer restarts the service: {found.state}."
+        step = "`localspec service logs` shows why; then start it with `localspec service install`."
+        return Finding("service", "problem", sentence, step)
+    sentence = f"{found.manager} starts the daemon at login; now it is {found.state}."
     if ends:
-        told += " It ends when you log out; `loginctl enable-linger` lets it stay."
-    return Finding("service", "ok", told)
+        sentence += " It ends when you log out; `loginctl enable-linger` keeps it running."
+    return Finding("service", "ok", sentence)
 
 
 def ends_with_session(environ: Mapping[str, str], system: str = sys.platform) -> bool:
-    """Whether that is so, and worth a word: on a Linux that its user reaches from elsewhere."""
+    """Return True if the service ends at logout: on Linux over SSH, without lingering."""
     if system != "linux" or "SSH_CONNECTION" not in environ:
         return False
     try:

@@ -1,1 +1,1 @@
-"""The engine: prompts in, exact text out, speculating. Synchronous; one thread uses it at a time."""
+"""The engine: prompts in, exact text out, by speculation. Synchronous; one thread uses it at a time."""

@@ -1,4 +1,4 @@
-"""The times of one round: what its forward cost, and what it saved each request."""
+"""The times of one round: the cost of its forward, and the time saved for each request."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from localspec.speculation.draft import Draft
 
 
 class Played(NamedTuple):
-    """What one sequence did in a round: it held ``before`` tokens, ``emitted`` came out, and ``redone``
-    narrow forwards decided near-ties again."""
+    """The round of one sequence: it had ``before`` tokens, ``emitted`` were added, and ``redone`` narrow
+    forwards recomputed near-ties."""
 
     sequence: Sequence
     draft: Draft
@@ -25,49 +25,52 @@ class Played(NamedTuple):
 
 
 class RoundClock:
-    """Started with the round; teaches ``costs`` what the forward took."""
+    """Times one round, from its creation on; adds the time of the forward to ``costs``."""
 
     def __init__(self, costs: CostCurve) -> None:
         self._costs = costs
         self._started = self._proposed = self._forwarded = time.perf_counter()
         self._width = 0
         self._choosing = 0.0
-        """seconds that choosing a token from one row took"""
+        """seconds to choose a token from one row"""
+        self._spent = 0.0
+        """seconds of the whole round"""
 
     def proposed(self) -> None:
-        """All drafts are there."""
+        """Note the time: all drafts are made."""
         self._proposed = time.perf_counter()
 
     def forwarded(self, width: int) -> None:
-        """The forward over ``width`` tokens has been computed."""
+        """Note the time: the forward over ``width`` tokens has been computed."""
         self._forwarded = time.perf_counter()
         self._width = width
 
     def judged(self, rows: int) -> None:
-        """The tokens of ``rows`` rows have been chosen."""
+        """Note the time: the tokens of ``rows`` rows have been chosen."""
         self._choosing = (time.perf_counter() - self._forwarded) / rows
 
-    def ended(self, played: Seq[Played]) -> list[RoundPlayed]:
-        """The round is over: account for it; a record for each sequence."""
+    def ended(self, played: Seq[Played]) -> None:
+        """Account for the round, which is over."""
         context = max(p.before for p in played)
         if len(played) == 1:
-            # A round of several requests says little about the widths of one.
+            # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self._width, context, self._forwarded - self._proposed)
-        # Everybody waits for the whole round; without drafts it would have given each one token.
-        plain, narrow = self._costs.seconds(len(played), context), self._costs.seconds(1, context)
-        # As it usually costs: a forward that something else held up is nobody's loss.
-        forward = self._costs.seconds(self._width, context) + narrow * sum(p.redone for p in played)
-        spent = paid = time.perf_counter() - self._started
+        # Each request waits for the whole round; without drafts it would have given each one token.
+        seconds = self._costs.at(context)
+        plain, narrow = seconds(len(played)), seconds(1)
+        # At the usual cost: a forward that was held up by something else is not counted as a loss.
+        forward = seconds(self._width) + narrow * sum(p.redone for p in played)
+        self._spent = paid = time.perf_counter() - self._started
         if not any(p.draft.tokens for p in played):
-            # That was plain decoding, however fast the machine is just now: what is beside it is the loss.
+            # The forward was plain decoding, at the machine's present speed: only the rest is a loss.
             paid += plain - (self._forwarded - self._proposed)
-        # Plain decoding chooses as many tokens, each from a row: that time is neither won nor lost.
+        # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self._choosing
         for p in played:
             p.sequence.count_time(p.emitted * plain, forward, paid - p.emitted * choosing)
-        return [self._record(p, spent) for p in played]
 
-    def _record(self, p: Played, spent: float) -> RoundPlayed:
+    def record(self, p: Played) -> RoundPlayed:
+        """Return the record of a sequence's round, which has ended."""
         return RoundPlayed(
             request=p.sequence.id,
             round=p.sequence.stats.rounds,
@@ -77,7 +80,7 @@ class RoundClock:
             chosen=tuple(p.sequence.tokens[p.before :]),
             accepted=p.accepted,
             emitted=p.emitted,
-            ms=1000 * spent,
+            ms=1000 * self._spent,
             propose_ms=1000 * (self._proposed - self._started),
             forward_ms=1000 * (self._forwarded - self._proposed),
             width=self._width,

@@ -1,4 +1,4 @@
-"""The engine: requests in, rounds, results out."""
+"""The engine: it takes requests, advances them step by step, and gives their results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import msgspec
 from localspec.backends.base import Backend, Interrupted, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
-from localspec.config import EngineConfig
 from localspec.engine.events import RoundPlayed
 from localspec.engine.exactness import first_token
-from localspec.engine.hurry import Hurry
+from localspec.engine.factories import Parts, make_all
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
 from localspec.engine.pieces import Pieces
+from localspec.engine.preemption import Preemption
 from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
@@ -33,32 +33,30 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelChanged
 from localspec.memory.lesson import Lesson
 from localspec.models.rendering_process import RenderingProcess
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Progress
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
-from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.lookup import PromptLookup
-from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rules import repetition
+from localspec.speculation.rules import Rules
 
 COMPLETION_CHUNK = 32
-"""tokens of a completion's prompt per forward: short pieces only, of which most is taken over wherever a
-keystroke changes it (:mod:`.pieces`)"""
+"""tokens of a completion's prompt per forward: short pieces only, so that most cells can be reused wherever
+a keystroke changes the prompt (:mod:`.pieces`)"""
 PATIENT = 3
-"""times that a piece of a prompt is given up for others' sake before it is read in any case"""
+"""times that a piece of a prompt is preempted before it is read in any case"""
 LEARN_EVERY = 16
-"""steps between two in which a busy engine learns for a millisecond"""
-LITTLE_REPETITION = "the prompt repeats too little (repetition_gate)"
+"""steps of a busy engine after which it learns for a millisecond"""
+RELOAD = "Load the model again, then send the request again."
 
 
 class Engine:
     """A target, its proposers, and the requests that share them.
 
-    Not thread-safe: one thread submits and steps. ``proposers`` adds proposers of your own, by their
-    names; ``learning`` is what earlier engines learnt. ``reason`` says why this draft was paired;
-    ``on_round`` is told of every round of every request.
+    Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
+    are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
+    says why this draft model was paired; ``on_round`` is called after every round, for each of its requests.
     """
 
     def __init__(
@@ -81,15 +79,13 @@ class Engine:
         self._encoder = PromptEncoder(
             vocabulary, capabilities.n_ctx, model=target.model, prefill_s=self.learning.costs.prefill_s
         )
-        limits = ProposerLimits(
-            vocabulary.size, target.rollback, capabilities.replays, config.disable_by_batch_size
-        )
-        members = _members(draft, vocabulary.size, config, self.learning)
-        self._proposers = assemble(members, proposers, config, self.learning, limits)
-        self._gate = config.repetition_gate
+        limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays)
+        members = make_all(Parts(target, draft, config, self.learning))
+        self._rules = Rules(config, self.learning.costs, self.learning.calibration)
+        self._proposers = assemble(members, proposers, self._rules, limits)
         self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
         self._idle = Idle(target, draft, self.learning, self._scheduler)
-        self._hurry = Hurry(target)
+        self._preemption = Preemption(target)
         self._ids = itertools.count(1)
         self._steps = 0
         self._closed = self._changing = False
@@ -105,38 +101,40 @@ class Engine:
         try:
             turns = msgspec.convert([msgspec.to_builtins(m) for m in messages], tuple[Message, ...])
         except msgspec.ValidationError as error:
-            raise InvalidOptions(f"invalid message: {readable(error)}", "Give role and content.") from None
+            raise InvalidOptions(
+                f"invalid chat message: {readable(error)}", "Give each message a role and content."
+            ) from None
         return self.stream(Request(prompt=ChatPrompt(turns), options=_options(options)))
 
     def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
-        """Fill in what stands between ``prefix`` and ``suffix``: what an editor would show."""
+        """Return the text between ``prefix`` and ``suffix``, as an editor would show it."""
         prompt = FimPrompt(prefix, suffix, tidy=True, invoked=True)
         result = self.stream(Request(prompt=prompt, options=_options(options))).finish()
         return finished(result, Gap.of(prompt))
 
     def stream(self, request: Request) -> Stream:
-        """Run ``request`` as it is read; see :class:`Stream`."""
+        """Return a :class:`Stream` that runs ``request`` while it is read."""
         return Stream(self, self.submit(request))
 
     # Many requests at once.
 
     def encode(self, request: Request) -> Encoded:
-        """The tokens of a request's prompt; may be asked for in another thread while this one steps.
+        """Return the tokens of a request's prompt. Another thread may call this while the engine steps.
 
-        Raises what :meth:`submit` does, but for :class:`EngineError`.
+        Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
     def submit(self, request: Request, encode: Callable[[], Encoded] | None = None) -> Sequence:
-        """Queue a request; :meth:`step` advances it, its ``events`` tell how far. ``encode`` gives what
-        :meth:`encode` has found, where it was asked before.
+        """Queue a request; :meth:`step` advances it and appends to its ``events``. ``encode`` returns the
+        result of :meth:`encode` if that was called before.
 
         Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and
         :class:`EngineError` after :meth:`close`.
         """
         if self._closed:
-            raise EngineError("the engine was closed", "Load the model again.")
+            raise EngineError(f"the engine of {self.target.model} is closed", RELOAD)
         with self._change():
             self._idle.interrupt()
         if not self._scheduler.busy:
@@ -152,30 +150,32 @@ class Engine:
         sequence.stats.truncated_messages = encoded.dropped
         if settings.proposer != "none" and capabilities.obstacle:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
-        elif settings.proposer == "auto" and self._gate and repetition(encoded.tokens) < self._gate:
-            sequence.proposer, sequence.stats.speculation_off_reason = "none", LITTLE_REPETITION
+        elif obstacle := self._rules.obstacle(settings.proposer, encoded.tokens):
+            sequence.proposer, sequence.stats.speculation_off_reason = "none", obstacle
         sequence.limit(request)
         sequence.source = request.source
+        if request.progress:
+            sequence.reports = "next step"
         sequence.priority = request.goes_as
         self._scheduler.add(sequence)
-        # What is asked in the background may hold text that nobody has written yet.
+        # The text of a background request may be a suggestion that the user has not accepted.
         if sequence.tidy and settings.remember and request.priority != "background":
             self._idle.read(request.prompt, settings.workspace)
         return sequence
 
     def teach(self, path: str, text: str, workspace: str | None = None) -> None:
-        """Learn at idle time what a person has accepted into the file at ``path``."""
+        """Learn, when idle, a text that the user has accepted into the file at ``path``."""
         place = workspace_of_file(path) if workspace is None else workspace or None
         self._idle.teach(path, text, place)
 
     def cancel(self, id: int) -> None:
-        """End a request at the next step; it still gives its result, with the text so far."""
+        """End a request at the next step; its result has the text so far."""
         sequence = self._scheduler.find(id)
         if sequence is not None and not sequence.ended:
             sequence.finish = "cancelled"
 
     def step(self) -> bool:
-        """A piece of somebody's prompt, or a round; False when there is nothing to do."""
+        """Feed a piece of one prompt, or play a round; return False if no request is left."""
         if self._closed:
             return False
         self._recover()
@@ -186,7 +186,8 @@ class Engine:
     def _step(self) -> None:
         scheduler, started = self._scheduler, time.perf_counter()
         scheduler.expire()
-        # First out, then in: what was cancelled for a newer completion leaves it the cache of its prompt.
+        # Requests leave before others are admitted: a newer completion takes over the cache of the one that
+        # was cancelled for it.
         self._retire()
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
@@ -207,40 +208,41 @@ class Engine:
         self._retire()
 
     def rest(self) -> bool:
-        """Do one small thing that can wait while nobody asks: learn, measure, write down what was learnt
-        and computed.
-
-        Returns whether there is more to do.
-        """
+        """Do one small chore if there are no requests: learn, measure, or write to disk what was learnt and
+        computed. Return True if there is more to do."""
         if self._closed or self._scheduler.busy:
             return False
         self._recover()
         with self._change():
             return self._idle.step()
 
-    def hurry(self) -> None:
-        """From any thread: somebody who is not to wait has come, or gone. A piece of a prompt that is being
-        read is given up, as often as is reasonable, and read later."""
-        self._hurry.now()
+    def preempt(self) -> None:
+        """Preempt the piece of a prompt that is being read, because a completion came or a request was
+        cancelled; from any thread. The piece is read later, and not preempted more than PATIENT times."""
+        self._preemption.request()
 
     def prepare_chats(self, process: RenderingProcess) -> None:
-        """Compile the chat template in a process that was started before the models were read."""
+        """Compile the chat template in ``process``, which was started before the models were loaded."""
         self._encoder.prepare(process)
 
     def forget(self, source: str) -> None:
-        """Give up all that was computed of a source, on disk too, and what was to be learnt of it."""
+        """Drop all that was computed for requests of ``source``, on disk too, and all that is still to be
+        learnt from them."""
         with self._change():
             self._idle.forget(source)
             self._scheduler.forget(source)
 
     def close(self, *, free: bool = True) -> None:
-        """End all requests with an error, write down what was learnt and free the models; nothing happens
-        after this. Without ``free`` they are left to the process' exit, for a thread in :meth:`encode`."""
+        """End all requests with an error, write what was learnt to disk, and free the models. No method does
+        anything after this. Without ``free`` the models stay, for a thread that is in :meth:`encode`, until
+        the process exits."""
         if self._closed:
             return
         self._closed = True
         for sequence in self._scheduler.abandon():
-            sequence.error = EngineError("the engine was closed", "Load the model again.")
+            sequence.error = EngineError(
+                f"the engine of {self.target.model} was closed before the request ended", RELOAD
+            )
             sequence.events.append(sequence.error)
         self._idle.interrupt()
         self._idle.finish()
@@ -256,41 +258,45 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # The steps' parts.
+    # The parts of a step.
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """Inside, slots change hands; where that is interrupted, the next step recovers."""
+        """Mark a change of slots: if it is interrupted, the next step recovers."""
         before, self._changing = self._changing, True
         yield
         self._changing = before
 
     def _recover(self) -> None:
-        """Put in order what a KeyboardInterrupt left half done, if one did."""
+        """Repair what a KeyboardInterrupt left half done, if one did."""
         if self._changing:
             self._idle.interrupt()
-            self._hurry.reset()
+            self._preemption.reset()
             self._scheduler.recover()
             self._proposers.recover()
             self._changing = False
 
     def _prefill(self, sequence: Sequence) -> None:
-        """Feed the next chunk of the prompt; the last one gives the first token of the answer."""
+        """Feed the next piece of the prompt; the last one gives the first token of the answer."""
         pieces, length = Pieces(sequence.chunk, self.target.capabilities), sequence.prompt_length
+        if sequence.reports == "next step":
+            sequence.reports = "all"
+            sequence.events.append(Progress(length, sequence.cached, sequence.cached))
+            return
         start, end = next(pieces.of(self.target.length(sequence.slot), length))
         sequence.exact = min(sequence.exact, start)
         last = end == length
         rows = int(last and sequence.settings.max_tokens != 0)
         try:
             if start <= min(pieces.lasting(length), length - 1) < end:
-                # Where the next turn begins, and what a strict answer may have to come back to.
+                # The next turn may start here, and a strict answer may have to come back to here.
                 self.target.mark(sequence.slot)
-            with self._heeding(sequence):
+            with self._preemptible(sequence):
                 logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
             sequence.interruptions = 0
             if sequence.exact == start:
                 sequence.exact = end
-            if length > self._limits.chunk:
+            if length > self._limits.chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
             if rows:
                 sequence.extend(first_token(sequence, logits))
@@ -304,31 +310,27 @@ class Engine:
         if last and not rows:
             sequence.finish = "length"
 
-    def _heeding(self, sequence: Sequence) -> AbstractContextManager[None]:
+    def _preemptible(self, sequence: Sequence) -> AbstractContextManager[None]:
         if sequence.interruptions >= PATIENT:
             return nullcontext()
-        return self._hurry.heeded(self._scheduler.deadline)
+        return self._preemption.allowed(self._scheduler.deadline)
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
-        """A round for all; where the batch fails, a round for each, so that only the culprit ends."""
+        """Play a round for all; if that fails, a round for each, so that only the failing request ends."""
         try:
-            played = play_round(self.target, self._proposers, self.learning.costs, sequences)
+            play_round(self.target, self._proposers, self.learning.costs, sequences, self.on_round)
         except LocalspecError as error:
             if len(sequences) == 1:
                 sequences[0].error = error
                 return
             for sequence in sequences:
                 self._decode([sequence])
-            return
-        if self.on_round is not None:
-            for each in played:
-                self.on_round(each)
 
     def _retire(self) -> None:
         self._scheduler.retire(self._conclude)
 
     def _conclude(self, sequence: Sequence) -> None:
-        """Append the last events of a request, unless an interrupted step has."""
+        """Append the last events of a request, unless an interrupted step has done so."""
         self._proposers.stop(sequence)
         if sequence.events and isinstance(sequence.events[-1], (Result, LocalspecError)):
             return
@@ -359,20 +361,8 @@ class Engine:
         )
 
 
-def _members(
-    draft: Backend | None, vocabulary_size: int, config: EngineConfig, learning: Learning
-) -> list[Proposer]:
-    """Who can draft here, the cheapest first."""
-    members: list[Proposer] = [PromptLookup(n_min=config.ngram_min, n_max=config.ngram_max)]
-    if learning.memory is not None:
-        members.append(MemoryRecall(learning.memory.tables, learning.memory))
-    if draft is not None:
-        members.append(DraftModel(draft, vocabulary_size, learning.draft_costs))
-    return members
-
-
 def _options(values: Mapping[str, Any]) -> Options:
-    said = dict(values)
-    if isinstance(said.get("stop"), str):
-        said["stop"] = [said["stop"]]
-    return parse_options(said)
+    fields = dict(values)
+    if isinstance(fields.get("stop"), str):
+        fields["stop"] = [fields["stop"]]
+    return parse_options(fields)

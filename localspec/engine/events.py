@@ -10,11 +10,11 @@ from localspec.protocol.results import Result
 
 
 class RoundPlayed(NamedTuple):
-    """One round of one request, as it was played.
+    """The record of one round of one request.
 
-    ``k`` draft tokens were ``proposed`` by ``proposer``, ``accepted`` of them stood; ``chosen`` are the
-    ``emitted`` tokens that came out. ``ms`` is the whole round of the batch, ``width`` its forward's
-    tokens over all requests.
+    ``k`` draft tokens were ``proposed`` by ``proposer``, ``accepted`` of them were right; ``chosen`` are the
+    ``emitted`` tokens of the round. ``ms`` are the milliseconds of the whole round of the batch, ``width``
+    is the number of tokens of its forward, over all requests.
     """
 
     request: int
@@ -32,4 +32,4 @@ class RoundPlayed(NamedTuple):
 
 
 Event = Delta | Progress | Degraded | Result | LocalspecError
-"""a Result or a LocalspecError is the last one"""
+"""the last one is a Result or a LocalspecError"""

@@ -1,7 +1,7 @@
-"""How the families of models want a gap told: which tokens stand where, and what ends the answer.
+"""Prompt formats of fill-in-the-middle, by family of models: the order of tokens, and the ends of an answer.
 
-Each is written as its authors write it. A name in pointed or square brackets is the special token of that
-name, found in the vocabulary; what people typed never becomes one.
+Each is written as in the family's own documents. A name in angle or square brackets stands for the special
+token of that name in the vocabulary; text that users typed never becomes one.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from localspec.protocol.requests import File, FimPrompt
 SPECIAL = re.compile(r"(▁?<[^<>\s{}]+>|\[[A-Z]+\])")
 PREFIX, SUFFIX = "{prefix}", "{suffix}"
 COMMENT = "#"
-"""what introduces another file where nobody knows the language's comments"""
+"""comment mark before another file if that of the language is not known"""
 MARK = "\n\u263a"
-"""put before a text for tokenizers that otherwise begin it with a blank of their own"""
+"""put before a text, and cut off again, for tokenizers that add a blank to the beginning of a text"""
 
 
 class Family(NamedTuple):
-    """How one family was trained."""
+    """The format that one family was trained with."""
 
     template: str
     name: str = ""
-    """what the model's name must hold, where the tokens alone do not tell"""
+    """text that the model's name must contain, if its tokens alone do not identify the family"""
     start: str = ""
-    """before the other files"""
+    """text before other files"""
     file: str = "{comment} {path}\n{text}\n"
     here: str = ""
-    """after the other files, before the gap"""
+    """text after other files, before the gap"""
     title: str = ""
-    """at the beginning of the prefix, where there are other files"""
+    """text at the beginning of the prefix, if there are other files"""
     inside: bool = False
-    """whether other files are a part of the prefix"""
+    """True if other files are a part of the prefix"""
     stop: tuple[str, ...] = ()
-    """text that is no part of an answer"""
+    """texts that end an answer, and are no part of it"""
     ids: tuple[int, ...] = ()
-    """the template's tokens, where others have tokens of the same names"""
+    """ids of the template's tokens, if other families have tokens of the same names"""
 
 
 PSM = Family("<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>", inside=True)
 FAMILIES = (
-    Family(  # Codestral; other models have its tokens without having learnt them
+    Family(  # Codestral; other models have its tokens, too, but were not trained with them
         "[SUFFIX]{suffix}[PREFIX]{prefix}",
         name="codestral",
         file="+++++ {path}\n{text}\n\n",
@@ -66,7 +66,7 @@ FAMILIES = (
         file="<filename>{path}\n{text}\n",
         here="<filename>{path}\n",
     ),
-    Family(  # the bundled pair, which knows both orders
+    Family(  # the bundled pair, which was trained with both orders
         "<|fim_suffix|>{suffix}<|fim_prefix|>{prefix}<|fim_middle|>", inside=True, ids=(5, 3, 4)
     ),
     PSM._replace(  # Qwen2.5-Coder, Qwen3-Coder
@@ -94,11 +94,11 @@ FAMILIES = (
     Family("<|code_prefix|>{prefix}<|code_suffix|>{suffix}<|code_middle|>", inside=True),  # GLM
     Family("<|prefix|>{prefix}<|suffix|>{suffix}<|middle|>", inside=True),  # Falcon-H1-Tiny-Coder
 )
-"""the first that fits is a model's: by its name, then by its tokens"""
+"""the first one that fits a model's name and tokens is used"""
 
 
 class FimFormat:
-    """A family's way with the tokens of one vocabulary."""
+    """A family's format with the tokens of one vocabulary."""
 
     def __init__(self, family: Family, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
         self._family, self._vocabulary, self._tokens = family, vocabulary, tokens
@@ -107,21 +107,21 @@ class FimFormat:
         self.end_tokens = vocabulary.special_tokens | {*tokens.values(), *known}
         self.stop = family.stop
         self.suffix_first = family.template.index(SUFFIX) < family.template.index(PREFIX)
-        """whether a keystroke leaves what was computed of the suffix as it is"""
+        """True if the cells of the suffix can be reused after a keystroke, because it comes first"""
         self._blank = _begins_with_blank(vocabulary)
 
     def prefix(self, text: str) -> list[int]:
-        """The tokens of what stands before the cursor."""
+        """The tokens of the text before the cursor."""
         return self._vocabulary.encode(text, special=False)
 
     def plain(self, text: str) -> list[int]:
-        """The tokens of a text that goes on after others, without a blank of the tokenizer's own."""
+        """The tokens of a text that follows others, without the blank that the tokenizer may add."""
         if not self._blank or not text:
             return self._vocabulary.encode(text, special=False)
         mark = self._vocabulary.encode(MARK, special=False)
         tokens = self._vocabulary.encode(MARK + text, special=False)
         if tokens[: len(mark)] != mark:
-            return self._vocabulary.encode(text, special=False)  # what it begins with belongs to the mark
+            return self._vocabulary.encode(text, special=False)  # its beginning merged with the mark
         return tokens[len(mark) :]
 
     def file(self, file: File, prompt: FimPrompt, workspace: str | None) -> list[int]:
@@ -131,7 +131,7 @@ class FimFormat:
         return self._filled(self._family.file, values)
 
     def frame(self, prompt: FimPrompt, workspace: str | None) -> tuple[list[int], list[int], list[int]]:
-        """What stands before other files, after them, and at the beginning of the prefix then."""
+        """Return the tokens before other files, after them, and at the beginning of the prefix."""
         values, family = self._values(prompt, workspace), self._family
         start, here, title = (self._filled(t, values) for t in (family.start, family.here, family.title))
         return start, here, title
@@ -139,7 +139,7 @@ class FimFormat:
     def whole(
         self, prompt: FimPrompt, files: list[int], prefix: list[int], suffix: list[int], workspace: str | None
     ) -> list[int]:
-        """All together; ``files`` is nothing, or other files with their frame."""
+        """Return the whole prompt; ``files`` is empty, or has other files with their frame."""
         values = self._values(prompt, workspace)
         if self._family.inside:
             files, prefix = [], files + prefix
@@ -169,9 +169,9 @@ class FimFormat:
 
 
 def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
-    """The way of telling a gap that ``model`` was trained for; None if it was for none."""
+    """Return the format that ``model`` was trained with; None if it was not trained to fill in the middle."""
     for family in FAMILIES:
-        # What the backend does not take for such tokens are some, where a model's name says so.
+        # Tokens that the backend does not list for FIM count if the model's name matches.
         if family.name in model.lower() and (family.name or vocabulary.fim):
             tokens = _named(vocabulary, SPECIAL.findall(family.template))
             if tokens is None or family.ids not in ((), tuple(tokens.values())):
@@ -188,13 +188,13 @@ def _with_files(family: Family, vocabulary: Vocabulary, tokens: dict[str, int]) 
     if marks is not None:
         return FimFormat(family, vocabulary, tokens | marks)
     if family.name:
-        # One of a name that lacks what separates files: they are told as to anybody else.
+        # A model of this name without tokens for other files: those are written as for other models.
         return FimFormat(Family(family.template, inside=True), vocabulary, tokens)
     return None
 
 
 def _named(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
-    """The special tokens of these names; None if one is missing."""
+    """Return the special tokens of these names; None if one is missing."""
     found = {name: _token(vocabulary, name) for name in names}
     tokens = {name: token for name, token in found.items() if token is not None}
     return tokens if len(tokens) == len(found) else None
@@ -215,6 +215,6 @@ def _as_psm(fim: FimTokens) -> dict[str, int]:
 
 
 def _begins_with_blank(vocabulary: Vocabulary) -> bool:
-    """Whether the tokenizer puts a blank before every text, as SentencePiece's do."""
+    """Return True if the tokenizer puts a blank before every text, as SentencePiece's do."""
     first = vocabulary.encode("a", special=False)[:1]
     return bool(first) and vocabulary.text_of(first[0]).startswith(b" ")

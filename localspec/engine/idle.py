@@ -1,4 +1,4 @@
-"""What an engine does while nobody waits for an answer: it learns, measures, and writes it down."""
+"""The chores of an engine without requests: it learns, measures, and writes the results to disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.rounding import rounding_steps, set_rounding
+from localspec.backends.rounding import Probe, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.engine.scheduler import Scheduler
@@ -18,17 +18,17 @@ from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.costs import CostCurve, measured_widths
 
 CONTEXT = 512
-"""tokens of context behind the forwards that are measured"""
+"""tokens of context before the forwards that are measured"""
 TIMES = 3
 ENOUGH_S = 6.0
-"""on a slow model each width is measured only twice"""
+"""seconds after which a slow model's widths are measured twice instead of :data:`TIMES`"""
 WIDEST = 21
 PIECE = 32
-"""tokens of that context fed at once: a request that comes waits for no more"""
+"""tokens of that context fed at once: a new request waits for no more than these"""
 FINISH_S = 2.0
-"""that the end of an engine takes to read files that wait to be learnt, at most"""
+"""the most seconds that an engine spends at its end on files that are still to be learnt"""
 REMEMBER_S = 0.02
-"""how long a request may wait for what earlier ones said to be learnt"""
+"""the most seconds that a request waits while the texts of earlier ones are learnt"""
 
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Idle:
         if draft is not None and learning.draft_costs is not None:
             self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
         if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
-            self._todo.insert(0, self._measure_rounding)
+            self._todo.insert(0, partial(self._measure_rounding, Probe(target)))
         self._target = target
         self._primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
         self._measuring: Generator[None, None, None] | None = None
@@ -57,13 +57,13 @@ class Idle:
         self._saved = True
 
     def step(self) -> bool:
-        """Do one thing; returns whether there is more."""
+        """Do one small step; return True if there is more to do."""
         memory = self._learning.memory
         if memory is not None and memory.work():
             return True
         if self._primer is not None and self._primer.work():
             return True
-        # Before a measurement, which may need the place of a chat.
+        # Before a measurement, which may evict a chat's cache.
         if self._write_chat() or self._measure():
             return True
         if not self._saved:
@@ -72,7 +72,7 @@ class Idle:
         return False
 
     def _write_chat(self) -> bool:
-        """Write some of a chat's cache to disk; False if all are there."""
+        """Write some of a chat's cache to disk; return False if all are written."""
         if self._writing is None:
             self._writing = self._scheduler.save_chat()
         if self._writing is None:
@@ -82,8 +82,8 @@ class Idle:
         return True
 
     def forget(self, source: str) -> None:
-        """What waits to be learnt of a source never will be. What is being written may be of it; if
-        not, it is written anew."""
+        """Drop the texts of ``source`` that are to be learnt. A cache that is being written may belong to it:
+        stop that; if it does not, it is written again later."""
         if self._primer is not None:
             self._primer.forget(source)
         if self._learning.memory is not None:
@@ -93,12 +93,12 @@ class Idle:
             self._writing = None
 
     def read(self, prompt: Prompt, workspace: str | None) -> None:
-        """Learn the files of a gap later; see :meth:`Primer.read`."""
+        """Queue the files of a gap to be learnt; see :meth:`Primer.read`."""
         if self._primer is not None and isinstance(prompt, FimPrompt):
             self._primer.read(prompt, workspace)
 
     def teach(self, path: str, text: str, workspace: str | None) -> None:
-        """Learn a piece of a file later."""
+        """Queue a piece of a file to be learnt."""
         if self._primer is not None:
             self._primer.teach(path, text, workspace)
 
@@ -108,30 +108,30 @@ class Idle:
             self._learning.memory.work()
 
     def finish(self) -> None:
-        """The engine ends: learn what waits as long as :data:`FINISH_S` lasts, and write down the chats."""
+        """At the end of the engine, learn queued files for up to :data:`FINISH_S`, and write all chats."""
         until = time.perf_counter() + FINISH_S
         while self._primer is not None and self._primer.work():
             if time.perf_counter() >= until:
-                log.warning("not all files that were opened are learnt: there was no time at the end")
+                log.warning("some opened files were not learnt: the engine's end left no time for them")
                 break
         while self._write_chat():
             pass
 
     def interrupt(self) -> None:
-        """A request comes: free what a measurement uses. It is begun again later."""
+        """Stop a measurement and free its sequence, for a request; it continues later where it was."""
         self._saved = False
         if self._measuring is not None:
             self._measuring.close()
             self._measuring = None
 
     def remember(self) -> None:
-        """Learn of the texts that wait what little time allows: the next request may be about them."""
+        """Learn queued texts for up to :data:`REMEMBER_S`, because the next request may be about them."""
         memory, until = self._learning.memory, time.perf_counter() + REMEMBER_S
         while memory is not None and memory.work() and time.perf_counter() < until:
             pass
 
-    def _measure_rounding(self) -> Generator[None, None, None]:
-        found = yield from rounding_steps(self._target)
+    def _measure_rounding(self, probe: Probe) -> Generator[None, None, None]:
+        found = yield from probe.steps()
         self._learning.rounding.measured = found
         set_rounding(self._target, found)
 
@@ -150,17 +150,17 @@ class Idle:
             self._measuring = None
             return self._scheduler.prefixes.evict()
         except LocalspecError as error:
-            log.warning("measuring was given up: %s", error.message)
+            log.warning("a measurement of the model failed: %s", error.message)
             del self._todo[0]
             self._measuring = None
         return True
 
 
 def measure_costs(backend: Backend, costs: CostCurve, *, widest: int = WIDEST) -> Generator[None, None, None]:
-    """A step per forward: widths up to ``widest`` that are not known yet, each beside a 1-wide forward,
-    because the machine may be faster now and slower then. Closing it frees what it used.
+    """Measure the widths up to ``widest`` that are not known yet, a forward per step, each next to a 1-wide
+    one, because the machine's speed varies. Closing the generator frees its sequence.
 
-    Raises :class:`EngineBusy` where no sequence is free.
+    Raises :class:`EngineBusy` if no sequence is free.
     """
     limits = backend.capabilities
     n = min(CONTEXT, limits.n_ctx - widest - 1)
@@ -193,7 +193,7 @@ def _rounds(
             for each in dict.fromkeys((1, width)):
                 _forward(backend, costs, sequence, tokens[n : n + each])
                 if backend.truncate(sequence, n) < n:
-                    raise EngineError("the cache cannot go back to where a forward began")
+                    raise EngineError(f"the KV cache cannot be cut back to {n} tokens after a forward")
                 yield
 
 

@@ -1,5 +1,5 @@
-"""What of a gap's surroundings a prompt holds: what is far from the cursor is cut first, other files before
-that. Where something is cut moves seldom, so that what was computed for the last keystroke stays of use."""
+"""The parts of a gap's surroundings that fit into its prompt. Other files are cut first, then the text far
+from the cursor. The places of the cuts change seldom, so that cells of the last keystroke can be reused."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from localspec.engine.fim import FimFormat
 from localspec.protocol.requests import FimPrompt
 
 SUFFIX_SHARE = 4
-"""where not all fits, one part in this many is kept for what stands after the cursor"""
+"""if not all fits, this fraction of the room, 1 / SUFFIX_SHARE, is kept for the text after the cursor"""
 SUFFIX_S = 0.05
-"""seconds that reading what stands after the cursor may take, where each keystroke makes it be read again"""
+"""seconds of prefill for the text after the cursor, if it must be read again after each keystroke"""
 SUFFIX_SIZES = (32, 64, 128, 256, 512, 1024, 2048)
-"""tokens after the cursor to choose from then"""
+"""numbers of tokens after the cursor to choose from in that case"""
 PREFILL_S = 1e-4
-"""seconds a token of a prompt is taken to need where nothing is known"""
+"""seconds of prefill per token before they were measured"""
 STEP = 64
-"""tokens that are cut off at once, where there is room for that"""
+"""tokens that are cut off at once, if there is room for that"""
 
 
 class Infill:
-    """Encodes gaps in one family's format; ``prefill_s`` says how many seconds reading a token takes."""
+    """Encodes gaps in one family's format; ``prefill_s`` returns the seconds of prefill per token."""
 
     def __init__(self, format: FimFormat, prefill_s: Callable[[], float]) -> None:
         self.format = format
@@ -31,7 +31,7 @@ class Infill:
         self._steady = Steady(SUFFIX_SIZES)
 
     def encode(self, prompt: FimPrompt, room: int, workspace: str | None) -> list[int]:
-        """At most ``room`` tokens, but for the few that mark the gap."""
+        """Return the prompt of a gap, of at most ``room`` tokens, or the few more that mark the gap."""
         room = max(1, room - len(self.format.whole(prompt, [], [], [], workspace)))
         prefix, suffix = self._before(prompt.prefix, room), self.format.plain(lines_after(prompt.suffix))
         most = max(room // SUFFIX_SHARE, _floor(room - len(prefix), room))
@@ -43,7 +43,7 @@ class Infill:
         return self.format.whole(prompt, files, title + prefix, suffix, workspace)
 
     def _before(self, text: str, room: int) -> list[int]:
-        """The tokens before the cursor, in whole steps of lines as far as they fit."""
+        """Return the tokens before the cursor, cut in steps of whole lines as long as they do not fit."""
         window = lines_before(text)
         tokens = self.format.prefix(window)
         while len(tokens) > room and (fewer := fewer_before(window)) != window:
@@ -51,8 +51,8 @@ class Infill:
         return tokens
 
     def _files(self, prompt: FimPrompt, room: int, workspace: str | None) -> tuple[list[int], list[int]]:
-        """Pieces of other files, the most important nearest to the gap, as many as fit; and what the prefix
-        then begins with."""
+        """Return as many pieces of other files as fit, the most important nearest to the gap, and the tokens
+        that the prefix then begins with."""
         if not prompt.extra:
             return [], []
         start, here, title = self.format.frame(prompt, workspace)
@@ -67,13 +67,13 @@ class Infill:
 
 
 def _floor(tokens: int, room: int) -> int:
-    """``tokens`` in whole steps, so that a token more before the cursor seldom changes what else fits."""
+    """Round ``tokens`` down to whole steps, so that typing a token seldom changes what else fits."""
     step = min(STEP, max(1, room // STEP))
     return max(0, tokens) // step * step
 
 
 def _last(tokens: list[int], room: int) -> list[int]:
-    """The end of ``tokens``; what is cut off is cut in steps."""
+    """Return the last ``room`` of ``tokens``, or fewer, because they are cut off in whole steps."""
     over = max(0, len(tokens) - room)
     step = min(STEP, max(1, room // STEP))
     return tokens[-(-over // step) * step :]

@@ -1,4 +1,4 @@
-"""What an engine learns and keeps: the n-gram memory, what forwards cost, how often drafts are right."""
+"""The results that an engine learns and keeps: n-gram memory, costs of forwards, accuracy of drafts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from localspec.speculation.length import best_length
 from localspec.speculation.survival import BUCKETS, Calibration
 
 DRAFT_S = 0.002
-"""what a draft model's step is taken to cost before one was seen: little, so that it is tried"""
+"""assumed seconds of a draft model's step before one was measured: few, so that it is tried"""
 SPEED_CONTEXT = 512
-"""tokens of context behind the steps by which models are compared"""
-NOBODY = -1
-"""a request that has shown nothing of its own"""
+"""tokens of context before the steps by which models are compared"""
+NO_REQUEST = -1
+"""id of no request, for averages over all"""
 
 
 class KnownRounding:
-    """How far rounding moves the target's logits, once it was measured to the end."""
+    """The amount by which rounding moves the target's logits; None until it was measured to the end."""
 
     def __init__(self) -> None:
         self.measured: Rounding | None = None
@@ -49,15 +49,15 @@ class KnownRounding:
             return
         margin, drift = float(state["margin_bound"]), float(state["drift_bound"])
         if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
-            raise ValueError("no bounds")
+            raise ValueError(f"margin_bound {margin} or drift_bound {drift} is negative or not finite")
         if margin != drift:
-            raise ValueError("no bounds of this version: each was measured by itself")
+            raise ValueError("margin_bound and drift_bound differ, as older versions measured them")
         width = int(state["exact_width"])
         if not (1 <= width <= max(WIDTHS) if margin else width == ANY_WIDTH):
-            raise ValueError("no width that is probed")
+            raise ValueError(f"exact_width {width} is not a width that is probed")
         piece, batches = int(state["exact_piece"]), state["exact_batches"] is True
         if piece not in (1, SHORT_PIECE, ANY_WIDTH):
-            raise ValueError("no piece that is probed")
+            raise ValueError(f"exact_piece {piece} is not a piece that is probed")
         self.measured = Rounding(
             margin,
             drift,
@@ -70,38 +70,39 @@ class KnownRounding:
 
 
 class KnownPair(TriedRecord):
-    """How the draft model fares with this target: what later decides whether it is paired again."""
+    """The results of the draft model with this target, by which later pairings are chosen."""
 
     def __init__(self, costs: CostCurve, draft_costs: CostCurve, calibration: Calibration) -> None:
         super().__init__()
         self._costs, self._draft_costs, self._calibration = costs, draft_costs, calibration
 
     def count(self, drafted: int, accepted: int) -> None:
-        """A request has ended."""
+        """Add the drafted and accepted tokens of a request that has ended."""
         before = self.tried
         self.tried = Tried(before.drafted + drafted, before.accepted + accepted, before.gain)
 
     def state(self) -> dict[str, Any]:
         if self._costs.knows(2, SPEED_CONTEXT) and self._draft_costs.knows(1, SPEED_CONTEXT):
             self.tried = self.tried._replace(gain=self._gain())
-        return super().state() | {"failure": None}  # it is loaded
+        return super().state() | {"failure": None}  # there is none: the draft model is loaded
 
     def _gain(self) -> float:
-        """Of drafts of the best length, as the controller weighs them; 1 where the best is none."""
+        """The speed with drafts of the best length, relative to plain decoding, as the controller estimates
+        it; 1 if the best is no draft."""
         step_s = self._draft_costs.seconds(1, SPEED_CONTEXT)
         line = self._costs.line(SPEED_CONTEXT)
         seconds = [line[k + 1] + k * step_s for k in range(BUCKETS + 1)]
-        survival = self._calibration.by_position(DraftModel.name).curve(NOBODY, range(BUCKETS))
+        survival = self._calibration.by_position(DraftModel.name).curve(NO_REQUEST, range(BUCKETS))
         k, rate = best_length(survival, seconds)
         return rate * seconds[0] if k else 1.0
 
 
 class Learning:
-    """The learnt of one pair of models.
+    """All that was learnt of one pair of models.
 
     ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. ``models`` are the target and the draft. A file that cannot be read or
-    written costs what was learnt, nothing else.
+    they end with the engine. ``models`` are the target and the draft model. If a file cannot be read or
+    written, its results are lost, and nothing else.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Learning:
 
     @property
     def keeps(self) -> bool:
-        """Whether what is learnt outlives the engine."""
+        """True if the results are kept after the engine's end."""
         return bool(self._records)
 
     def _keep(self, directory: Path, what: str, learnt: Learnt) -> None:
@@ -144,7 +145,7 @@ class Learning:
         record.read()
 
     def _know(self, directory: Path, target: Model, draft: Model | None) -> None:
-        """Keep what is known of the models before they are loaded."""
+        """Keep the results that are needed of models before they are loaded."""
         measured = KnownSpeed(lambda: self.costs.measured(SPEED_CONTEXT).get(1))
         self._keep(directory, name_of_speed(target), measured)
         if draft is not None and self.draft_costs is not None:
@@ -152,13 +153,13 @@ class Learning:
             self._keep(directory, name_of_pair(target, draft), self.pair)
 
     def count(self, stats: Stats) -> None:
-        """A request has ended: how its drafts fared is kept for the next pairing."""
+        """Add the drafts of a request that has ended to the results of the pair."""
         share = stats.proposers.get(DraftModel.name)
         if share is not None and self.pair is not None:
             self.pair.count(share.drafted, share.accepted)
 
     def know_rounding(self, target: Backend) -> None:
-        """Let the target say how it rounds: as it was found once, or as a short probe finds it now."""
+        """Set the target's rounding: as measured earlier, or by a short probe now, or as presumed."""
         if not target.capabilities.obstacle:
             if self.rounding.measured is None:
                 self.rounding.measured = measure_rounding(target)
@@ -170,7 +171,7 @@ class Learning:
             record.write()
 
     def close(self) -> None:
-        """Write everything, the texts that wait to be learnt too."""
+        """Write everything to disk, the texts queued for the n-gram memory included."""
         self.save()
         if self.memory is not None:
             self.memory.close()

@@ -1,4 +1,4 @@
-"""From names to an engine: find the models, check that they fit together, open them."""
+"""From names to an engine: choose the models, check that they fit together, load them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
-from localspec.config import EngineConfig, load_config
+from localspec.config import load_config
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
@@ -39,6 +39,7 @@ from localspec.models.record import learnt_dir
 from localspec.models.rendering_process import RenderingProcess
 from localspec.models.tried import note_failure
 from localspec.models.vocabulary import read_tokens
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import parse_options, readable
 from localspec.units import MB, size
 
@@ -50,7 +51,7 @@ AS_IT_COMES = EngineConfig()
 
 Progressed = Callable[[float], None] | None
 Progress = Callable[[str, float], None]
-"""(what is loading, fraction 0 to 1)"""
+"""called with the part that is loading, "target" or "draft", and its fraction, 0 to 1"""
 
 
 def open_backend(
@@ -61,8 +62,8 @@ def open_backend(
     measured: bool = True,
     drafts: bool = False,
 ) -> Backend:
-    """Load one model on the backend of its format, to draft for another one or not; raises
-    :class:`BackendUnavailable` where that backend cannot be imported, and what loading raises."""
+    """Load one model on the backend of its format; ``drafts``: as a draft model. Raises
+    :class:`BackendUnavailable` if that backend cannot be imported, and what loading raises."""
     try:
         if model.format == "mlx":
             return _mlx(model, config, progress, measured)
@@ -70,7 +71,7 @@ def open_backend(
     except ModelInvalid as error:
         if model.own_name in error.message:
             raise
-        # In a store's directory a digest is no name.
+        # A store's files are named by digests, which say nothing to the user.
         raise ModelInvalid(f"{model.own_name} cannot be used: {error.message}", error.remedy) from None
 
 
@@ -105,18 +106,19 @@ def load_engine(
     memory: bool = False,
     free: int | None = None,
 ) -> Engine:
-    """Open target and draft, with what was learnt about them before; ``memory``: the n-gram memory too.
+    """Load target and draft model, with what was learnt about them before; ``memory``: also the n-gram
+    memory and the caches of chats.
 
-    ``free``: bytes of memory that may be used; None: what is free now. Raises :class:`ModelError` and
-    :class:`OutOfMemory`, :class:`ModelChanged` where a file is not as it was when it was chosen; then nothing
-    is left open.
+    ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError`, such
+    as :class:`ModelChanged` for a file that has changed since it was chosen, and :class:`OutOfMemory`; then
+    nothing is left open.
     """
     config = config or EngineConfig()
     pair.check_unchanged()
     pair = _fitted(pair, config, free)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:
-        # Before anything is loaded: what cannot be a pair need not be waited for.
+        # Before anything is loaded, so that the error for models that are no pair comes at once.
         reason += f"; {FITS[check_pair(read_tokens(pair.target), read_tokens(pair.draft))]}"
 
     def part(stage: str) -> Callable[[float], None]:
@@ -133,10 +135,10 @@ def load_engine(
         try:
             draft = _open_draft(pair, target, config, part("draft"))
         except Exception as error:
-            # Whatever a model raises that nobody asked for: it costs the draft.
+            # No error of a draft model that was chosen automatically may cost more than the drafts.
             if pair.drafter.asked:
                 raise
-            reason = f"{pair.why}; {without(_told(error, pair))}"
+            reason = f"{pair.why}; {without(_left_out(error, pair))}"
         if draft is not None:
             opened.callback(draft.free)
         learning = Learning(
@@ -152,18 +154,18 @@ def load_engine(
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
         if not target.capabilities.batches:
-            reason += "; its sequences are computed one after the other"
+            reason += "; sequences of this model are computed one after the other"
         engine.reason = reason + _beyond_training(pair.target, config)
         if rendering is not None:
-            with contextlib.suppress(EngineError):  # the first chat tells it
+            with contextlib.suppress(EngineError):  # the first chat reports it
                 engine.prepare_chats(rendering)
         opened.pop_all()
         return engine
 
 
 def _rendering() -> RenderingProcess | None:
-    """A process for the chat template, which is ready when the models are; None where none can be started,
-    which the first chat tells."""
+    """Start a process for the chat template, to be ready when the models are; None if none can be started,
+    which the first chat reports."""
     with contextlib.suppress(LocalspecError):
         return RenderingProcess()
     return None
@@ -172,8 +174,8 @@ def _rendering() -> RenderingProcess | None:
 def _open_draft(
     pair: Pair, target: Backend, config: EngineConfig, progress: Callable[[float], None]
 ) -> Backend | None:
-    """The draft model, if there is one. Raises what loading raises, and :class:`EngineError` for one that
-    nobody asked for and that would be of no use."""
+    """Load the draft model, if there is one. Raises what loading raises, and :class:`EngineError` or
+    :class:`ModelInvalid` if it was chosen automatically and cannot be used."""
     if pair.draft is None:
         return None
     if target.capabilities.obstacle and not pair.drafter.asked:
@@ -183,24 +185,25 @@ def _open_draft(
     draft = open_backend(pair.draft, sized, progress, measured=False, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()
-        raise ModelInvalid(f"of {pair.draft.name}, {draft.capabilities.obstacle}")
+        raise ModelInvalid(f"{pair.draft.name} cannot draft: {draft.capabilities.obstacle}")
     draft.model = pair.draft.name
     return draft
 
 
-def _told(error: Exception, pair: Pair) -> str:
-    """Why the draft that was chosen is left out; where that is the model's fault another is chosen next."""
+def _left_out(error: Exception, pair: Pair) -> str:
+    """Return the reason why the chosen draft model is left out, and log it; an error of the model itself is
+    recorded, so that another one is chosen next time."""
     why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
-    log.warning("%s was chosen as the draft model, and is left out: %s", pair.draft and pair.draft.path, why)
+    log.warning("the draft model %s is left out: %s", pair.draft and pair.draft.path, why)
     if isinstance(error, ModelError) and pair.draft is not None:
         note_failure(pair.target, pair.draft, why)
     return why
 
 
 def _fitted(pair: Pair, config: EngineConfig, free: int | None) -> Pair:
-    """Leave out a draft that was chosen where there is no memory for it.
+    """Leave out a draft model that was chosen automatically if there is no memory for it.
 
-    Raises :class:`ModelTooLarge`, before anything is loaded, where there is none for what was asked for.
+    Raises :class:`ModelTooLarge`, before anything is loaded, if there is none for the models requested.
     """
     room = room_for(config, free).free(pair.target)
     if room is None:
@@ -216,8 +219,8 @@ def _fitted(pair: Pair, config: EngineConfig, free: int | None) -> Pair:
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:
-    """What a pair is to fit in: ``free`` bytes, or what is free when that is asked; a device's memory is its
-    driver's to tell."""
+    """The memory for a pair: ``free`` bytes or, if that is None, all that is free when it is read; unknown on
+    a device with memory of its own."""
 
     def left(target: Model) -> int | None:
         return None if _on_device(target, config) else free_memory() if free is None else free
@@ -226,7 +229,7 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
 
 
 def _on_device(model: Model, config: EngineConfig) -> bool:
-    """Whether the weights go to memory that is not this machine's own, as Apple silicon's is."""
+    """Return True if the weights go to a device's own memory; Apple silicon shares the machine's."""
     if is_apple_silicon():
         return False
     try:
@@ -238,38 +241,38 @@ def _on_device(model: Model, config: EngineConfig) -> bool:
 
         return config.gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
     except (ImportError, OSError):
-        return False  # whoever opens the model says what is missing
+        return False  # loading the model reports what is missing
 
 
 def _beyond_training(target: Model, config: EngineConfig) -> str:
-    """Warns of an ``n_ctx`` larger than what the model was trained for; returns what to add to the reason."""
-    # Without a wish the context is never larger: nothing to read the file for.
+    """Warn of an ``n_ctx`` larger than the model was trained for; return the text to add to the reason."""
+    # Without a set n_ctx the context is never larger, and the file need not be read.
     trained = target.description.context if config.n_ctx else None
     if trained is None or config.n_ctx <= trained:
         return ""
-    told = f"n_ctx is {config.n_ctx}, but {target.name} was trained for {trained} tokens"
-    log.warning("%s: beyond them answers may make no sense", told)
-    return f"; {told}"
+    warning = f"n_ctx is {config.n_ctx}, but {target.name} was trained for {trained} tokens"
+    log.warning("%s: beyond that length answers may make no sense", warning)
+    return f"; {warning}"
 
 
 def _unless_broken(place: Callable[[], T]) -> T | None:
-    """What is learnt may need a disk; answering does not."""
+    """Return ``place()``, or None with a warning if it fails: learning needs a disk, answering does not."""
     try:
         return place()
     except LocalspecError as error:
-        log.warning("%s: nothing is kept there. %s", error.message, error.remedy)
+        log.warning("nothing is kept on disk: %s. %s", error.message, error.remedy)
         return None
 
 
 def open_memory(model: Model, vocabulary: Vocabulary) -> Memory:
-    """This user's n-gram memory for models with this model's vocabulary."""
+    """Open this user's n-gram memory for models with this model's vocabulary."""
     fingerprint = model.description.vocab_fp or vocab_fp(())
     return Memory(home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
 
 
 def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
-    """What was computed of this user's chats with this model, on this kind of machine; None, and nothing is
-    left on disk, where none is to be kept."""
+    """Open the caches of this user's chats with this model, on this kind of machine; if ``chat_cache_mb`` is
+    0, delete them and return None."""
     model = f"{target.description}, {target.capabilities.n_ctx} cells, on {machine_name()}"
     name = hashlib.sha256(model.encode()).hexdigest()[:16]
     saved = Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb * MB)
@@ -285,10 +288,10 @@ def choose_here(
     config: EngineConfig = AS_IT_COMES,
     free: int | None = None,
 ) -> Pair:
-    """As :func:`choose`, by what was measured on this machine and by the memory there is: what everybody
-    asks who says or does something with a pair.
+    """Return the pair that :func:`choose` finds, by measurements on this machine and by its memory. Every
+    command that shows or uses a pair calls this.
 
-    ``config``: how it is to be loaded; ``free``: bytes that may be used; None: what is free now.
+    ``config``: the settings to load it with; ``free``: bytes that may be used; None: all that is free now.
     """
     return choose(model, draft, model_dirs, backend=backend, room=room_for(config, free))
 
@@ -301,13 +304,13 @@ def load(
     memory: bool = False,
     **settings: Any,
 ) -> Engine:
-    """Load a model, in this process.
+    """Load a model in this process, and return its engine.
 
-    ``target`` and ``draft`` are paths, or names as the command takes them: those of ``model_dirs`` in
-    ``config.toml``, too, of which nothing else is heeded. ``memory=True`` uses and fills this user's n-gram
-    memory; ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
+    ``target`` and ``draft`` are paths, or names as on the command line, also of models in the ``model_dirs``
+    of ``config.toml``; its other settings do not apply. ``memory=True`` uses and fills this user's n-gram
+    memory. ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
     :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request. Raises
-    :class:`InvalidOptions` where that file is broken, too.
+    :class:`InvalidOptions` also if ``config.toml`` is invalid.
     """
     known = [name for name in EngineConfig.__struct_fields__ if name != "memory"]
     engine_values = {key: value for key, value in settings.items() if key in known}
@@ -316,7 +319,9 @@ def load(
     try:
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
-        raise InvalidOptions(f"invalid setting: {readable(error)}") from None
+        raise InvalidOptions(
+            f"invalid setting: {readable(error)}", "See `help(localspec.load)` for the settings."
+        ) from None
     model_dirs = load_config().model_dirs
     pair = choose_here(str(target), str(draft), model_dirs, backend=backend, config=config)
     engine = load_engine(pair, config=config, memory=memory)

@@ -1,20 +1,20 @@
-"""The pieces that a prompt is read in: decided by its length and nothing else, and shrinking towards its end.
+"""The pieces that a prompt is read in: they depend on its length alone, and shrink towards its end.
 
 A forward of few tokens and one of many round differently, so a strict text depends on the pieces that its
-prompt was read in. They are the same for every prompt of one length, and all of them but the last few for
-every longer prompt:
+prompt was read in. They are the same for every prompt of one length, and all but the last few are the same
+for every longer prompt:
 
-- the head, 224 tokens in short pieces of 56: what short chats consist of, which grow by a few tokens;
+- the head, 224 tokens in short pieces of 56, for short chats, which grow by a few tokens;
 - the body, in pieces of ``prefill_chunk`` tokens and one of a multiple of 64 at its end;
 - the tail of up to 64 tokens, as short pieces of a multiple of 8 and a rest of one to 8.
 
-The rest alone gives a row, and is never lent to a longer prompt: a backend may compute the row of a wide
-piece in a forward of its own, and so other cells than where the same piece gives none.
+Only the rest gives a row, and its cells are never taken over by a longer prompt: a backend may compute the
+row of a wide piece in a forward of its own, which gives other cells than the same piece without a row.
 
-Most kernels compute all short pieces alike, and all long ones: ggml's CPU kernels treat forwards of fewer
+Most kernels compute all short pieces alike, and all long ones: ggml's CPU kernels compute forwards of fewer
 than 64 tokens row by row and others in tiles, and K-quants take rows by fours and eights
-(:mod:`localspec.backends.rounding` measures that). Where it holds, cells are taken over in steps of 8 and 64
-tokens, or to the token, and pieces are read from wherever the cache ends, as wide as their kind is.
+(:mod:`localspec.backends.rounding` measures that). In that case, cells are taken over in steps of 8 and 64
+tokens, or to the token, and pieces begin wherever the cache ends, with the width of their kind.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ HEAD_PIECES = 4
 
 
 class _Run(NamedTuple):
-    """Cells ``start`` to ``end``, read in pieces of ``piece`` tokens. Those of two prompts that start alike
-    are equal up to a multiple of ``unit`` tokens from ``start`` on."""
+    """Cells ``start`` to ``end``, read in pieces of ``piece`` tokens. In two prompts with the same beginning
+    they are equal up to a multiple of ``unit`` tokens from ``start`` on."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class Pieces:
         self._long_unit = TILE if long_alike else self._wide
 
     def of(self, start: int, length: int) -> Iterator[tuple[int, int]]:
-        """(from, to) of the pieces that are left of a prompt of ``length`` tokens from ``start`` on."""
+        """Yield (from, to) of the remaining pieces, from ``start`` on, of a prompt of ``length`` tokens."""
         while start < length:
             end = self._end(start, length)
             yield start, end
@@ -86,14 +86,14 @@ class Pieces:
         return at
 
     def lasting(self, length: int) -> int:
-        """The last cut of a prompt that every longer one has, too."""
+        """Return the last border of pieces that every longer prompt has, too."""
         head, body, _, _ = self._runs(length)
         run = body if body.end > body.start else head
         return run.start + (run.end - run.start) // run.unit * run.unit
 
     def _runs(self, length: int, decoded: int = 0) -> tuple[_Run, _Run, _Run, _Run]:
-        """Head, body, tail, rest. Where short pieces are alike down to one token, the rest is one of them,
-        and so are the cells up to ``decoded``."""
+        """Return head, body, tail and rest. If short pieces are alike down to one token, the tail includes
+        the rest and the cells up to ``decoded``."""
         end, whole, body = length, length - 1, 0
         if whole >= self._head:
             body = self._head + (whole - self._head) // TILE * TILE

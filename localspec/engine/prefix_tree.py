@@ -1,4 +1,4 @@
-"""A radix tree of token sequences: who shares the longest start with a prompt?"""
+"""A radix tree of token sequences, which finds those that share the longest beginning with a prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Node(Generic[T]):
-    """``tokens`` lead to it from its parent; ``values`` end here."""
+    """A node: ``tokens`` lead to it from its parent; ``values`` are those whose tokens end here."""
 
     tokens: list[int]
     values: list[T] = field(default_factory=list)
@@ -25,13 +25,13 @@ class _Node(Generic[T]):
             yield from child.everything()
 
     def split(self, at: int) -> None:
-        """Let ``at`` tokens lead here, and the rest to a child that takes everything over."""
+        """Split the node after ``at`` of its tokens: the rest leads to a new child with all its content."""
         child = _Node(self.tokens[at:], self.values, self.children)
         self.tokens, self.values, self.children = self.tokens[:at], [], {child.tokens[0]: child}
 
 
 class PrefixTree(Generic[T]):
-    """Values by lists of tokens; a list may have several."""
+    """Values by lists of tokens; a list can have several values."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node([])
@@ -43,7 +43,7 @@ class PrefixTree(Generic[T]):
         return self._root.everything()
 
     def add(self, tokens: Sequence[int], value: T) -> None:
-        """File ``value`` under ``tokens``."""
+        """Add ``value`` under ``tokens``."""
         node, rest = self._root, list(tokens)
         while rest:
             child = node.children.get(rest[0])
@@ -56,7 +56,7 @@ class PrefixTree(Generic[T]):
         node.values.append(value)
 
     def remove(self, tokens: Sequence[int], value: T) -> None:
-        """Take it out; raises KeyError or ValueError if it is not filed there."""
+        """Remove ``value`` from ``tokens``; raises KeyError or ValueError if it is not there."""
         path, rest = [self._root], list(tokens)
         while rest:
             node = path[-1].children[rest[0]]
@@ -71,7 +71,7 @@ class PrefixTree(Generic[T]):
             del parent.children[node.tokens[0]]
 
     def matches(self, tokens: Sequence[int]) -> Iterator[tuple[int, T]]:
-        """(how many leading tokens are shared, value) of all values, the longest first."""
+        """Yield (number of leading tokens shared with ``tokens``, value) of all values, the longest first."""
         path: list[tuple[int, _Node[T]]] = [(0, self._root)]
         at, rest = 0, list(tokens)
         while rest and (node := path[-1][1].children.get(rest[0])) is not None:

@@ -1,4 +1,4 @@
-"""Caches of ended requests, kept so that the next turn, fork or keystroke need not prefill them again."""
+"""Prefix reuse: caches of ended requests, kept to spare the next turn, fork or keystroke its prefill."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from localspec.errors import LocalspecError
 from localspec.speculation.draft import shared_length
 
 WORTH = 64
-"""tokens that must be spared before cells are copied, or read from disk"""
+"""tokens that a copy of cells, or reading them from disk, must spare at least"""
 
 
 class Holder(Protocol):
-    """Who has cells: a request, or what one left behind.
+    """A holder of cells: a running request, or the cache of an ended one.
 
     The first ``prompt_length`` tokens were read as a prompt, in pieces of at most ``chunk``; the first
     ``exact`` cells are those of plain decoding.
@@ -37,7 +37,7 @@ H = TypeVar("H", bound=Holder)
 
 @dataclass(eq=False, slots=True)
 class Cached:
-    """A sequence of the backend that nobody uses; ``worth`` is what it is kept by."""
+    """The cache of an ended request, in a sequence of the backend; the least ``worth`` is evicted first."""
 
     slot: int
     tokens: list[int]
@@ -48,16 +48,16 @@ class Cached:
     remember: bool
     worth: float = 0.0
     saved: bool = False
-    """whether it is on disk"""
+    """True if it is on disk"""
 
     def in_slot(self, slot: int) -> Cached:
-        """The same in another sequence of the backend."""
+        """Return it with another sequence of the backend."""
         return replace(self, slot=slot)
 
 
 class Taken(NamedTuple):
-    """What a request begins with: ``length`` of its tokens are in ``slot``, the first ``exact`` of them as
-    plain decoding would have written them."""
+    """The slot that a request starts with: it holds the first ``length`` tokens, of which the cells of the
+    first ``exact`` are as plain decoding would have written them."""
 
     slot: int
     length: int
@@ -67,7 +67,8 @@ class Taken(NamedTuple):
 def usable(
     holder: Holder, sequence: Sequence, capabilities: Capabilities, most: int = ANY_WIDTH
 ) -> tuple[int, int]:
-    """(how many of the sequence's tokens can be taken over, how many of these are exact); at most ``most``.
+    """Return the number of the sequence's tokens that can be taken over, at most ``most``, and the number of
+    exact cells among them.
 
     The last token is always fed: its row gives the answer's first one. A strict request takes only cells
     that it would have written itself.
@@ -78,7 +79,7 @@ def usable(
 
 
 def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, shared: int) -> int:
-    """Return how many of ``shared`` leading cells have the bits that a prefill of ``sequence`` gives."""
+    """Return the number of the ``shared`` leading cells that equal, to the bit, a prefill of ``sequence``."""
     if capabilities.exact_piece == ANY_WIDTH:
         return min(shared, holder.exact)
     if holder.chunk != sequence.chunk:
@@ -88,11 +89,11 @@ def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, sha
 
 
 class Prefixes:
-    """The backend's sequences that nobody uses, by their tokens.
+    """The caches of ended requests, by their tokens.
 
-    When room is needed the one of least worth goes: worth is how many tokens it spares, on top of what the
-    last one that went was worth, so that what is not used ages (GreedyDual: Young, "The k-server dual and
-    loose competitiveness for paging", 1994).
+    When room is needed the one of least worth is evicted. Its worth is the number of its tokens plus the
+    worth of the last one evicted before it was stored or used, so that unused ones age (GreedyDual: Young,
+    "The k-server dual and loose competitiveness for paging", 1994).
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -107,8 +108,8 @@ class Prefixes:
         return iter(self._tree)
 
     def keep(self, sequence: Sequence) -> None:
-        """The request has ended: release its slot to be taken over, or close it where the request failed or
-        is forgotten."""
+        """Keep the slot of an ended request to be taken over; close it if the request failed or is to be
+        forgotten."""
         length = self._certain(sequence)
         cached = Cached(
             sequence.slot,
@@ -119,7 +120,7 @@ class Prefixes:
             sequence.source,
             sequence.settings.remember,
         )
-        # First: what is interrupted behind this is a slot that nobody holds, which the scheduler closes.
+        # First: if the rest is interrupted, the slot has no holder, and the scheduler closes it.
         sequence.released = True
         if length:
             self.add(cached)
@@ -129,7 +130,7 @@ class Prefixes:
     def _certain(self, sequence: Sequence) -> int:
         """Cut off cells of uncertain content, and return the number of cells left.
 
-        0 if the request failed or is forgotten, or the cut is impossible.
+        0 if the request failed or is to be forgotten, or if the cut is impossible.
         """
         if sequence.error is not None or sequence.forgotten:
             return 0
@@ -143,7 +144,7 @@ class Prefixes:
             return 0
 
     def add(self, cached: Cached) -> None:
-        """Keep it, instead of those that are a start of it and no better."""
+        """Store ``cached``, and drop those that are a beginning of it and have no advantage."""
         for shared, other in list(self._tree.matches(cached.tokens)):
             same = other.chunk == cached.chunk and self._lends(other) <= self._lends(cached)
             if shared == len(other.tokens) and same:
@@ -157,8 +158,8 @@ class Prefixes:
         return pieces.shared(ANY_WIDTH, cached.prompt_length, cached.exact)
 
     def take(self, sequence: Sequence, running: Iterable[Holder]) -> Taken:
-        """A slot for a request, with as much of its tokens as can be had from what is cached, or copied from
-        ``running`` ones. Raises :class:`EngineBusy` if those hold all sequences."""
+        """Return a slot for a request, with as many of its tokens as a cache has, or as can be copied from
+        ``running`` requests. Raises :class:`EngineBusy` if those hold all sequences."""
         running = list(running)
         best, spared = self._best(sequence, self._tree.matches(sequence.tokens))
         lender, lent = self._best(sequence, ((len(each.tokens), each) for each in running))
@@ -181,11 +182,12 @@ class Prefixes:
             raise
 
     def spares(self, sequence: Sequence) -> int:
-        """How many of the sequence's tokens need not be fed."""
+        """The number of the sequence's tokens that a cache would spare."""
         return self._best(sequence, self._tree.matches(sequence.tokens))[1]
 
     def _best(self, sequence: Sequence, candidates: Iterable[tuple[int, H]]) -> tuple[H | None, int]:
-        """Who spares most, and how much; of each candidate is said how much it can spare at most."""
+        """Return the candidate that spares most tokens, and their number. Candidates come with the most
+        tokens that each can spare."""
         best: H | None = None
         spared = 0
         for most, each in candidates:
@@ -203,7 +205,7 @@ class Prefixes:
         length = backend.reach(holder.slot, most)
         exact = exact_of(holder, sequence, backend.capabilities, length)
         while sequence.settings.strict and exact < length:
-            # A state that goes back to few places is of use only where a piece begins.
+            # A recurrent state goes back to few lengths: only those where a piece begins are of use.
             length = backend.reach(holder.slot, exact)
             exact = exact_of(holder, sequence, backend.capabilities, length)
         return length, exact
@@ -215,13 +217,12 @@ class Prefixes:
         return Taken(slot, length, min(length, exact))
 
     def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
-        """Whether somebody else would miss what goes when ``cached`` is cut to ``spared`` tokens."""
+        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens."""
         return cached.source != sequence.source and len(cached.tokens) - spared >= WORTH
 
     def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
-        """Let there be a sequence to open beside ``running`` ones; False: there is nothing that may go.
-
-        What is worth more than ``spare`` does not go for its sake.
+        """Make sure that a sequence can be opened beside ``running`` ones; return False if nothing can be
+        evicted for it: neither ``spare``, nor what is worth more than ``spare``.
         """
         if len(running) + len(self) < self._backend.capabilities.max_sequences:
             return True
@@ -232,7 +233,7 @@ class Prefixes:
         return True
 
     def evict(self) -> bool:
-        """Close what is worth least; False if there is nothing."""
+        """Close the cache of least worth; return False if there is none."""
         victim = min(self, key=_worth, default=None)
         if victim is not None:
             self._evict(victim)
@@ -243,7 +244,7 @@ class Prefixes:
         self._drop(victim)
 
     def forget(self, source: str) -> None:
-        """Close what requests of this source left behind."""
+        """Close the caches of requests of ``source``."""
         for cached in [each for each in self if each.source == source]:
             self._drop(cached)
 

@@ -1,4 +1,4 @@
-"""The files that people write, learnt while nobody asks: each line once, wherever it moves."""
+"""Files that users write, learnt while there are no requests: each line once, wherever it moves."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from localspec.memory.workspace import workspace_of
 from localspec.protocol.requests import FimPrompt
 
 CONTEXT = 2
-"""lines before a new one that are learnt with it, known or not"""
+"""lines before a new one that are learnt with it, even if known"""
 PIECE = 64
-"""lines that are looked at, or made tokens of, at once"""
+"""lines that are examined, or tokenized, in one step"""
 SEEN = 200_000
-"""lines that are remembered as learnt"""
+"""number of learnt lines that are kept to recognise them"""
 WAITING = 256
-"""files that may wait to be looked at; then those that have waited longest are given up"""
+"""the most files in the queue; if there are more, the oldest are dropped"""
 
 
-class Heard(NamedTuple):
-    """The parts of a file, which do not touch, and when they came."""
+class PendingFile(NamedTuple):
+    """The parts of a file, which are not adjacent, and the moment at which they were queued."""
 
     parts: tuple[str, ...]
-    said: Moment
+    moment: Moment
 
 
 class Primer:
-    """Teaches ``memory`` the lines of files, in small steps. The newest text of a file counts; what git
-    ignores, and what holds secrets by its name, is never learnt."""
+    """Adds the lines of files to ``memory``, in small steps. Only the newest text of a file is learnt; files
+    that git ignores, or whose names suggest secrets, never are."""
 
     def __init__(self, memory: Memory, vocabulary: Vocabulary) -> None:
         self._memory, self._vocabulary = memory, vocabulary
-        self._waiting: dict[tuple[str, str | None, int], Heard] = {}
+        self._waiting: dict[tuple[str, str | None, int], PendingFile] = {}
         self._steps: Iterator[None] = iter(())
         self._seen: dict[bytes, None] = {}
 
     def read(self, prompt: FimPrompt, workspace: str | None) -> None:
-        """A gap's own file, but for the line that is being written, and the pieces of others are to be
-        learnt, into the table of ``workspace``."""
+        """Queue a gap's own file, except the line that is being written, and its pieces of other files, to be
+        learnt into the table of ``workspace``."""
         if prompt.path is not None:
             above = prompt.prefix[: prompt.prefix.rfind("\n") + 1]
             self._add(prompt.path, workspace, (above, prompt.suffix.partition("\n")[2]))
@@ -54,59 +54,60 @@ class Primer:
             self.teach(file.path, file.text, workspace)
 
     def teach(self, path: str, text: str, workspace: str | None) -> None:
-        """A piece of a file is to be learnt."""
+        """Queue a piece of a file to be learnt."""
         self._add(path, workspace, (text,))
 
     def forget(self, source: str) -> None:
-        """What waits of a source is not to be learnt; what comes of it is new."""
-        self._waiting = {key: heard for key, heard in self._waiting.items() if f"file:{key[0]}" != source}
+        """Drop the queued texts of ``source``, and count all later lines as new."""
+        self._waiting = {key: pending for key, pending in self._waiting.items() if f"file:{key[0]}" != source}
         self._seen.clear()
 
     def _add(self, path: str, workspace: str | None, parts: tuple[str, ...]) -> None:
-        said = self._memory.moment(workspace)
-        if said is None or sum(map(len, parts)) > MAX_BYTES:
+        moment = self._memory.moment(workspace)
+        if moment is None or sum(map(len, parts)) > MAX_BYTES:
             return
-        # A piece does not take the place of its whole file.
-        self._waiting[path, workspace, len(parts)] = Heard(parts, said)
+        # A piece does not replace its whole file in the queue.
+        self._waiting[path, workspace, len(parts)] = PendingFile(parts, moment)
         if len(self._waiting) > WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def work(self) -> bool:
-        """Do a small step; returns whether there is more to do."""
+        """Do a small step; return False if there was nothing to do."""
         try:
             next(self._steps)
         except StopIteration:
             if not self._waiting:
                 return False
-            (path, workspace, count), heard = next(iter(self._waiting.items()))
+            (path, workspace, count), pending = next(iter(self._waiting.items()))
             del self._waiting[path, workspace, count]
-            self._steps = self._read_parts(path, workspace, heard)
+            self._steps = self._read_parts(path, workspace, pending)
         return True
 
-    def _read_parts(self, path: str, workspace: str | None, heard: Heard) -> Iterator[None]:
-        # Reading a repository's rules may wait for a disk, and they are anybody's.
+    def _read_parts(self, path: str, workspace: str | None, pending: PendingFile) -> Iterator[None]:
+        # In a thread, because reading a repository's ignore rules may wait for a disk. They are untrusted.
         if not (yield from apart(lambda: _allowed(path, workspace))):
             return
         lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
-        for part in heard.parts:
-            yield from self._learn(part, heard.said, lesson)
+        for part in pending.parts:
+            yield from self._learn(part, pending.moment, lesson)
 
-    def _learn(self, text: str, said: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
+    def _learn(self, text: str, moment: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
         lines, fresh = text.splitlines(keepends=True), list[int]()
         for i, line in enumerate(lines):
-            if line.strip() and self._is_new(lines, i, said):
+            if line.strip() and self._is_new(lines, i, moment):
                 fresh.append(i)
             if i % PIECE == PIECE - 1:
                 yield
         for start, end in _runs(fresh):
             piece = "".join(lines[max(0, start - CONTEXT) : end])
             tokens = self._vocabulary.encode(piece, special=False)
-            self._memory.learn(lesson(tokens), said)
+            self._memory.learn(lesson(tokens), moment)
             yield
 
-    def _is_new(self, lines: Sequence[str], i: int, said: Moment) -> bool:
-        """Whether this table did not see a line after the one before it; it counts as seen from now on."""
-        line = f"{said.table}\0{said.epoch}\0{lines[i - 1] if i else ''}\0{lines[i]}"
+    def _is_new(self, lines: Sequence[str], i: int, moment: Moment) -> bool:
+        """Return True if this table has not yet learnt line ``i`` after the one before it; count it as learnt
+        from now on."""
+        line = f"{moment.table}\0{moment.epoch}\0{lines[i - 1] if i else ''}\0{lines[i]}"
         key = hashlib.blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
         if key in self._seen:
             return False
@@ -117,7 +118,8 @@ class Primer:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(start, end) of lines that stand together, blank ones between them or not; at most a piece each."""
+    """Yield (start, end) of runs of line ``numbers``, with at most one other line between two, and at most
+    PIECE lines each."""
     start = last = -1
     for number in numbers:
         if start >= 0 and (number - last > CONTEXT or number - start >= PIECE):
@@ -131,7 +133,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _allowed(path: str, workspace: str | None) -> bool:
-    """Whether a file may be learnt; where it stands must be known to say so."""
+    """Return True if a file may be learnt; False also if its absolute path is not known."""
     where = os.path.join(workspace or "", path)
     try:
         return os.path.isabs(where) and may_learn(Path(where))
@@ -140,7 +142,7 @@ def _allowed(path: str, workspace: str | None) -> bool:
 
 
 def workspace_of_file(path: str | None) -> str | None:
-    """The git root that holds a file; None outside of any, and for a path that leads nowhere."""
+    """Return the git root that contains a file; None if there is none, or the path is invalid."""
     try:
         found = workspace_of(Path(path).parent) if path and os.path.isabs(path) else None
     except (OSError, ValueError, RuntimeError):

@@ -21,26 +21,26 @@ from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
 ANSWER_SHARE = 4
-"""a prompt that must be cut leaves one part in this many of the context for the answer"""
+"""a prompt that must be cut leaves this fraction of the context, 1 / ANSWER_SHARE, for the answer"""
 
 
 class Encoded(NamedTuple):
-    """A prompt's tokens; ``end_tokens``, the texts ``stop`` and the ``rule`` end the answer; ``dropped`` old
-    messages did not fit."""
+    """A prompt's tokens. The answer ends with one of ``end_tokens`` or of the texts ``stop``, or by ``rule``;
+    ``dropped`` old messages did not fit."""
 
     tokens: list[int]
     end_tokens: frozenset[int]
     dropped: int = 0
     stop: tuple[str, ...] = ()
     rule: StopRule | None = None
-    unsure_ends: bool = False
-    """whether it ends where the model is unsure"""
+    early_end: bool = False
+    """True if the answer ends where the model is unsure"""
 
 
 class PromptEncoder:
     """Encodes prompts for one model with ``n_ctx`` tokens of context.
 
-    ``model`` is its name; ``prefill_s`` says how many seconds reading one token of a prompt takes.
+    ``model`` is its name; ``prefill_s`` returns the seconds of prefill per token.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class PromptEncoder:
         self._template: ChatTemplate | None = None
 
     def prepare(self, process: RenderingProcess | None = None) -> ChatTemplate:
-        """The chat template, which begins to be compiled, in ``process`` if that was started earlier.
+        """Begin to compile the chat template, in ``process`` if that was started earlier; return it.
 
-        Raises :class:`EngineError` where no process can be started.
+        Raises :class:`EngineError` if no process can be started.
         """
         vocabulary = self._vocabulary
         bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
@@ -74,11 +74,11 @@ class PromptEncoder:
     def encode(
         self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None, *, cut: bool = True
     ) -> Encoded:
-        """Tokens of ``prompt``; paths are told as they are called in ``workspace``. Unless ``cut`` a chat
-        longer than the context is refused.
+        """Return the tokens of ``prompt``; paths in it are relative to ``workspace``. With ``cut``, a chat
+        longer than the context loses its oldest turns.
 
-        Raises :class:`ContextExceeded` when it does not fit, :class:`FimUnsupported`,
-        :class:`ModelInvalid` (a broken template), :class:`InvalidOptions` (nothing to continue).
+        Raises :class:`ContextExceeded` if it does not fit, :class:`FimUnsupported`, :class:`ModelInvalid`
+        (a broken template), :class:`InvalidOptions` (an empty prompt, a token that the model does not have).
         """
         if isinstance(prompt, FimPrompt):
             encoded = self._fim(prompt, max_tokens, workspace)
@@ -94,12 +94,12 @@ class PromptEncoder:
 
     def _exceeded(self, counted: Counted) -> ContextExceeded:
         least = "at least " if counted.tokens is None else ""
-        told = f"the prompt has {least}{counted.number} tokens, the context holds {self._n_ctx}"
-        return ContextExceeded(told, prompt_tokens=str(counted.number), n_ctx=str(self._n_ctx))
+        message = f"the prompt has {least}{counted.number} tokens, the context holds {self._n_ctx}"
+        return ContextExceeded(message, prompt_tokens=str(counted.number), n_ctx=str(self._n_ctx))
 
     def _count(self, text: str) -> Counted:
-        """The tokens of ``text``; only their least number where so many bytes can never fit."""
-        # Asked for the first time, a vocabulary looks at all its tokens, which no short text is to wait for.
+        """Return the tokens of ``text``; only their least number if so many bytes can never fit."""
+        # Only for long texts: at its first use ``longest`` reads all tokens of the vocabulary.
         longest = self._vocabulary.longest if len(text) > self._n_ctx else None
         if longest is not None and len(text) > self._n_ctx * longest:
             return Counted(None, -(-len(text.encode("utf-8", "replace")) // longest))
@@ -107,7 +107,8 @@ class PromptEncoder:
         return Counted(tokens, len(tokens))
 
     def _whole(self, counted: Counted) -> list[int]:
-        """The tokens of what was counted. Raises :class:`ContextExceeded` where it was only measured."""
+        """Return the tokens that were counted. Raises :class:`ContextExceeded` if only their least number is
+        known."""
         if counted.tokens is None:
             raise self._exceeded(counted)
         return counted.tokens
@@ -118,15 +119,18 @@ class PromptEncoder:
         size = self._vocabulary.size
         unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
         if unknown is not None:
-            told = f"the model has no token {unknown}"
-            raise InvalidOptions(told, f"Its tokens are 0 to {size - 1}: take those of `tokenize`.")
+            raise InvalidOptions(
+                f"the model has no token {unknown}",
+                f"Send token ids from 0 to {size - 1}, as `tokenize` returns them.",
+            )
         return list(prompt.tokens)
 
     def _start(self) -> list[int]:
         return [] if self._vocabulary.bos is None else [self._vocabulary.bos]
 
     def _chat(self, prompt: ChatPrompt, max_tokens: int | None, *, cut: bool) -> Encoded:
-        """A chat longer than the context drops its oldest turns and keeps the system prompt, if ``cut``."""
+        """Encode a chat; with ``cut``, one longer than the context loses its oldest turns, but not the
+        system prompt."""
         messages = prompt.messages
         if not messages:
             raise InvalidOptions("the conversation is empty", "Send at least one message.")
@@ -154,9 +158,9 @@ class PromptEncoder:
     def _render(self, prompt: ChatPrompt) -> Counted:
         template = self._template or self.prepare()
         *messages, last = prompt.messages
-        # The beginning of an answer stands where the template has the answer begin.
-        asked, begun = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
-        text = template.render(asked, prompt.variables) + begun
+        # The beginning of the answer, if the prompt has one, follows the rendered template.
+        turns, beginning = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
+        text = template.render(turns, prompt.variables) + beginning
         counted, start = self._count(text), self._start()
         if counted.tokens is None or counted.tokens[:1] == start:
             return counted
@@ -169,7 +173,8 @@ class PromptEncoder:
 
     def _fim(self, prompt: FimPrompt, max_tokens: int | None, workspace: str | None) -> Encoded:
         if self._infill is None:
-            raise FimUnsupported("this model was not trained to fill in the middle")
+            name = self._model or "the model"
+            raise FimUnsupported(f"{name} was not trained to fill in the middle")
         start = self._start()
         room = self._n_ctx - self._answer_room(max_tokens) - len(start)
         tokens = self._infill.encode(prompt, room, workspace)
@@ -180,7 +185,7 @@ class PromptEncoder:
             format.end_tokens,
             stop=format.stop,
             rule=rule,
-            unsure_ends=prompt.tidy and not prompt.invoked,
+            early_end=prompt.tidy and not prompt.invoked,
         )
 
 

@@ -1,4 +1,4 @@
-"""The proposers of an engine by name, and what happens when one fails."""
+"""The proposers of an engine by name, and the replacement of one that fails."""
 
 from __future__ import annotations
 
@@ -9,69 +9,62 @@ from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
 
-from localspec.config import EngineConfig
-from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
+from localspec.protocol.proposer_kinds import KINDS, LOOKUP, NONE, Need, names
 from localspec.speculation.controller import Controller
-from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
-from localspec.speculation.proposer import Nothing, Proposer
-from localspec.speculation.rules import Ema, Fixed
+from localspec.speculation.draft import NOTHING, Ask, Draft
+from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
+from localspec.speculation.rules import LONGEST_K, Rules
 
-FALLBACK = {
-    "auto": "prompt-lookup",
-    "draft": "prompt-lookup",
-    "memory": "prompt-lookup",
-    "prompt-lookup": "none",
-}
 DEFAULT_K = 4
-"""of a rule that does not find its own length"""
-LONGEST_K = 20
+"""draft length of a rule that does not choose one itself"""
 
 
 class Offer(NamedTuple):
-    """A draft and the seconds it took."""
+    """A draft and the seconds that it took."""
 
     draft: Draft
     seconds: float
 
 
 class Limits(NamedTuple):
-    """What the engine says of all drafts."""
+    """The engine's limits for all drafts."""
 
     vocabulary_size: int
     rollback: Callable[[int], int | None]
-    """of a sequence of the target; see :meth:`Backend.rollback`"""
+    """of a sequence of the target: see :meth:`Backend.rollback`"""
     replays: bool
     """see :class:`Capabilities`"""
-    crowd: int
-    """so many sequences at once, and nobody drafts; 0: never"""
 
 
 class Proposers:
-    """Asks each sequence's proposer, all sequences of one proposer together.
+    """Calls each sequence's proposer, for all sequences of one proposer together.
 
-    ``plain`` draft as many tokens as they are asked for; ``steered`` find the length themselves, and
-    serve the requests that do not ask for one.
+    ``plain`` proposers draft as many tokens as requested; ``steered`` ones choose the length, and serve the
+    requests that do not set one.
     """
 
-    def __init__(self, plain: Seq[Proposer], steered: Seq[Proposer], limits: Limits) -> None:
+    def __init__(self, plain: Seq[Proposer], steered: Seq[Proposer], rules: Rules, limits: Limits) -> None:
         self._plain: Mapping[str, Proposer] = {proposer.name: proposer for proposer in plain}
         self._steered: Mapping[str, Proposer] = {proposer.name: proposer for proposer in steered}
-        self._limits = limits
+        self._rules, self._limits = rules, limits
 
     def check(self, name: str) -> None:
-        """Raises :class:`InvalidOptions` for a proposer that this engine does not have."""
+        """Raise :class:`InvalidOptions` for a proposer that this engine does not have."""
         known = self._plain.keys() | self._steered.keys()
         if name not in known:
-            remedy = REMEDIES.get(name)
+            remedy = next((REMEDIES[kind.needs] for kind in KINDS if kind.name == name), None)
             have = ", ".join(sorted(known))
-            raise InvalidOptions(f"there is no proposer {name!r} here; there are: {have}", remedy)
+            raise InvalidOptions(f"this model has no proposer {name!r}; available: {have}", remedy)
 
     def propose(self, sequences: Seq[Sequence]) -> list[Offer]:
-        """An offer for every sequence, cut to what is of use; a failing proposer is replaced at once."""
-        if 0 < self._limits.crowd <= len(sequences):
-            crowded = nothing(f"{self._limits.crowd} requests or more decode together")
+        """Return an offer for every sequence, cut to the length that is of use; a proposer that fails is
+        replaced at once."""
+        if all(sequence.proposer == NONE for sequence in sequences):
+            return [Offer(PLAIN_DECODING, 0.0) for _ in sequences]
+        crowded = self._rules.crowded(len(sequences))
+        if crowded is not None:
             return [Offer(crowded, 0.0) for _ in sequences]
         offers: dict[int, Offer] = {}
         groups: dict[Proposer, list[Sequence]] = {}
@@ -82,7 +75,7 @@ class Proposers:
         return [offers[s.id] for s in sequences]
 
     def _of(self, sequence: Sequence) -> Proposer:
-        """Who drafts for a request: a rule that finds the length, or as asked."""
+        """The proposer of a request: a steered one if the request sets no length, or a plain one."""
         name = sequence.proposer
         steered = self._steered.get(name)
         if steered is not None and (sequence.settings.k is None or name not in self._plain):
@@ -98,12 +91,13 @@ class Proposers:
     def _ask_of(self, sequence: Sequence) -> Ask:
         rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
         if rollback is not None and replays:
-            # The first token of a forward need not be taken back with its drafts: it would be fed again.
+            # Where the first token of a forward is taken back with its drafts, a replay feeds it again: it
+            # need not count.
             rollback, replays = rollback + 1, False
         return sequence.ask(self._length(sequence), rollback)._replace(replays=replays)
 
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
-        """The sequences have one proposer."""
+        """Return the offers for ``sequences``, which all have the same proposer."""
         proposer = self._of(sequences[0])
         asks = [self._ask_of(s) for s in sequences]
         started = time.perf_counter()
@@ -111,8 +105,8 @@ class Proposers:
             drafts = proposer.propose(asks)
             clean = [self._clean(draft, ask.k) for draft, ask in zip(drafts, asks, strict=True)]
         except Exception as error:
-            # Whatever a proposer raises, native code included, must cost speed only.
-            to = FALLBACK.get(sequences[0].proposer, "none")
+            # No exception of a proposer, native code included, may cost more than speed.
+            to = fallback_of(sequences[0].proposer)
             for sequence in sequences:
                 sequence.degrade(to, f"{type(error).__name__}: {error}")
             return self._ask(sequences)
@@ -120,63 +114,62 @@ class Proposers:
         return {s.id: Offer(draft, seconds) for s, draft in zip(sequences, clean, strict=True)}
 
     def _clean(self, draft: Draft, k: int) -> Draft:
-        """At most ``k`` tokens, and none that the target does not have. Raises for what is no draft."""
+        """Return at most ``k`` tokens of the draft, and none beyond the target's vocabulary. Raises an
+        exception for an invalid draft."""
         if draft.q is not None and len(draft.q) != len(draft.tokens):
-            raise ValueError(f"{len(draft.tokens)} tokens with {len(draft.q)} distributions")
+            raise ValueError(f"a draft of {len(draft.tokens)} tokens has {len(draft.q)} distributions")
         size = self._limits.vocabulary_size
         wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < size), k)
         cut = draft.cut(min(k, wrong))
         return cut if cut.tokens or cut.reason else NOTHING
 
     def observe(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
-        """Tell the proposer how its draft fared."""
+        """Report to the proposer how many tokens of its draft were accepted."""
         if not draft.tokens:
             return
         try:
             self._of(sequence).observe(sequence.id, draft, accepted)
         except Exception as error:
-            # As in a proposal: it costs the request this proposer.
-            sequence.degrade(FALLBACK.get(sequence.proposer, "none"), f"{type(error).__name__}: {error}")
+            # As in a proposal: the request goes on without this proposer.
+            sequence.degrade(fallback_of(sequence.proposer), f"{type(error).__name__}: {error}")
 
     def stop(self, sequence: Sequence) -> None:
-        """The request has ended. Nobody is spared: a degraded request had several proposers."""
+        """Report to all proposers that the request has ended: after a failure it had several."""
         for proposer in (*self._plain.values(), *self._steered.values()):
-            # The request has its text; a proposer that cannot forget it is no reason to fail.
+            # The request has its text: an error of a proposer must not spoil that.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
 
     def recover(self) -> None:
-        """A KeyboardInterrupt ended a step: free what no request has."""
+        """Free what belongs to no request, after a step that a KeyboardInterrupt ended."""
         for proposer in self._plain.values():
             with contextlib.suppress(Exception):
                 proposer.recover()
 
 
-REMEDIES = {
-    "draft": "Load the model with --draft.",
+REMEDIES: dict[Need, str | None] = {
+    "nothing": None,
+    "draft model": "Load the model with a draft model: `--draft NAME`.",
     "memory": "Run `localspec config set memory true`.",
+    "target": "Choose a model that has it, or another proposer with --proposer.",
 }
+"""by what the proposer needs that is missing"""
+
+
+def fallback_of(name: str) -> str:
+    """The proposer that takes the place of one that failed: prompt lookup, which needs nothing, or none."""
+    return LOOKUP.name if name in names() and name not in (LOOKUP.name, NONE) else NONE
 
 
 def assemble(
     members: Seq[Proposer],
     extra: Seq[Proposer],
-    config: EngineConfig,
-    learning: Learning,
+    rules: Rules,
     limits: Limits,
 ) -> Proposers:
-    """An engine's own proposers, ``members``, steered as the configuration says, and ``extra`` ones,
-    which take the place of those whose names they have."""
+    """Return an engine's own proposers, ``members``, steered by ``rules``, and ``extra`` ones, which replace
+    those of the same names."""
     mine = {proposer.name: proposer for proposer in extra}
     members = [mine.get(member.name, member) for member in members]
-    steered: list[Proposer]
-    if config.controller == "cost":
-        costs, calibration = learning.costs, learning.calibration
-        steered = [Controller(members, costs, calibration)]
-        own = [member for member in members if member.name not in mine]
-        steered += [Controller([member], costs, calibration, name=member.name) for member in own]
-    elif config.controller == "ema":
-        steered = [Ema(members, LONGEST_K)]
-    else:
-        steered = [Fixed(members, LONGEST_K)]
-    return Proposers([Nothing(), *members, *extra], steered, limits)
+    own = [member for member in members if member.name not in mine]
+    return Proposers([Nothing(), *members, *extra], rules.steered(members, own), rules, limits)

@@ -1,9 +1,9 @@
-"""The caches of chats on disk: a chat that is gone on with tomorrow is not read again.
+"""The KV caches of chats on disk, so that a chat continued tomorrow needs no prefill.
 
-One file a chat, of one model on one backend: a line of JSON that says whose it is and for which tokens,
-then the bytes of :meth:`Backend.save`. They can be computed again, so whatever is wrong with one, or with
-the disk, costs time and nothing else. They hold what was said: like the history they are readable by their
-owner only, none is written of a private chat, and one goes with its chat.
+There is one file per chat, of one model on one backend: a line of JSON with the chat and its tokens, then the
+bytes of :meth:`Backend.save`. They can be computed again, so a damaged file or a failing disk costs time and
+nothing else. They contain the chat's text: like the history they are readable by their owner only, none is
+written for a private chat, and each is deleted with its chat.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FORMAT = 4
 PIECE = 8 << 20
 """bytes written in one step"""
 LONGEST_HEADER = 64 << 20
-"""bytes of a header that are looked at"""
+"""the most bytes of a header that are read"""
 ABANDONED_S = 600.0
-"""after which what was being written is what a killed process left"""
+"""seconds after which an unfinished file counts as left by a killed process"""
 CHAT = "chat:"
 
 
@@ -62,9 +62,9 @@ class File(NamedTuple):
 
 
 class Saved:
-    """The files of one model in ``directory``, which holds at most ``limit`` bytes of them all.
+    """The files of one model, in ``directory``. The files of all models have at most ``limit`` bytes.
 
-    ``model`` says what the cells depend on.
+    ``model`` names all that the cells depend on.
     """
 
     def __init__(self, directory: Path, model: str, limit: int) -> None:
@@ -74,14 +74,14 @@ class Saved:
             if time.time() - written > ABANDONED_S:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            self._make_room(0)  # the limit may have been higher
+            self._make_room(0)  # the limit may have been lowered
         for path in directory.glob("*.state"):
             file = self._read_header(path)
             if file is not None:
                 self._tree.add(file.cached.tokens, file)
 
     def find(self, sequence: Sequence, capabilities: Capabilities, at_least: int) -> File | None:
-        """The file that spares a request most, and no fewer than ``at_least`` tokens."""
+        """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
         found = None
         for most, file in self._tree.matches(sequence.tokens):
             if most < at_least:
@@ -92,7 +92,7 @@ class Saved:
         return found
 
     def read(self, file: File) -> bytearray | None:
-        """The state in a file; None, and the file is gone, if it is not what was written."""
+        """Return the state in a file; None if it is damaged or cannot be read, and then delete it."""
         try:
             with file.path.open("rb") as stream:
                 stream.seek(file.start)
@@ -114,17 +114,17 @@ class Saved:
             file.path.unlink(missing_ok=True)
 
     def forget(self, source: str) -> None:
-        """Delete what was saved of a chat."""
+        """Delete the files of a chat."""
         for file in [each for each in self._tree if each.cached.source == source]:
             self.drop(file)
 
-    def wants(self, cached: Cached) -> bool:
-        """Whether it is to be written: a chat's, that is not private and has not been yet."""
+    def should_write(self, cached: Cached) -> bool:
+        """Return True if ``cached`` is to be written: it is a chat's, not private, and not written yet."""
         chat = cached.remember and cached.source.startswith(CHAT)
         return chat and not cached.saved and len(cached.tokens) >= WORTH
 
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
-        """Write it in steps, in the place of an earlier one of its chat; a step that fails ends it."""
+        """Write ``cached`` in steps, in place of an earlier file of its chat; an error ends this silently."""
         path = self._directory / chat_cache_name(cached.source)
         header = Header(
             format=FORMAT,
@@ -151,7 +151,7 @@ class Saved:
                     yield
             scratch.replace(path)
         except OSError as error:
-            log.warning("a chat's cache cannot be written to %s: %s", path, error.strerror)
+            log.warning("the KV cache of a chat cannot be written to %s: %s", path, error.strerror)
             return
         except GeneratorExit:
             cached.saved = False
@@ -162,7 +162,7 @@ class Saved:
         self._tree.add(cached.tokens, file)
 
     def _make_room(self, size: int) -> None:
-        """Delete what was used least lately, of all models, until there is room."""
+        """Delete the least recently used files, of all models, until there is room for ``size`` bytes."""
         files = sorted(_with_stat(self._directory.parent.glob("*/*.state")), key=lambda each: each[1])
         total = size + sum(each[2] for each in files)
         for path, _, its in files:
@@ -199,7 +199,7 @@ class Saved:
 
 
 def _with_stat(paths: Iterable[Path]) -> list[tuple[Path, float, int]]:
-    """(path, when it was used, its size) of those that are still there."""
+    """Return (path, time of last use, size in bytes) of those that still exist."""
     found = []
     for path in paths:
         with contextlib.suppress(OSError):

@@ -1,10 +1,9 @@
-"""Who is served next: completions before chats before what can wait, and equals by equal shares of time.
+"""The scheduler: completions go before chats, chats before background requests; equals get equal time.
 
-A step is one piece of a prompt or one round. Of the requests of the highest class the one that has had
-least of the machine is served (fair queueing by virtual time: Demers, Keshav and Shenker, 1989). Others of
-its class share its round where a token then costs less than one after the other, which is a matter of the
-machine: on a processor two plain rows took 2.4 times as long as one, four that speculate together half as
-long as one by one.
+A step is one piece of a prompt or one round. Of the highest class, the request with the least machine time so
+far is served (fair queueing by virtual time: Demers, Keshav and Shenker, 1989). Others of its class share its
+round if a token then costs less than in separate rounds. That depends on the machine: on a CPU two plain rows
+took 2.4 times as long as one, but four speculating requests took half as long together as one by one.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ log = logging.getLogger(__name__)
 
 CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
-"""seconds after which a request gets a step though others of a higher class are there"""
+"""seconds without a step after which a request gets one before those of a higher class"""
 PASSES: dict[Priority, int] = {"completion": 4, "chat": 4, "background": 16}
-"""requests of higher classes that get a slot before one that waits, then it is the first"""
-WELCOME = 1.1
-"""times the cost of a round that it may have with rows of a lower class in it"""
+"""requests of higher classes that get a slot before a waiting one; then it is the first"""
+JOINT_COST = 1.1
+"""factor by which further requests may raise the cost of a round"""
 
 
 class Scheduler:
     """Sequences move from waiting to ``running``, where they have a slot, and out.
 
-    ``costs`` says what rounds take; ``saved`` are the chats on disk. A KeyboardInterrupt may end any method
-    at any line: a request is entered in its new list before it leaves the old one, a slot leaves its holder
-    before it is closed or given on, and :meth:`recover` removes what is then entered twice or nowhere.
+    ``costs`` gives the seconds of rounds; ``saved`` are the chats on disk. A KeyboardInterrupt may end any
+    method at any line. So a request enters its new list before it leaves the old one, and a slot leaves its
+    holder before it is closed or passed on; :meth:`recover` repairs what is then listed twice or nowhere.
     """
 
     def __init__(self, target: Backend, costs: CostCurve, saved: Saved | None = None) -> None:
@@ -58,15 +57,16 @@ class Scheduler:
         self._waiting.append(sequence)
 
     def find(self, id: int) -> Sequence | None:
-        """The request ``id`` if it has not ended."""
+        """Return the request ``id``; None if it is neither waiting nor running."""
         return next((s for s in (*self.running, *self._waiting) if s.id == id), None)
 
-    # Who runs.
+    # Slots.
 
     def admit(self) -> list[Sequence]:
-        """Give slots to those who wait, the highest class and the longest wait first.
+        """Give slots to waiting requests, the highest class and the longest wait first.
 
-        Where all slots are taken a request of a lower class gives its own up for a while: those are returned.
+        If all slots are taken, a running request of a lower class is suspended: its cells are saved, and it
+        waits. Return the suspended ones.
         """
         moved: list[Sequence] = []
         stuck: set[Priority] = set()
@@ -92,7 +92,7 @@ class Scheduler:
         return len(self.running) >= self._target.capabilities.max_sequences
 
     def _first(self, stuck: set[Priority]) -> Sequence | None:
-        """The one of those who wait that gets the next slot; None: nobody can have one."""
+        """The waiting request that gets the next slot; None if none can get one."""
         classes = {s.priority for s in self._waiting} - stuck
         if self._is_full:
             classes = {each for each in classes if self._victim(each) is not None}
@@ -102,7 +102,7 @@ class Scheduler:
         return min(able, key=_waits_behind, default=None)
 
     def _pass(self, sequence: Sequence) -> None:
-        """It gets a slot before those of lower classes, whose patience ends some time."""
+        """Count, for waiting requests of lower classes, that ``sequence`` gets a slot before them."""
         sequence.owed, sequence.passed = _is_late(sequence), 0
         for other in self._waiting:
             other.passed += CLASSES.index(other.priority) > CLASSES.index(sequence.priority)
@@ -119,7 +119,7 @@ class Scheduler:
         sequence.admitted()
 
     def _take(self, sequence: Sequence) -> Taken:
-        """A slot with as much of the prompt as is anywhere."""
+        """Return a slot with as much of the prompt as is cached, in memory or on disk."""
         spared = self.prefixes.spares(sequence)
         limits = self._target.capabilities
         file = self._saved.find(sequence, limits, spared + WORTH) if self._saved is not None else None
@@ -128,7 +128,7 @@ class Scheduler:
         return self.prefixes.take(sequence, self.running)
 
     def _read(self, saved: Saved, file: File) -> None:
-        """Let what is in a file be cached; one that makes no sense is thrown away."""
+        """Restore the cache in a file to a slot; delete a file that cannot be restored."""
         state = saved.read(file)
         if state is None:
             return
@@ -136,13 +136,14 @@ class Scheduler:
         try:
             slot = self._target.restore(state)
         except EngineError as error:
-            log.warning("%s is of no use: %s", file.path, error.message)
+            log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
             saved.drop(file)
             return
         self.prefixes.add(file.cached.in_slot(slot))
 
     def _victim(self, priority: Priority) -> Sequence | None:
-        """The request that gives way to one of this class: of the lowest class the one that has had most."""
+        """The running request to suspend for one of class ``priority``: the one of the lowest class with the
+        most machine time; None if there is none to suspend."""
         if not self._target.capabilities.saves:
             return None
         rank = CLASSES.index(priority)
@@ -150,7 +151,7 @@ class Scheduler:
         return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
 
     def _suspend(self, sequence: Sequence) -> bool:
-        """Take its slot; False where what it holds cannot be saved, so that it goes on."""
+        """Save the request's cells and take its slot; return False if they cannot be saved: it goes on."""
         sequence.state = self._save(sequence.slot)
         if sequence.state is None:
             return False
@@ -164,16 +165,16 @@ class Scheduler:
         try:
             return self._target.save(slot)
         except LocalspecError as error:
-            log.warning("a cache cannot be saved: %s", error.message)
+            log.warning("the KV cache of a request cannot be saved: %s", error.message)
             return None
 
-    # Who is served.
+    # Steps.
 
     def next(self) -> list[Sequence]:
-        """Who takes part in this step: one whose prompt is read, or all that share a round."""
+        """Return the requests of the next step: one whose prompt is read, or all that share a round."""
         live = [s for s in self.running if not s.ended]
-        if not live:
-            return []
+        if len(live) <= 1:
+            return live
         now = time.monotonic()
         best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
         late = [s for s in live if s.priority != best and (s.owed or now - s.turn > self._patience(s))]
@@ -184,82 +185,86 @@ class Scheduler:
         if not self._may_share(first):
             return [first]
         equals = [s for s in decoding if s.priority == first.priority and self._may_share(s)]
-        # All rows of a round are as wide as the widest: who drafts much shares with those who do.
+        # All rows of a round are as wide as the widest: requests with drafts of similar length share one.
         near = sorted(equals, key=lambda s: (s is not first, abs(s.width - first.width), s.served, s.id))
         group = self._cheapest(near)
         others = [s for s in decoding if s not in group and self._may_share(s)]
-        # llama.cpp computes streams together whose numbers follow each other, and only those.
-        return sorted([*group, *self._welcome(group, others)], key=lambda s: s.slot)
+        # llama.cpp computes streams together only if their numbers are consecutive.
+        return sorted([*group, *self._joining(group, others)], key=lambda s: s.slot)
 
     def _patience(self, sequence: Sequence) -> float:
-        """Seconds that it waits for others: at least as many as they then wait for a piece of its prompt."""
+        """Seconds that it waits for higher classes: at least as many as a piece of its prompt takes, because
+        they then wait for that."""
         piece = 0.0 if sequence.prefilled else self._costs.seconds(sequence.chunk, len(sequence.tokens))
         return max(PATIENCE_S[sequence.priority], piece)
 
     def _may_share(self, sequence: Sequence) -> bool:
-        """A strict request whose rows could not be computed again is decoded alone, as the reference is;
-        and nobody shares where the backend computes one after the other."""
+        """Return True if the request can share a round: the backend computes sequences together, and a
+        strict request's near-ties can be recomputed, which needs rollback."""
         capabilities = self._target.capabilities
         return capabilities.batches and not (capabilities.obstacle and sequence.settings.strict)
 
     def _cheapest(self, sequences: Seq[Sequence]) -> list[Sequence]:
-        """The first of ``sequences`` and as many of the others as make a round cheapest for each."""
+        """Return the first of ``sequences`` and as many others as make the round cheapest for each."""
         each = [self._seconds(sequences[:n]) / n for n in range(1, len(sequences) + 1)]
         return list(sequences[: each.index(min(each)) + 1])
 
-    def _welcome(self, group: list[Sequence], others: Iterable[Sequence]) -> list[Sequence]:
-        """Those of lower classes who hardly hold the group up."""
-        limit, joined = WELCOME * self._seconds(group), list[Sequence]()
+    def _joining(self, group: list[Sequence], others: Iterable[Sequence]) -> list[Sequence]:
+        """Return those of ``others`` that hardly slow down the group's round."""
+        limit, joined = JOINT_COST * self._seconds(group), list[Sequence]()
         for sequence in others:
             if self._seconds([*group, *joined, sequence]) <= limit:
                 joined.append(sequence)
         return joined
 
     def _seconds(self, sequences: Seq[Sequence]) -> float:
-        """What a round of these usually takes."""
+        """The usual seconds of a round of these requests."""
         widths = [s.width for s in sequences]
         total = max(widths) * len(widths)
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
 
     def charge(self, sequences: Seq[Sequence], seconds: float) -> None:
-        """They were served for so long, together."""
+        """Charge ``seconds`` of machine time to the requests that were served together, in equal shares."""
         now = time.monotonic()
         for sequence in sequences:
             sequence.served += seconds / len(sequences)
             sequence.turn, sequence.owed = now, False
 
-    # Who has ended.
+    # Ends.
 
     @property
     def deadline(self) -> float | None:
-        """The next one, as a time of :func:`time.monotonic`."""
+        """The next deadline, as a time of :func:`time.monotonic`; None if there is none."""
         deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
         return min((at for at in deadlines if at < math.inf), default=None)
 
     def recover(self) -> None:
-        """After an interrupted step: end the requests that it left half done, put each of the others in one
-        list, and close the slots that nobody holds."""
+        """Repair after an interrupted step: end the requests that it left half done, put each of the others
+        in one list, and close the slots without a holder."""
         known = dict.fromkeys((*self.running, *self._waiting))
         has_slot = [s for s in known if s.slot != NO_SLOT]
         self.running, self._waiting = has_slot, [s for s in known if s.slot == NO_SLOT]
         for sequence in has_slot:
             sequence.state = None
             if sequence.sure is not None and not sequence.ended:
-                sequence.error = EngineError("the request was interrupted", "Ask again.")
+                sequence.error = EngineError(
+                    "an interrupt, such as Ctrl-C, ended the request during a step of the engine",
+                    "Send the request again.",
+                )
         held = {s.slot for s in has_slot if not s.released} | {cached.slot for cached in self.prefixes}
         for slot in set(self._target.sequences()) - held:
             self._target.close(slot)
 
     def expire(self) -> None:
-        """End what is past its deadline, waiting or running."""
+        """End all requests, waiting or running, that are past their deadlines."""
         now = time.monotonic()
         for sequence in (*self.running, *self._waiting):
             if now >= sequence.deadline and not sequence.ended:
                 sequence.finish = "deadline"
 
     def retire(self, conclude: Callable[[Sequence], None]) -> None:
-        """Take out what has ended, one request after the other: release its slot, conclude it, forget it."""
+        """Remove ended requests, one after the other: release its slot, ``conclude`` it, drop it."""
         for book in (self.running, self._waiting):
             for sequence in [s for s in book if s.ended]:
                 sequence.state = None
@@ -269,19 +274,19 @@ class Scheduler:
                 book.remove(sequence)
 
     def abandon(self) -> list[Sequence]:
-        """Forget everything, at once; returns what had not ended."""
+        """Drop all requests at once, and return them."""
         left = [*self.running, *self._waiting]
         self.running, self._waiting = [], []
         return left
 
-    # What is on disk.
+    # Chats on disk.
 
     def save_chat(self) -> Generator[None, None, None] | None:
-        """The steps of writing a chat's cache to disk; None if all are there."""
+        """Return the steps of writing one chat's cache to disk; None if all are written."""
         if self._saved is None or not self._target.capabilities.saves:
             return None
         for cached in self.prefixes:
-            if self._saved.wants(cached):
+            if self._saved.should_write(cached):
                 state = self._save(cached.slot)
                 cached.saved = True
                 if state is not None:
@@ -289,7 +294,7 @@ class Scheduler:
         return None
 
     def forget(self, source: str) -> None:
-        """Close and delete what requests of this source left behind, or will."""
+        """Drop the cached prefixes and files of ``source``, and let running requests leave none."""
         for sequence in (*self.running, *self._waiting):
             sequence.forgotten |= sequence.source == source
         self.prefixes.forget(source)
@@ -302,5 +307,5 @@ def _is_late(sequence: Sequence) -> bool:
 
 
 def _waits_behind(sequence: Sequence) -> tuple[bool, int, int]:
-    """The order of those who wait: who has waited too long, then by class, then who came first."""
+    """The sort key of waiting requests: late ones first, then by class, then by submission."""
     return not _is_late(sequence), CLASSES.index(sequence.priority), sequence.id

@@ -1,4 +1,4 @@
-"""One request on its way: its tokens, its text, its statistics."""
+"""The state of one request: its tokens, its text, its statistics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections import deque
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from localspec.backends.base import Vocabulary
 from localspec.engine.events import Event
@@ -17,17 +17,17 @@ from localspec.errors import LocalspecError
 from localspec.protocol.events import Degraded
 from localspec.protocol.requests import Priority, Request
 from localspec.protocol.results import FinishReason, Likely, ProposerStats, Stats
-from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger
+from localspec.speculation.draft import NOTHING, Ask, Draft, Savings
+from localspec.speculation.early_end import EarlyEnd, EndScore
 from localspec.speculation.noise import Noise
-from localspec.speculation.rewriting import NearTies, Rewriting
+from localspec.speculation.recompute import NearTies, RecomputeRisk
 from localspec.speculation.sampling import Sampler
-from localspec.speculation.unsure import Unsure, Urge
 from localspec.speculation.verify import Judge, TargetRows, judge_for, log_probability, most_probable
 
 NO_SLOT = -1
 TARGET = "target"
 WIDTH_GAIN = 0.2
-"""how fast the usual width of a request's rounds follows what it drafts"""
+"""share of a round's width that goes into the usual width of a request's rounds"""
 
 
 class Likelihood(NamedTuple):
@@ -41,7 +41,7 @@ class Emitted(NamedTuple):
     """The tokens that a round adds to the answer.
 
     ``source`` proposed the first ``accepted`` of them, the target chose the others. ``likely`` has an entry
-    for each token where log-probabilities are wanted, else none.
+    for each token if the request has ``logprobs``, else none.
     """
 
     tokens: tuple[int, ...]
@@ -51,7 +51,7 @@ class Emitted(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The engine's limits in tokens: of the context, and of this prompt in one forward."""
+    """The engine's limits in tokens: of the context, and of a piece of this prompt."""
 
     n_ctx: int
     chunk: int
@@ -60,13 +60,16 @@ class Limits(NamedTuple):
 class Sequence:
     """A request's state.
 
-    ``tokens`` is prompt and answer; the newest one is sampled but not fed. ``slot`` is the backend's
-    sequence; the first ``cached`` tokens of the prompt were in it already, and it held ``fed`` when the
-    round began: ``len(tokens) - 1``, or less where its cache cannot go back everywhere. ``exact`` and
-    ``rewriting``: see :mod:`.exactness`. ``passed`` requests of a higher class got a slot while it waited;
-    it is ``owed`` a step where it got its own because that were too many. It has ended, and its slot is no
-    longer its own, once it is ``released``.
+    ``tokens`` is prompt and answer; the newest one is chosen but not fed. ``slot`` is the backend's
+    sequence. It held the first ``cached`` tokens of the prompt from the start, and ``fed`` tokens
+    when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length. ``exact``
+    and ``recompute_risk``: see :mod:`.exactness`. ``passed`` counts the requests of higher classes that got a
+    slot while it waited. If that reached the limit, it got the next slot and ``owed`` is True until it is
+    served. Once ``released``, it has ended and its slot belongs to the cached prefixes, or is closed.
     """
+
+    reports: Literal["long prompts", "next step", "all"] = "long prompts"
+    """of which prompts progress is reported; ``next step``: of this one, before anything is read"""
 
     def __init__(
         self, id: int, encoded: Encoded, settings: Settings, vocabulary: Vocabulary, limits: Limits
@@ -80,31 +83,31 @@ class Sequence:
         self.exact = 0
         self.fed = 0
         self.near_ties = NearTies()
-        self.rewriting: Rewriting | None = None
+        self.recompute_risk: RecomputeRisk | None = None
         self.proposer = settings.proposer
         self.source = ""
         self.priority: Priority = "chat"
         self.served = 0.0
-        """seconds of the machine that it has had, as the scheduler counts them"""
+        """seconds of machine time so far, as the scheduler counts them"""
         self.turn = 0.0
-        """when it was served last, or began to wait"""
+        """time of its last step, or of its submission, by :func:`time.monotonic`"""
         self.width = 1.0
         """tokens that its rounds usually feed"""
         self.interruptions = 0
-        """times that the piece of its prompt that comes next was begun for others' sake in vain"""
+        """times that the next piece of its prompt was preempted"""
         self.state: bytearray | None = None
-        """its cells, while others have its slot"""
+        """its saved cells, while another request has its slot"""
         self.sure: int | None = None
-        """cells that are right whatever becomes of the step under way; None between steps"""
+        """number of cells that are right even if the step under way is interrupted; None between steps"""
         self.passed, self.owed, self.released = 0, False, False
         self.forgotten = False
-        """whether nothing of it is to be left, neither cells nor lessons"""
+        """True if neither its cells are to be kept nor its text learnt"""
         self.tidy = encoded.rule is not None
-        """whether it is an editor's completion: its file teaches the memory, and what is accepted, not it"""
+        """True for an editor's completion: the memory learns the file and accepted texts, not this one"""
         self.finish: FinishReason | None = None
         self.error: LocalspecError | None = None
         self.deadline = math.inf
-        """when it ends, done or not, as a time of :func:`time.monotonic`"""
+        """time at which it ends in any case, by :func:`time.monotonic`"""
         self._over = self._predict_s = math.inf
         self.events: deque[Event] = deque()
         self.stats = Stats(lossless=settings.tau is None)
@@ -115,13 +118,13 @@ class Sequence:
         )
         self._vocabulary = vocabulary
         self._end_tokens = encoded.end_tokens
-        self._urge = (
-            Urge(self._end_tokens, vocabulary.size)
-            if encoded.unsure_ends and settings.sampling.greedy
+        self._end_score = (
+            EndScore(self._end_tokens, vocabulary.size)
+            if encoded.early_end and settings.sampling.greedy
             else None
         )
         self.emitted = 0
-        self._ledger = Ledger()
+        self._savings = Savings()
         self._saved = 0.0
         self._n_ctx, self.chunk = limits
         self._submitted = time.perf_counter()
@@ -129,13 +132,13 @@ class Sequence:
         self._admitted: float | None = None
 
     def limit(self, request: Request) -> None:
-        """From now on the request's deadlines count."""
+        """Start the request's deadlines now."""
         now = time.monotonic()
         self._over = now + _seconds(request.max_ms)
         self._predict_s = _seconds(request.max_predict_ms)
         self.deadline = min(self._over, now + _seconds(request.max_prompt_ms))
 
-    # What a round asks.
+    # Read by a round.
 
     @property
     def ended(self) -> bool:
@@ -151,12 +154,12 @@ class Sequence:
 
     @property
     def prefilled(self) -> bool:
-        """Whether the first token of the answer is known, so that rounds can begin."""
+        """True if the first token of the answer is known, so that rounds can begin."""
         return len(self.tokens) > self.prompt_length
 
     @property
     def remembered(self) -> bool:
-        """Whether the memory learns it."""
+        """True if the n-gram memory is to learn it."""
         return not self.tidy and not self.forgotten and self.settings.remember and self.prefilled
 
     @property
@@ -164,7 +167,8 @@ class Sequence:
         return len(self.tokens) - self.prompt_length
 
     def ask(self, k: int, rollback: int | None) -> Ask:
-        """Of ``k`` draft tokens, how many are of use: the context, ``max_tokens``, the cache set limits."""
+        """Return the ask for a draft of ``k`` tokens, or of as many as the context, ``max_tokens`` and
+        ``rollback`` allow."""
         k = min(k, self._n_ctx - len(self.tokens))
         if self.settings.max_tokens is not None:
             k = min(k, self.settings.max_tokens - self.completion_tokens - 1)
@@ -180,24 +184,24 @@ class Sequence:
             left=math.inf if settings.max_tokens is None else settings.max_tokens - self.completion_tokens,
             workspace=settings.workspace,
             remember=settings.remember,
-            ledger=self._ledger,
-            rewriting=self.rewriting,
+            savings=self._savings,
+            recompute_risk=self.recompute_risk,
             missing=len(self.tokens) - 1 - self.fed,
         )
 
     def judge(self, rows: TargetRows, draft: Draft = NOTHING) -> Judge:
-        """What decides about ``draft``, and which token comes next; row 0 follows the newest token.
+        """Return the judge of ``draft`` and of the token after it; row 0 follows the newest token.
 
-        An editor's completion ends where the model is unsure, but for its first token: who asks is told
-        something, also who accepted what ended so.
+        An editor's completion ends where the model is unsure, but never before its first token: so a request
+        gets some text, even the one that follows an accepted completion that ended this way.
         """
         judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
-        return judge if self._urge is None or not self.prefilled else Unsure(judge, self._urge)
+        return judge if self._end_score is None or not self.prefilled else EarlyEnd(judge, self._end_score)
 
     def emit(
         self, rows: TargetRows, tokens: tuple[int, ...], accepted: int = 0, source: str = TARGET
     ) -> Emitted:
-        """``tokens``, which the first of ``rows`` decided, with log-probabilities where those are wanted."""
+        """Return ``tokens``, chosen by the first of ``rows``, with log-probabilities if requested."""
         if not self.settings.logprobs:
             return Emitted(tokens, accepted, source)
         most = self.settings.top_logprobs
@@ -205,15 +209,15 @@ class Sequence:
         likely = (Likelihood(log_probability(row, token), most_probable(row, most)) for row, token in decided)
         return Emitted(tokens, accepted, source, tuple(likely))
 
-    # What a round tells.
+    # Updated by a round.
 
     def admitted(self) -> None:
-        """It has a slot; the first time counts."""
+        """Note the time at which it got a slot for the first time."""
         if self._admitted is None:
             self._admitted = time.perf_counter()
 
     def extend(self, emitted: Emitted) -> int:
-        """Append tokens until the request ends; returns how many were used, an end token included."""
+        """Append tokens until the request ends; return how many were used, an end token included."""
         used, likely = 0, emitted.likely
         for token in emitted.tokens:
             if self.ended:
@@ -248,7 +252,7 @@ class Sequence:
             self.finish = "context_full"
 
     def publish(self) -> None:
-        """Turn the text that has become certain into an event."""
+        """Append an event with the text that has become certain, if any."""
         if self.ended and self.finish != "stop_string":
             self.text.flush()
         delta = self.text.take()
@@ -256,16 +260,16 @@ class Sequence:
             self.events.append(delta)
 
     def degrade(self, to: str, reason: str) -> None:
-        """The proposer failed: go on with ``to``."""
+        """Replace the proposer, which failed for ``reason``, by ``to``."""
         self.events.append(Degraded(self.proposer, to, reason))
         self.proposer = to
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 
     def count_time(self, plain_s: float, forward_s: float, spent_s: float) -> None:
-        """A round took ``spent_s``; its forward usually takes ``forward_s``, and plain decoding would
-        have taken ``plain_s`` for what came out of it."""
-        won, spent = self._ledger
-        self._ledger = Ledger(won + plain_s - forward_s, spent + forward_s)
+        """Count a round that took ``spent_s``. Its forward usually takes ``forward_s``, and plain decoding
+        would have taken ``plain_s`` for the tokens it gave."""
+        won, spent = self._savings
+        self._savings = Savings(won + plain_s - forward_s, spent + forward_s)
         self._saved += plain_s - spent_s
 
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
@@ -284,7 +288,8 @@ class Sequence:
         share.seconds += seconds
 
     def final_stats(self, *, priced: bool) -> Stats:
-        """The statistics, with what can only be said at the end; ``priced``: a plain step's cost is known."""
+        """Return the statistics with the values known only at the end; ``priced``: a plain step's cost is
+        known."""
         stats, n = self.stats, self.completion_tokens
         stats.time_saved_s = self._saved if priced and stats.rounds else None
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None

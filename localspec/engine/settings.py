@@ -1,4 +1,4 @@
-"""From the options people give to the values a request runs with."""
+"""The concrete values that a request runs with, from its options."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from localspec.speculation.sampling import COLD, SamplingParams
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
 FIM_TOKENS = 256
-"""a gap is short, and a model that does not find its end must not fill the whole context"""
+"""default of ``max_tokens`` in a gap: a model that misses its end must not fill the whole context"""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One request's concrete settings.
 
-    ``tau`` is set where drafts are verified by threshold; ``k`` where the length was asked for. ``cut``: a
-    chat longer than the context drops its oldest turns.
+    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length. ``cut``:
+    a chat longer than the context drops its oldest turns.
     """
 
     sampling: SamplingParams
@@ -39,45 +39,45 @@ class Settings:
 
 
 def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
-    """Fill what ``options`` leaves open: the model's own settings, else the documented defaults."""
-    said = options.over(model_defaults)
+    """Return the settings of ``options``, completed by the model's own and by the documented defaults."""
+    merged = options.over(model_defaults)
     fim = isinstance(prompt, FimPrompt)
-    # An author recommends a temperature for chat; what fills a gap is to be certain.
-    temperature = options.temperature if fim else said.temperature
+    # The temperature that a model's author recommends is for chat; by default a gap is filled greedily.
+    temperature = options.temperature if fim else merged.temperature
     if temperature is None:
         temperature = 0.0 if fim else CHAT_TEMPERATURE
-    # What a seed promises is the same text again; only there and at temperature 0 can a near-tie matter.
-    reproducible = temperature < COLD or said.seed is not None
-    lossy = said.verify == "threshold"
+    # Near-ties matter only where the same text is expected again: with a seed, and at temperature 0.
+    reproducible = temperature < COLD or merged.seed is not None
+    lossy = merged.verify == "threshold"
     return Settings(
         sampling=SamplingParams(
             temperature=temperature,
-            top_k=said.top_k or 0,
-            top_p=1.0 if said.top_p is None else said.top_p,
-            min_p=said.min_p or 0.0,
-            repeat_penalty=1.0 if said.repeat_penalty is None else said.repeat_penalty,
-            frequency_penalty=said.frequency_penalty or 0.0,
-            presence_penalty=said.presence_penalty or 0.0,
-            repeat_last_n=said.repeat_last_n,
-            logit_bias=said.logit_bias or (),
+            top_k=merged.top_k or 0,
+            top_p=1.0 if merged.top_p is None else merged.top_p,
+            min_p=merged.min_p or 0.0,
+            repeat_penalty=1.0 if merged.repeat_penalty is None else merged.repeat_penalty,
+            frequency_penalty=merged.frequency_penalty or 0.0,
+            presence_penalty=merged.presence_penalty or 0.0,
+            repeat_last_n=merged.repeat_last_n,
+            logit_bias=merged.logit_bias or (),
         ),
-        proposer=said.proposer or "auto",
-        k=said.k,
-        tau=(said.threshold or DEFAULT_TAU) if lossy else None,
-        strict=reproducible and said.exactness != "fast" and not lossy,
-        seed=said.seed,
-        stop=said.stop or (),
-        max_tokens=FIM_TOKENS if fim and said.max_tokens is None else said.max_tokens,
-        logprobs=bool(said.logprobs),
-        top_logprobs=said.top_logprobs or 0 if said.logprobs else 0,
-        cut=said.overflow != "refuse",
-        workspace=_workspace(said, prompt),
-        remember=said.remember is not False,
+        proposer=merged.proposer or "auto",
+        k=merged.k,
+        tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
+        strict=reproducible and merged.exactness != "fast" and not lossy,
+        seed=merged.seed,
+        stop=merged.stop or (),
+        max_tokens=FIM_TOKENS if fim and merged.max_tokens is None else merged.max_tokens,
+        logprobs=bool(merged.logprobs),
+        top_logprobs=merged.top_logprobs or 0 if merged.logprobs else 0,
+        cut=merged.overflow != "refuse",
+        workspace=_workspace(merged, prompt),
+        remember=merged.remember is not False,
     )
 
 
-def _workspace(said: Options, prompt: Prompt) -> str | None:
-    """Whose memory it is: what was said, else that of the file that an editor asks about."""
-    if said.workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
+def _workspace(merged: Options, prompt: Prompt) -> str | None:
+    """Return the workspace of the option, or that of the file of an editor's completion."""
+    if merged.workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
         return workspace_of_file(prompt.path)
-    return said.workspace or None
+    return merged.workspace or None

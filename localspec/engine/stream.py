@@ -13,58 +13,59 @@ from localspec.protocol.results import Result
 
 
 class Runner(Protocol):
-    """What runs the request: an engine."""
+    """The part of an engine that a stream needs."""
 
     def step(self) -> bool:
-        """Advance all requests; False when there is nothing to do."""
+        """Advance the requests by a step; return False if none is left."""
 
     def cancel(self, id: int) -> None:
         """End a request at the next step."""
 
 
 class Stream:
-    """Iterate over the chunks of an answer; :attr:`result` is there when they end.
+    """The chunks of an answer, to iterate over; :attr:`result` is set when they end.
 
-    Reading it is what runs the engine. Closing it, or leaving its loop early and dropping it,
-    cancels the request.
+    Reading the stream runs the engine. Closing it, or dropping it before its end, cancels the request.
     """
 
     def __init__(self, engine: Runner, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._events = self._run()
-        next(self._events)  # a generator that was never begun does nothing when it is closed
+        next(self._events)  # begun, because closing a generator that was never begun does nothing
 
     @property
     def result(self) -> Result:
-        """The end of the request, once every chunk was read."""
+        """The result of the request, after the last chunk was read."""
         if self._result is None:
-            raise LocalspecError("the stream has not ended", "Read it to its end, or call finish().")
+            raise LocalspecError(
+                "the stream has not ended: it has no result yet", "Read it to its end, or call finish()."
+            )
         return self._result
 
     def __iter__(self) -> Iterator[Delta]:
         return (event for event in self._events if isinstance(event, Delta))
 
     def events(self) -> Iterator[Event]:
-        """Everything that is told about the request, chunks included."""
+        """Iterate over all events of the request, chunks included."""
         return self._events
 
     def finish(self) -> Result:
-        """Read the rest; returns the result. Raises the error that ended the request."""
+        """Read the rest and return the result; raises the error that ended the request."""
         for _ in self._events:
             pass
         return self.result
 
     def cancel(self) -> None:
-        """End the request; its result says ``cancelled`` and has the text so far."""
+        """End the request; its result has the finish reason ``cancelled`` and the text so far."""
         self._engine.cancel(self._sequence.id)
 
     def close(self) -> None:
-        """Cancel the request if it has not ended, and forget it."""
+        """Cancel the request if it has not ended, and drop it."""
         self._events.close()
 
     def _run(self) -> Generator[Event, None, None]:
-        """Yield the events, after a first value that is none."""
+        """Yield the events, after a first value that is no event."""
         sequence = self._sequence
         try:
             yield cast(Event, None)
@@ -79,7 +80,7 @@ class Stream:
                         return
                     yield event
                 if not self._engine.step() and not sequence.events:
-                    raise EngineError("the engine does not know the request any more", "Ask again.")
+                    raise EngineError("the engine ended without a result for this request; this is a defect")
         finally:
             if self._result is None and sequence.error is None:
                 self._engine.cancel(sequence.id)

@@ -1,4 +1,4 @@
-"""From token bytes to text that may be shown: whole code points, and nothing of a stop string."""
+"""From the bytes of tokens to text that can be shown: whole code points, without stop strings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from localspec.protocol.results import Likely, Token
 
 
 class TextStream:
-    """Feed tokens with :meth:`push`, read what is certain with :meth:`take`.
+    """Takes tokens with :meth:`push`, returns the text that is certain with :meth:`take`.
 
     A token's text is held back while the end of the text could still become a stop string; the
     bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
-    With a ``rule`` all is held back until it ends the text, or :meth:`flush` does.
+    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it.
     """
 
     def __init__(self, stop: Sequence[str] = (), rule: StopRule | None = None) -> None:
@@ -26,13 +26,13 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: list[Token] = []
         self._held_texts: list[str] = []
-        """the text of each token whose text is not certain yet"""
+        """the text of each token that is held back"""
         self._ready: list[Token] = []
         self._ready_text = ""
         self.text = ""
-        """everything taken so far"""
+        """all text taken so far"""
         self.stop: str | None = None
-        """the stop string that ended it"""
+        """the stop string that ended the text; None if none did"""
 
     def push(
         self,
@@ -42,8 +42,8 @@ class TextStream:
         logprob: float | None = None,
         top: tuple[Likely, ...] = (),
     ) -> bool:
-        """Take in one token; True if it completed a stop string or the end that the rule looks for: the text
-        ends before that."""
+        """Add a token; return True if it completed a stop string, or an end by the rule: the text ends
+        before that."""
         text = self._decoder.decode(piece)
         made = Token(token, source, len(text), logprob, top)
         if not self._stop and self._rule is None:
@@ -61,13 +61,14 @@ class TextStream:
         return False
 
     def _end(self, new: str) -> int | None:
-        """How much of what is held stays, if the text has ended with its last characters, ``new``."""
+        """Return the number of held characters to keep if the newest ones, ``new``, end the text; None if
+        they do not."""
         tail = "".join(self._held_texts) if self._stop else ""
         ruled = None if self._rule is None else self._rule.feed(new)
         found = [(at + len(stop), at, stop) for stop in self._stop if (at := tail.find(stop)) >= 0]
         if not found:
             return ruled
-        # The stop string that was complete first, so that the text does not depend on where tokens end.
+        # The stop string that was completed first, so that the text does not depend on token borders.
         _, at, stop = min(found)
         if ruled is not None and ruled < at:
             return ruled
@@ -75,7 +76,7 @@ class TextStream:
         return at
 
     def _release_certain(self) -> None:
-        """Release what no stop string can begin in any more."""
+        """Release the tokens in which no stop string can begin any more."""
         tail = "".join(self._held_texts)
         safe, n, length = len(tail) - self._undecided(tail), 0, 0
         while n < len(self._held) and length + self._held[n].chars <= safe:
@@ -84,7 +85,7 @@ class TextStream:
         self._release(n)
 
     def _undecided(self, tail: str) -> int:
-        """Length of the longest end of ``tail`` that a stop string starts with."""
+        """The length of the longest end of ``tail`` that a stop string starts with."""
         longest = 0
         for stop in self._stop:
             for n in range(min(len(stop) - 1, len(tail)), longest, -1):
@@ -94,7 +95,7 @@ class TextStream:
         return longest
 
     def _cut(self, length: int) -> None:
-        """Release ``length`` characters of what is held and drop the rest."""
+        """Release ``length`` of the held characters and drop the rest."""
         n = 0
         while length > 0 and n < len(self._held):
             held, text = self._held[n], self._held_texts[n][:length]
@@ -110,11 +111,11 @@ class TextStream:
         del self._held[:n], self._held_texts[:n]
 
     def flush(self) -> None:
-        """The text has ended without a stop string: nothing needs to be held any more."""
+        """Release all held text, because the text has ended without a stop string."""
         self._release(len(self._held))
 
     def take(self) -> Delta | None:
-        """The text that has become certain since the last call; None if there is none."""
+        """Return the text that has become certain since the last call; None if there is none."""
         if not self._ready:
             return None
         delta = Delta(self._ready_text, tuple(self._ready))

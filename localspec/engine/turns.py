@@ -1,4 +1,4 @@
-"""The oldest turns of a chat that must go for the rest to fit."""
+"""The number of oldest turns of a chat to drop so that the rest fits."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 CHARS = 4
-"""characters that a token is taken to stand for while nothing is counted"""
+"""assumed characters of a token before any text was counted"""
 
 
 class Counted(NamedTuple):
-    """A text's tokens and their number; None for tokens of which only the least number is known."""
+    """A text's tokens and their number; the tokens are None if only their least number is known."""
 
     tokens: list[int] | None
     number: int
 
 
 class _Known(NamedTuple):
-    """The size of a text and the number of its tokens, by how much was dropped."""
+    """The characters and the number of tokens of a text without its ``dropped`` oldest turns."""
 
     dropped: int
     size: int
@@ -28,11 +28,12 @@ class _Known(NamedTuple):
 def fewest_dropped(
     sizes: Sequence[int], whole: int, room: int, encode: Callable[[int], Counted]
 ) -> tuple[int, Counted]:
-    """The first ``n`` for which ``encode(n)`` has at most ``room`` tokens, and those; if none has, the last.
+    """Return the first ``n`` for which ``encode(n)`` has at most ``room`` tokens, and those; if none has, the
+    last ``n``.
 
-    ``sizes`` are the characters that are left of each, in falling order, and ``whole`` those of all, which
-    do not fit. Each text is long, so few are encoded: the next one is where the tokens per character of
-    those before say, and in the middle where that has not halved what is left.
+    ``sizes[n]`` are the characters of text ``n``, in falling order, and ``whole`` those of the whole chat,
+    which does not fit. The texts are long, so few are encoded: the next one is chosen by the tokens per
+    character of earlier ones, or is the middle one if the last choice has not halved the interval.
     """
     low, high = _Known(-1, whole, max(room + 1, whole // CHARS)), _Known(len(sizes), 0, 0)
     best = last = Counted([], 0)
@@ -52,7 +53,8 @@ def fewest_dropped(
 
 
 def _guess(sizes: Sequence[int], low: _Known, high: _Known, room: int) -> int:
-    """The first between ``low`` and ``high`` whose size, as both say, makes ``room`` tokens."""
+    """Return the first text between ``low`` and ``high`` that has ``room`` tokens or fewer, as estimated by
+    a straight line between both."""
     per_token = (low.size - high.size) / max(1, low.number - high.number)
     size = high.size + (room - high.number) * per_token
     found = bisect_left(sizes, -size, key=lambda each: -each)

@@ -1,1 +1,1 @@
-"""The HTTP door: OpenAI's, llama.cpp's and Ollama's dialects, told on the daemon's wire."""
+"""The HTTP server: OpenAI's, llama.cpp's and Ollama's dialects, translated to the daemon's wire."""

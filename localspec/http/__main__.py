@@ -1,18 +1,21 @@
-"""``python -m localspec.http``: the door's own process, started by the daemon; it ends with its stdin.
+"""``python -m localspec.http``: the HTTP server's own process, started by the daemon; it ends with its stdin.
 
-One line is printed: its address once it listens, or why it does not. Exits 69 if what it needs is not
-installed.
+Prints one line: its address once it listens, or the error that prevents it, as JSON. Exits 69 if a package
+that it needs is not installed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import sys
 import threading
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
@@ -20,48 +23,55 @@ from localspec.daemon.access import loopback, token
 from localspec.daemon.access.admission import Admission, Listening
 from localspec.daemon.http_server import lacking
 from localspec.daemon.log import OneLine
-from localspec.errors import INSTALL_HTTP, ExitCode, LocalspecError
+from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, LocalspecError
 
 if TYPE_CHECKING:
     import uvicorn
 
 log = logging.getLogger("localspec.http")
 
-ANOTHER_PORT = "Run `localspec config set http.port N`, with N = 0 for any that is free."
+ANOTHER_PORT = "Run `localspec config set http.port N` (0: any free port), then `localspec daemon restart`."
 CLOSE_S = 2
 IDLE_S = 60
-"""longer than clients keep a connection (5 s in httpx): else it may be closed while it is being used again"""
+"""longer than clients keep a connection (5 s in httpx), so that none is closed while it is used again"""
 STDIN = 0
 
 
 def main() -> int:
-    """Serve until there is no more stdin; returns the exit code."""
+    """Serve until stdin ends; return the exit code."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # what is no HTTP is told to who has sent it
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # malformed HTTP is answered, not logged
+    port = 0
     try:
-        asyncio.run(_serve(load_config()))
+        config = load_config()
+        port = config.http.port
+        asyncio.run(_serve(config))
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
-        told = f"the HTTP door lacks {packages}. {INSTALL_HTTP} Then start the daemon again."
-        return _closed(told, ExitCode.UNAVAILABLE)
+        remedy = f"{INSTALL_HTTP} Then start the daemon again."
+        return _closed(DaemonUnavailable(f"the HTTP server lacks {packages}", remedy), ExitCode.UNAVAILABLE)
     except LocalspecError as error:
-        return _closed(f"{error.message}. {error.remedy}", error.exit_code)
+        return _closed(error, error.exit_code)
     except OSError as error:
-        told = f"the HTTP door cannot be opened: {error.strerror}. {ANOTHER_PORT}"
-        return _closed(told, ExitCode.ERROR)
+        return _closed(DaemonUnavailable(_no_port(port, error), ANOTHER_PORT), ExitCode.ERROR)
     return ExitCode.OK
 
 
-def _closed(sentence: str, code: int) -> int:
-    """Say why it is not open, to the log and to the daemon."""
-    log.error("%s", sentence)
-    _say(sentence)
+def _no_port(port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is used by another program"
+    return f"port {port} cannot be opened: {error.strerror}"
+
+
+def _closed(error: LocalspecError, code: int) -> int:
+    """Report the reason why it does not listen to the daemon, which logs it; return ``code``."""
+    _print_line(msgspec.json.encode(error.as_dict()).decode())
     return code
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -98,7 +108,7 @@ async def _serve(config: Config) -> None:
         )
     )
     _ends_with_stdin(server)
-    _say(f"http://{loopback.address(listening)}")
+    _print_line(f"http://{loopback.address(listening)}")
     try:
         await server.serve(sockets=[listening])
     finally:
@@ -106,7 +116,7 @@ async def _serve(config: Config) -> None:
 
 
 def _token() -> str | None:
-    """What it is now: a new one holds at once."""
+    """Read the current token, so that a new one holds at once; None if it cannot be read."""
     with contextlib.suppress(OSError):
         return token.read(home.http_token_path())
     return None

@@ -27,17 +27,17 @@ from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of
 from localspec.http.gate import OWNER, TOKEN_REMEDY, WORK, Gate, Refusal
 from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
-from localspec.http.strangers import confine
+from localspec.http.unauthenticated import confine
 from localspec.protocol.options import LONGEST_SHOWN
 
 log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
-STRANGERS = 4
-"""requests at once at addresses that are open to everybody on this machine; others wait"""
+UNAUTHENTICATED = 4
+"""requests at once at endpoints that need no token; further ones wait"""
 SHARE = 2
-"""of so many places at work one more is for those who show no token"""
+"""divides the number of requests with the token that run at once into that of requests without it"""
 
 
 OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
@@ -45,31 +45,31 @@ OPEN = {SCHEMA, *(endpoint.path for dialect in DIALECTS for endpoint in dialect.
 
 
 class NothingThere(LocalspecError):
-    """There is nothing at that address, or not by that method."""
+    """There is no endpoint of that path and method."""
 
     code = "unknown_url"
 
 
 def known_at(path: str) -> Dialect | None:
-    """The dialect that has something at a path."""
+    """Return the dialect that has an endpoint at a path, None if no dialect has one."""
     return openai.DIALECT if path.startswith(openai.MODELS) else OF_PATH.get(path)
 
 
 def dialect_at(path: str) -> Dialect:
-    """The dialect in which a request at a path is refused."""
+    """Return the dialect whose error format a refusal at a path has."""
     return known_at(path) or (ollama.DIALECT if path.startswith("/api/") else openai.DIALECT)
 
 
 def not_offered(method: str, path: str) -> NothingThere:
-    """Says that nothing answers there, and what does."""
-    told = f"{method} {path[:LONGEST_SHOWN]} is not offered"
+    """Return the error for an endpoint that does not exist; its remedy names those that do."""
+    message = f"{method} {path[:LONGEST_SHOWN]} is not offered"
     if (meant := f"/v1{path}") in OF_PATH:
-        return NothingThere(told, f"See {meant}.")
+        return NothingThere(message, f"Use {meant}.")
     if path in OF_PATH:
         methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
-        return NothingThere(told, f"It answers to {' and '.join(sorted(methods))}: see {SCHEMA}.")
+        return NothingThere(message, f"Use {' or '.join(sorted(methods))}: see {SCHEMA}.")
     offered = [each.path for each in dialect_at(path).endpoints if not each.path.startswith(openai.MODELS)]
-    return NothingThere(told, f"In this dialect there are {', '.join(offered)}; {SCHEMA} has all of them.")
+    return NothingThere(message, f"This dialect offers {', '.join(offered)}; {SCHEMA} has all endpoints.")
 
 
 def create(
@@ -78,18 +78,18 @@ def create(
     most: int = 32,
     origins: tuple[str, ...] = (),
 ) -> Starlette:
-    """The door, to be opened with what ``token`` reads; the dialects of ``without_token`` are open to all.
+    """Build the HTTP application; ``token`` reads its token, ``without_token`` names dialects open to all.
 
-    ``most`` requests are at work at once: each has a connection to the daemon, which others need, too. Half
-    as many more are those of clients without the token. Pages of ``origins`` are let in with it.
+    At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
+    as many without it. Web pages of ``origins`` are accepted with the token.
     """
     shared = Rooms(Room(most), Room(max(1, most // SHARE)))
-    opened = Rooms(Room(STRANGERS, waits=True), Room(STRANGERS, waits=True))
+    opened = Rooms(Room(UNAUTHENTICATED, waits=True), Room(UNAUTHENTICATED, waits=True))
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_at(path), error, status)
 
-    def strangers(method: str, path: str, is_page: bool) -> Refusal | None:
+    def unauthenticated(method: str, path: str, is_page: bool) -> Refusal | None:
         dialect = known_at(path)
         if path in OPEN or (dialect is not None and dialect.name in without_token and not is_page):
             return None
@@ -100,8 +100,8 @@ def create(
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        said = not_offered(request.method, path)
-        response = _error(dialect_at(path), said, HTTPStatus(error.status_code))
+        missing = not_offered(request.method, path)
+        response = _error(dialect_at(path), missing, HTTPStatus(error.status_code))
         response.headers.update(error.headers or {})
         return response
 
@@ -117,7 +117,7 @@ def create(
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
-    gate = Middleware(Gate, token=token, strangers=strangers, refuse=refuse, origins=origins)
+    gate = Middleware(Gate, token=token, unauthenticated=unauthenticated, refuse=refuse, origins=origins)
     return Starlette(
         routes=[*routes, Route(SCHEMA, schema)],
         middleware=[gate],
@@ -126,7 +126,7 @@ def create(
 
 
 class Room:
-    """So many may be inside; others wait for a place, or are refused."""
+    """A bound of ``most`` requests at once; further ones are refused, or wait if ``waits``."""
 
     def __init__(self, most: int, *, waits: bool = False) -> None:
         self._most = most
@@ -135,9 +135,12 @@ class Room:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Inside, there is room for one less. Raises :class:`QueueFull`."""
+        """Hold a place. Raises :class:`QueueFull` if none is free and requests do not wait here."""
         if self._places.locked() and not self._waits:
-            raise QueueFull(f"{self._most} requests are at work, and the door takes no more at once")
+            raise QueueFull(
+                f"the HTTP server already runs its limit of {self._most} requests; this one was refused",
+                "Try again later, or raise daemon.max_connections and run `localspec daemon restart`.",
+            )
         async with self._places:
             yield
 
@@ -150,8 +153,11 @@ class Rooms(NamedTuple):
 
 
 class Address:
-    """One endpoint as an application: what is held for a request is let go once its answer was sent, or
-    nobody reads it."""
+    """One endpoint as an ASGI application.
+
+    A request holds a connection to the daemon and a place in a room until its answer is complete. Both are
+    released before the end of the answer is sent, so that the client's next request finds a place.
+    """
 
     def __init__(self, dialect: Dialect, endpoint: Endpoint, rooms: Rooms) -> None:
         self._dialect = dialect
@@ -161,10 +167,12 @@ class Address:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as held:
             response = await self._response(Request(scope, receive), held)
+            if not isinstance(response, StreamingResponse):
+                await held.aclose()
             await response(scope, receive, send)
 
     def _begin(self, request: Request) -> None:
-        """Note that the request has a place at work; at an open address there are always some that wait."""
+        """Protect the connection from eviction; not at open endpoints, where requests wait for a place."""
         if not self._endpoint.open and (work := request.scope["state"].get(WORK)) is not None:
             work()
 
@@ -182,30 +190,31 @@ class Address:
             room = self._rooms.owner if is_owner else self._rooms.others
             await held.enter_async_context(room.taken())
             self._begin(request)
-            said, client = await answered(partial(self._work, request, body), request)
+            answer, client = await answered(partial(self._work, request, body), request)
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client has disconnected
         except LocalspecError as error:
             return _error(self._dialect, error, self._dialect.status(error))
         except Exception:
-            # Nobody foresaw it: who asked is told so, and the log says where.
+            # An unexpected error: the client gets a message, the log the traceback.
             log.exception("%s %s", self._endpoint.method, self._endpoint.path)
-            failed = EngineError("the request failed")
+            failed = EngineError(f"{self._endpoint.method} {self._endpoint.path} failed unexpectedly")
             return _error(self._dialect, failed, HTTPStatus.INTERNAL_SERVER_ERROR)
         held.push_async_callback(client.close)
-        if isinstance(said, AsyncIterator):
+        if isinstance(answer, AsyncIterator):
             framing = self._dialect.framing
-            return StreamingResponse(_framed(self._dialect, said), media_type=framing.media_type)
-        if isinstance(said, Plain):
-            return Response(said.text, headers=dict(said.headers), media_type=said.media_type)
-        return _json(said)
+            return StreamingResponse(_framed(self._dialect, answer, held), media_type=framing.media_type)
+        if isinstance(answer, Plain):
+            return Response(answer.text, headers=dict(answer.headers), media_type=answer.media_type)
+        return _json(answer)
 
 
-async def _framed(dialect: Dialect, values: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-    """The values as they come."""
+async def _framed(dialect: Dialect, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
+    """Yield the values, framed, as they come; close ``held`` before the end is sent."""
     try:
         async for value in values:
             yield dialect.framing.frame(value)
+        await held.aclose()
         yield dialect.framing.end
     except LocalspecError as error:
         yield dialect.framing.frame(dialect.error(error, dialect.status(error)))

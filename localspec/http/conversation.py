@@ -1,4 +1,4 @@
-"""Messages of a chat, as the dialects say them: their roles, their parts, and an answer that is begun."""
+"""Messages of a chat in the dialects: their roles, their parts, and the beginning of an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES: dict[str, Literal["system", "user", "assistant"]] = {
     "assistant": "assistant",
 }
 TEXTS = ("text", "input_text")
-"""the types of parts that are taken"""
+"""the types of parts that are accepted"""
 REFUSED: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "function_call": (), "images": ([],)}
 
 
@@ -27,7 +27,7 @@ class Part(msgspec.Struct):
     text: str | None = None
 
 
-class Said(msgspec.Struct):
+class ChatMessage(msgspec.Struct):
     role: str
     content: str | list[Part] | None = None
     tool_calls: list[Any] | None = None
@@ -36,45 +36,45 @@ class Said(msgspec.Struct):
 
 
 class Conversation(NamedTuple):
-    """``prefilled``: the last message is the beginning of the answer."""
+    """Messages of a request; ``prefilled`` is True if the last one is the beginning of the answer."""
 
     messages: tuple[Message, ...]
     prefilled: bool
 
 
-def conversation_of(said: Sequence[Said], *, goes_on: bool | None = None) -> Conversation:
-    """The messages in our words. A last one of the assistant is gone on with, unless ``goes_on`` is false.
+def conversation_of(given: Sequence[ChatMessage], *, continues: bool | None = None) -> Conversation:
+    """Return a request's messages; a last one of the assistant is continued unless ``continues`` is False.
 
     Raises :class:`InvalidOptions`.
     """
-    for each in said:
+    for each in given:
         refuse(each, REFUSED)
-    messages = tuple(message_of(each.role, _text(each.content)) for each in said)
+    messages = tuple(message_of(each.role, _text(each.content)) for each in given)
     is_begun = bool(messages) and messages[-1].role == "assistant"
-    if goes_on and not is_begun:
+    if continues and not is_begun:
         raise InvalidOptions(
-            "continue_final_message goes on with a message of the assistant, and the last one is none",
-            "Let one be the last, or leave continue_final_message out.",
+            "continue_final_message is true, but the last message is not the assistant's",
+            "End messages with one of the assistant, or leave continue_final_message out.",
         )
-    if is_begun and goes_on is not False and len(messages) > 1 and messages[-2].role == "assistant":
-        raise InvalidOptions("the last two messages are the assistant's", "Make one of them.")
-    return Conversation(messages, is_begun and goes_on is not False)
+    if is_begun and continues is not False and len(messages) > 1 and messages[-2].role == "assistant":
+        raise InvalidOptions("messages ends with two assistant messages", "Join them into one message.")
+    return Conversation(messages, is_begun and continues is not False)
 
 
 def message_of(role: str, content: str) -> Message:
-    """A message in our words; raises :class:`InvalidOptions`."""
+    """Return a message of the wire. Raises :class:`InvalidOptions` for an unknown role."""
     if role not in ROLES:
         raise InvalidOptions(f"there is no role named {role[:60]!r}", f"Roles are {', '.join(ROLES)}.")
     return Message(ROLES[role], content)
 
 
 def _text(content: str | list[Part] | None) -> str:
-    """A line for each part, as llama.cpp's server joins them."""
+    """Return the parts joined by line breaks, as llama.cpp's server does. Raises :class:`InvalidOptions`."""
     if isinstance(content, list):
         for part in content:
             if part.text is None or part.type not in TEXTS:
                 raise InvalidOptions(
-                    f"content of the type {part.type[:60]!r} is not taken", "Send texts alone."
+                    f"content of the type {part.type[:60]!r} is not supported", "Send parts of type text."
                 )
         return "\n".join(part.text or "" for part in content)
     return content or ""

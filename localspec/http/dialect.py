@@ -1,4 +1,4 @@
-"""A dialect: its addresses, and how it says things."""
+"""A dialect: its endpoints, its error format and the framing of its streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, LocalspecError
+from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, LocalspecError, ModelNotFound
 from localspec.http.endpoint import Endpoint
 
 STATUS = {
@@ -27,13 +27,17 @@ STATUS = {
     "queue_full": HTTPStatus.TOO_MANY_REQUESTS,
     "engine_busy": HTTPStatus.TOO_MANY_REQUESTS,
 }
-"""by the error's code; all others are no fault of who asks, and may be gone the next time (503)"""
+"""HTTP statuses by the error's code; all others are 503: not the client's fault, a retry may succeed"""
 
+ANY_MODEL = (
+    "For a client whose model name cannot be changed: `localspec config set http.any_model true` and "
+    "`localspec daemon restart` let unknown names mean the configured model."
+)
 DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
 
 class Framing(NamedTuple):
-    """How one of many values is sent, and what is sent in the end."""
+    """The bytes around each value of a stream, and its last bytes."""
 
     media_type: str
     before: bytes
@@ -41,7 +45,7 @@ class Framing(NamedTuple):
     end: bytes
 
     def frame(self, value: Any) -> bytes:
-        """One value."""
+        """Return the bytes of one value."""
         return self.before + msgspec.json.encode(value) + self.after
 
 
@@ -50,8 +54,8 @@ NDJSON = Framing("application/x-ndjson", b"", b"\n", b"")
 
 
 class Dialect(NamedTuple):
-    """``error`` shapes what went wrong, ``statuses`` are those that differ from :data:`STATUS`;
-    ``framing`` is that of answers which come as they are made."""
+    """One HTTP interface. ``error`` makes the body of an error, ``statuses`` are those that differ from
+    :data:`STATUS`, ``framing`` is that of streamed answers."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
@@ -60,7 +64,7 @@ class Dialect(NamedTuple):
     statuses: Mapping[str, HTTPStatus] = MappingProxyType({})
 
     def status(self, error: LocalspecError) -> HTTPStatus:
-        """What HTTP calls it."""
+        """Return the HTTP status of an error."""
         return self.statuses.get(error.code) or STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -70,11 +74,11 @@ CONTEXT = (
     f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns, '
     "never the last."
 )
-"""clients know a prompt that is too long, and compact it, by some of these words"""
+"""some clients recognise a prompt that is too long by words of this text, and compact it"""
 
 
 def context_numbers(error: LocalspecError) -> dict[str, int]:
-    """``n_prompt_tokens`` and ``n_ctx`` of a prompt that is too long, as llama.cpp's server names them."""
+    """Return llama.cpp's ``n_prompt_tokens`` and ``n_ctx`` for a prompt that is too long, else nothing."""
     if "prompt_tokens" not in error.details:
         return {}
     return {
@@ -84,10 +88,12 @@ def context_numbers(error: LocalspecError) -> dict[str, int]:
 
 
 def sentence(error: LocalspecError) -> str:
-    """What happened, and what to do; without the advice for who has typed a command."""
+    """Return an error's message and remedy as one text, without advice for users of the command line."""
     if context_numbers(error):
         has, _, _ = error.message.partition(",")
         return CONTEXT.format(has=has, **error.details)
     remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
+    if error.code == ModelNotFound.code:
+        remedy = f"{remedy} {ANY_MODEL}"
     end = "" if error.message.endswith(("?", ".")) else "."
     return f"{error.message}{end} {remedy}"

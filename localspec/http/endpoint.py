@@ -1,5 +1,4 @@
-"""One address of the door: its body is read and checked, its handler asks the daemon, and for who hangs up
-nothing goes on."""
+"""One HTTP request: read and check its body, run its handler, cancel its work when the client disconnects."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import readable
 
 MAX_BODY = 4 << 20
-"""bytes; the daemon takes no longer messages"""
+"""bytes, as many as the daemon accepts in one message"""
 BODY_S = 30.0
 WHOLE = 2.0**53
-"""from here on a float is one of several whole numbers"""
-REMEDY = "See /openapi.json for what is taken."
+"""from here on a float no longer stands for one whole number"""
+REMEDY = "See /openapi.json for the fields and their types."
 
 T = TypeVar("T")
 
@@ -29,7 +28,7 @@ that are sent as they come"""
 
 
 class Plain(NamedTuple):
-    """An answer that is no JSON."""
+    """An answer that is text, not JSON."""
 
     text: str
     media_type: str
@@ -41,8 +40,8 @@ class Nothing(msgspec.Struct):
 
 
 class Endpoint(NamedTuple):
-    """``handler`` is given the ``body``, and a connection to the daemon of its own; ``open``: to everybody on
-    this machine."""
+    """A path and method; ``handler`` gets the checked ``body`` and its own connection to the daemon. ``open``
+    is True if no token is needed."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -52,24 +51,24 @@ class Endpoint(NamedTuple):
 
 
 class TooSlow(LocalspecError):
-    """A request that does not come."""
+    """A body that did not arrive in time."""
 
     code = "too_slow"
-    default_remedy = "Send it in one go."
+    default_remedy = "Send the whole body at once."
 
 
 class BodyTooLarge(LocalspecError):
-    """More than is taken."""
+    """A body longer than :data:`MAX_BODY`."""
 
     code = "body_too_large"
     default_remedy = f"Send at most {MAX_BODY >> 20} MiB."
 
 
 async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
-    """What was sent, checked; where nothing is, what the address itself says.
+    """Return a request's checked body; that of a GET request is made of its path.
 
-    Raises :class:`InvalidOptions` for what is not JSON, or not what is taken, :class:`BodyTooLarge`,
-    :class:`TooSlow`, and :class:`ClientDisconnect` for who has hung up.
+    Raises :class:`InvalidOptions` for a body that is not JSON or does not match its schema,
+    :class:`BodyTooLarge`, :class:`TooSlow`, and :class:`ClientDisconnect` if the client has disconnected.
     """
     if endpoint.method == "GET":
         return endpoint.body(**request.path_params)
@@ -77,13 +76,13 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         async with asyncio.timeout(BODY_S):
             return await _read(endpoint.body, request)
     except TimeoutError:
-        raise TooSlow(f"the body did not come within {BODY_S} s") from None
+        raise TooSlow(f"the body did not arrive within {BODY_S:g} s") from None
 
 
 async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request) -> tuple[Answer, Client]:
-    """The answer, and the connection that is to be closed once it was sent.
+    """Return the answer, and the connection to the daemon, which the caller closes once the answer was sent.
 
-    Raises :class:`LocalspecError`, and :class:`ClientDisconnect` for who has hung up.
+    Raises :class:`LocalspecError`, and :class:`ClientDisconnect` if the client has disconnected.
     """
     client = await connect(start=False, name="http")
     try:
@@ -94,7 +93,7 @@ async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request
 
 
 async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The pieces of an answer, once the first is there: what fails before has a status of its own."""
+    """Await the first piece of an answer, then return all: an error before it has its own HTTP status."""
     first = await anext(pieces, None)
 
     async def all_of_it() -> AsyncIterator[T]:
@@ -107,7 +106,7 @@ async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
 
 
 async def each(values: list[Any]) -> AsyncIterator[Any]:
-    """What is known whole, for who wants it piece by piece."""
+    """Yield the values of an answer that is complete, as the pieces of a stream."""
     for value in values:
         yield value
 
@@ -117,19 +116,19 @@ async def _read(struct: type[T], request: Request) -> T:
     async for chunk in request.stream():
         read += chunk
         if len(read) > MAX_BODY:
-            raise BodyTooLarge(f"the body is longer than {MAX_BODY} bytes")
+            raise BodyTooLarge(f"the request body is longer than {MAX_BODY} bytes")
     if not read:
-        raise InvalidOptions("the body is empty", REMEDY)
+        raise InvalidOptions("the request body is empty", REMEDY)
     try:
         return msgspec.convert(_whole(msgspec.json.decode(read)), struct)
     except msgspec.ValidationError as error:
-        raise InvalidOptions(f"the body is not what is taken here: {readable(error)}", REMEDY) from None
+        raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidOptions(f"the body is not JSON: {error}", REMEDY) from None
+        raise InvalidOptions(f"the request body is not JSON: {error}", REMEDY) from None
 
 
 def _whole(value: Any) -> Any:
-    """The same with whole numbers as such: some programs write all of theirs with a point."""
+    """Return a value with its whole floats as integers: some clients write all numbers with a point."""
     match value:
         case float() if value.is_integer() and abs(value) < WHOLE:
             return int(value)
@@ -141,7 +140,7 @@ def _whole(value: Any) -> Any:
 
 
 async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Do the work, but not for who has hung up."""
+    """Await ``work``; cancel it and raise :class:`ClientDisconnect` if the client disconnects."""
     task, gone = asyncio.ensure_future(work), asyncio.create_task(_hung_up(request))
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)

@@ -1,9 +1,9 @@
-"""Who may come in by HTTP: the checks before anything of a request is read.
+"""Access control of the HTTP server: the checks before a request's body is read.
 
-A web page may send to loopback, and its fetch is not held back by CORS where it does not want to read the
-answer; so whatever a browser sends on a page's behalf is refused, unless its origin is one of
-``http.origins``. Those are told that they may read answers, and need the token also in the dialects of
-``http.without_token``; what is open to every program (`/health`, the schema) is open to them, too.
+A web page can send requests to loopback, and CORS does not stop those whose answers it does not read. So a
+request that a browser sends for a page is refused, unless the page's origin is in ``http.origins``. Those
+pages get the CORS headers to read answers; they need the token in the dialects of ``http.without_token``,
+too. Endpoints that need no token (`/health`, the schema) are open to them as well.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localspec.daemon.access.guard import LOOPBACK, bearers, is_token
+from localspec.daemon.access.guard import LOOPBACK, bearers, is_listed, is_token
 from localspec.errors import DaemonError, LocalspecError
+from localspec.protocol.options import LONGEST_SHOWN
 
 ADMIT = "admit"
-"""of a request's state: to be called once the token was shown"""
+"""key in a request's state: the function to call once the token was verified"""
 OWNER = "owner"
-"""of a request's state: whether it shows the token"""
+"""key in a request's state: True if the request has the token"""
 WORK = "work"
-"""of a request's state: to be called once the request has a place at work"""
+"""key in a request's state: the function to call once the request runs"""
 OWN_SITES = ("none", "same-origin")
-"""what a browser says of an address that a person typed"""
+"""values of ``Sec-Fetch-Site`` for a request that no other site caused"""
 
 Refusal = tuple[LocalspecError, HTTPStatus]
 Refuse = Callable[[str, LocalspecError, HTTPStatus], Response]
-"""makes the answer, in the words of the dialect of a path"""
+"""makes the response to a refused request, in the format of the dialect of its path"""
 
 
 class Forbidden(DaemonError):
-    """Somebody else's browser."""
+    """A request that a web page may have caused, or that names another host."""
 
     code = "forbidden"
-    default_remedy = "Ask from a program on this machine, at 127.0.0.1 or localhost."
+    default_remedy = "Send the request from a program on this machine, to 127.0.0.1 or localhost."
 
 
 class Gate:
-    """Lets in who names this machine, is no web page but one of ``origins``, and shows the token.
+    """Admit requests that name this machine, have no foreign Origin, and carry the token.
 
-    ``token`` reads it: None where there is none. ``strangers`` says why who shows none, or a page, is not let
-    in with a method at a path; ``refuse`` makes the answers of those who stay outside.
+    ``token`` reads the token, None where there is none. ``unauthenticated`` returns the refusal of a request
+    without a token, or of a web page, by method and path; ``refuse`` makes the response of a refusal.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class Gate:
         app: ASGIApp,
         *,
         token: Callable[[], str | None],
-        strangers: Callable[[str, str, bool], Refusal | None],
+        unauthenticated: Callable[[str, str, bool], Refusal | None],
         refuse: Refuse,
         origins: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._token = token
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._refuse = refuse
         self._origins = frozenset(origins)
 
@@ -70,14 +71,14 @@ class Gate:
         refused = _forbidden(headers, is_page=page is not None)
         if page is not None and refused is None:
             send = _readable_by(page, send)
-            if scope["method"] == "OPTIONS" and ASKED_METHOD in headers:
+            if scope["method"] == "OPTIONS" and PREFLIGHT_METHOD in headers:
                 await _preflight(headers)(scope, receive, send)
                 return
         is_owner = self._shows_token(headers)
         if is_owner and (admit := scope.get("state", {}).get(ADMIT)) is not None:
             admit()
         if refused is None and not is_owner:
-            refused = self._strangers(scope["method"], path, page is not None)
+            refused = self._unauthenticated(scope["method"], path, page is not None)
         if refused is not None:
             error, status = refused
             await self._refuse(path, error, status)(scope, receive, send)
@@ -86,9 +87,9 @@ class Gate:
             await self._app(scope, receive, send)
 
     def _page(self, headers: Headers) -> str | None:
-        """The origin that the request comes from, if it is one of those that are let in."""
+        """Return the request's origin if it is one of the accepted ones, else None."""
         origins = headers.getlist("origin")
-        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
+        return origins[0] if len(origins) == 1 and is_listed(origins[0], self._origins) else None
 
     def _shows_token(self, headers: Headers) -> bool:
         keys = [key.strip() for key in headers.getlist("x-api-key")]
@@ -104,42 +105,44 @@ def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
     """
     hosts = headers.getlist("host")
     if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
-        return Forbidden("the Host header does not name this machine"), HTTPStatus.FORBIDDEN
+        shown = ", ".join(hosts)[:LONGEST_SHOWN]
+        return Forbidden(f"the Host header {shown!r} does not name this machine"), HTTPStatus.FORBIDDEN
     if is_page:
         return None
     if headers.getlist("origin"):
-        return Forbidden("web pages are not let in", ORIGIN_REMEDY), HTTPStatus.FORBIDDEN
+        return Forbidden("requests of web pages are refused", ORIGIN_REMEDY), HTTPStatus.FORBIDDEN
     if headers.get("sec-fetch-site", "none") not in OWN_SITES:
-        return Forbidden("web pages are not let in"), HTTPStatus.FORBIDDEN
+        return Forbidden("requests of web pages are refused"), HTTPStatus.FORBIDDEN
     return None
 
 
 def _readable_by(page: str, send: Send) -> Send:
-    """Answers as they are sent, with the leave for this origin to read them."""
-    leave = [(b"access-control-allow-origin", page.encode("latin-1")), (b"vary", b"Origin")]
+    """Return ``send`` with the CORS headers that permit this origin to read the answer."""
+    permission = [(b"access-control-allow-origin", page.encode("latin-1")), (b"vary", b"Origin")]
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *leave]}
+            message = {**message, "headers": [*message.get("headers", ()), *permission]}
         await send(message)
 
     return sent
 
 
 def _preflight(headers: Headers) -> Response:
-    """The answer to what a browser asks before a page's request."""
-    told = {
+    """Return the answer to a CORS preflight request, which a browser sends before a page's own."""
+    permission = {
         "access-control-allow-methods": "GET, POST",
         "access-control-allow-headers": headers.get("access-control-request-headers", "authorization"),
         "access-control-max-age": "600",
     }
     if "access-control-request-private-network" in headers:
-        told["access-control-allow-private-network"] = "true"
-    return Response(status_code=HTTPStatus.NO_CONTENT, headers=told)
+        permission["access-control-allow-private-network"] = "true"
+    return Response(status_code=HTTPStatus.NO_CONTENT, headers=permission)
 
 
-ASKED_METHOD = "access-control-request-method"
+PREFLIGHT_METHOD = "access-control-request-method"
 ORIGIN_REMEDY = (
-    "Ask from a program on this machine; for one in a browser engine, put its Origin into http.origins."
+    "Send the request from a program on this machine, without an Origin header; for a program in a browser "
+    "engine, add its Origin to the setting http.origins."
 )
-TOKEN_REMEDY = "Send `Authorization: Bearer …` with what `localspec daemon token` prints."
+TOKEN_REMEDY = "Send `Authorization: Bearer TOKEN`, with the token that `localspec daemon token` prints."

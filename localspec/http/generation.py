@@ -1,4 +1,4 @@
-"""llama.cpp's ``generation_settings``: how tokens were chosen, and what holds where nothing was said."""
+"""llama.cpp's ``generation_settings``: the sampling of an answer, and the defaults of fields not given."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from localspec.http.models import configured
-from localspec.http.samplers import THERE
+from localspec.http.samplers import OFF
 from localspec.protocol.options import Options
 
 NO_OPTIONS = Options()
 RANDOM_SEED = 2**32 - 1
-"""stands for: chance decides"""
+"""stands for a random seed"""
 NEUTRAL: dict[str, Any] = {
     "dynatemp_range": 0.0,
     "dynatemp_exponent": 1.0,
@@ -30,6 +30,9 @@ NEUTRAL: dict[str, Any] = {
     "mirostat_eta": 0.1,
     "adaptive_target": -1.0,
     "adaptive_decay": 0.9,
+    "stream": False,
+    "n_probs": 0,
+    "timings_per_token": False,
     "n_keep": 0,
     "n_discard": 0,
     "ignore_eos": False,
@@ -46,8 +49,8 @@ NEUTRAL: dict[str, Any] = {
     "backend_sampling": False,
     "lora": [],
 }
-"""llama.cpp's settings that localspec lacks, with the values that switch them off"""
-UNSAID: dict[str, Any] = {
+"""settings that localspec lacks, with the values that switch them off, and those that a request leaves out"""
+DEFAULTS: dict[str, Any] = {
     "temperature": 0.7,
     "top_k": 0,
     "top_p": 1.0,
@@ -60,31 +63,33 @@ UNSAID: dict[str, Any] = {
     "seed": RANDOM_SEED,
     "stop": (),
 }
-"""our options, where neither a request nor the configuration says anything; a model may have its own"""
+"""values of options that neither the request nor the configuration sets; a model may have its own"""
 
 
 def generation_settings(
-    options: Options = NO_OPTIONS, *, stream: bool = False, probabilities: int = 0, fills: bool = False
+    options: Options = NO_OPTIONS,
+    *,
+    samplers: tuple[str, ...] = tuple(OFF),
+    fills: bool = False,
+    **requested: Any,
 ) -> Any:
     """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
 
-    ``probabilities``: the number of alternatives per token; ``fills``: a gap is filled in, at temperature 0
-    unless one is set.
+    ``samplers``: those that are at work, in their order; ``fills``: a gap is filled in, at temperature 0
+    unless one is set; ``requested``: further settings of the request, by llama.cpp's names.
     """
     merged = options.over(configured().options)
     if fills and merged.temperature is None:
         merged = replace(merged, temperature=0.0)
-    said = {name: getattr(merged, name) for name in UNSAID}
-    told = {name: UNSAID[name] if value is None else value for name, value in said.items()}
+    given = {name: getattr(merged, name) for name in DEFAULTS}
+    values = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
     bias = [{"token": token, "bias": added} for token, added in merged.logit_bias or ()]
     return {
         **NEUTRAL,
-        **told,
-        "n_predict": told["max_tokens"],
+        **values,
+        "n_predict": values["max_tokens"],
         "logit_bias": bias,
-        "stream": stream,
-        "n_probs": probabilities,
-        "samplers": list(THERE),
+        "samplers": samplers,
         "speculative.types": merged.proposer or "auto",
-        "timings_per_token": False,
+        **requested,
     }

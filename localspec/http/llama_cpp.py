@@ -1,9 +1,9 @@
-"""llama.cpp's dialect: what llama.vim, llama.vscode and scripts ask of its server.
+"""llama.cpp's dialect: the endpoints of its server that llama.vim, llama.vscode and scripts use.
 
-Of the README and source of `llama-server`. Unlike there ``t_max_prompt_ms`` does end a prompt that takes too
-long, and one that is only read (``n_predict`` 0) waits for everybody else. ``id_slot`` and ``cache_prompt``
-are taken and mean nothing: every prompt finds its cache by itself. Without a temperature a gap is filled
-greedily, whatever the ``samplers``.
+Source: README and code of `llama-server`. Unlike there ``t_max_prompt_ms`` does end a prompt that takes too
+long, and a prompt that is only read (``n_predict`` 0) waits for all other requests. ``id_slot`` and
+``cache_prompt`` are accepted and have no effect: every prompt reuses the prefix that is cached. Without a
+temperature a gap is filled greedily, whatever the ``samplers``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MISSING = object()
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
-"""where it was no word that ended it; all others are ``limit``"""
+"""``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 KINDS = {
     HTTPStatus.BAD_REQUEST: "invalid_request_error",
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -50,7 +50,7 @@ KINDS = {
     HTTPStatus.NOT_IMPLEMENTED: "not_supported_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable_error",
 }
-"""of errors; all others are ``server_error``"""
+"""types of errors by status; all others are ``server_error``"""
 
 
 class Extra(msgspec.Struct):
@@ -58,8 +58,8 @@ class Extra(msgspec.Struct):
     filename: str | None = None
 
 
-class Asking(TimedSampling, kw_only=True):
-    """What both ways to ask have."""
+class GenerationBody(TimedSampling, kw_only=True):
+    """The fields that ``/infill`` and ``/completion`` share."""
 
     model: str | None = None
     n_predict: int | None = None
@@ -68,13 +68,28 @@ class Asking(TimedSampling, kw_only=True):
     n: int | None = None
     n_cmpl: int | None = None
     n_probs: int | None = None
+    logprobs: int | bool | None = None
+    n_keep: int | None = None
+    n_discard: int | None = None
     stream: bool | None = None
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
     localspec: Ours | None = None
 
+    def __post_init__(self) -> None:
+        TimedSampling.__post_init__(self)
+        _clamp(self)
 
-class InfillBody(Asking, kw_only=True):
+
+class LlamaChatBody(openai.ChatBody, kw_only=True):
+    """``POST /chat/completions``"""
+
+    def __post_init__(self) -> None:
+        TimedSampling.__post_init__(self)
+        _clamp(self)
+
+
+class InfillBody(GenerationBody, kw_only=True):
     """``POST /infill``"""
 
     input_prefix: str = ""
@@ -84,10 +99,17 @@ class InfillBody(Asking, kw_only=True):
     n_indent: int | None = None
 
 
-class CompletionBody(Asking, kw_only=True):
+class CompletionBody(GenerationBody, kw_only=True):
     """``POST /completion``"""
 
     prompt: prompts.Prompt
+    n_indent: int | None = None
+    image_data: list[Any] | None = None
+
+    def __post_init__(self) -> None:
+        GenerationBody.__post_init__(self)
+        if self.n_probs is None and self.logprobs is not None:
+            self.n_probs = int(self.logprobs)
 
 
 class TokenizeBody(msgspec.Struct):
@@ -100,19 +122,28 @@ class TokenizeBody(msgspec.Struct):
     with_pieces: bool = False
 
 
-REFUSED_OF_GAPS = {"return_tokens": (False,), "n_probs": (0,)}
+REFUSED_OF_TEXTS: dict[str, tuple[Any, ...]] = {"n_indent": (0,), "image_data": ([],)}
+REFUSED_OF_GAPS = {"return_tokens": (False,), "n_probs": (0,), "logprobs": (False, 0)}
+
+
+def _clamp(body: TimedSampling) -> None:
+    """Make a negative temperature greedy, as llama.cpp does."""
+    if body.temperature is not None:
+        body.temperature = max(0.0, body.temperature)
 
 
 async def infill(client: Client, body: InfillBody) -> Answer:
-    """Fill in what is missing between prefix and suffix; ``prompt`` is the end of the prefix."""
+    """Fill the gap between prefix and suffix; ``prompt`` is the end of the prefix."""
     refuse(body, REFUSED_OF_GAPS)
     count = _count(body, MOST_ANSWERS)
     prefix, options = body.input_prefix + body.prompt, await _options(client, body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
-        # Nobody waits for it, so no time limit ends it either.
+        # No client waits for its text, so no time limit ends it either.
         warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
-        return _picked(body, _facts(_read_only(options, warmed), "", **_asked(body, options, prefix)))
+        return _picked(
+            body, _facts(_read_only(options, warmed), "", **_request_fields(body, options, prefix))
+        )
     done = await client.complete(
         prefix,
         body.input_suffix,
@@ -125,42 +156,43 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    asked = _asked(body, options, prefix)
-    answers = [_picked(body, facts) for facts in (_facts(done.result, first, **asked), *more)]
+    repeated = _request_fields(body, options, prefix)
+    answers = [_picked(body, facts) for facts in (_facts(done.result, first, **repeated), *more)]
     if body.stream:
         return each(answers)
     return answers if count > 1 else answers[0]
 
 
 async def complete(client: Client, body: CompletionBody) -> Answer:
-    """Continue texts or tokens as they are; several prompts, or several answers, give a list."""
-    said, count = prompts.prompts_of(body.prompt), _count(body, prompts.MOST)
-    if len(said) * count > prompts.MOST:
-        told = f"{len(said) * count} answers are asked for at once"
-        raise InvalidOptions(told, f"Ask for at most {prompts.MOST}.")
+    """Continue texts or tokens as they are; return a list for several prompts or answers."""
+    refuse(body, REFUSED_OF_TEXTS)
+    given, count = prompts.prompts_of(body.prompt), _count(body, prompts.MOST)
+    if len(given) * count > prompts.MOST:
+        message = f"one request is for {len(given) * count} answers (prompts times n_cmpl)"
+        raise InvalidOptions(message, f"Request at most {prompts.MOST} answers at once.")
     options = await _options(client, body)
-    each_prompt = [prompt for prompt in said for _ in range(count)]
+    each_prompt = [prompt for prompt in given for _ in range(count)]
     streams = [
-        await prompts.continued(client, prompt, varied, body.deadlines())
-        for prompt in said
+        await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
+        for prompt in given
         for varied in several.varied(options, count)
     ]
     if body.stream:
         return _chunks(
-            body, options, each_prompt, await several.pieces(streams, progress=body.return_progress)
+            body, options, each_prompt, await several.pieces(streams, progress=body.follows_progress)
         )
     answers = []
     for i, (prompt, (tokens, result)) in enumerate(
         zip(each_prompt, await several.whole(streams), strict=True)
     ):
-        facts = _facts(result, result.text, **_asked(body, options, prompt))
+        facts = _facts(result, result.text, **_request_fields(body, options, prompt))
         facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
         answers.append(_picked(body, facts | _probable(body, result.text, tokens)))
-    return answers if len(answers) > 1 or isinstance(body.prompt, list) and len(said) > 1 else answers[0]
+    return answers if len(answers) > 1 or isinstance(body.prompt, list) and len(given) > 1 else answers[0]
 
 
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
-    """The tokens of a text."""
+    """Return the tokens of a text."""
     found = await client.tokenize(
         body.content,
         model=model_of(body.model),
@@ -177,27 +209,27 @@ async def _chunks(
     body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: AsyncIterator[Piece]
 ) -> AsyncIterator[Any]:
     paces = [Pace() for _ in each_prompt]
-    async for index, said in pieces:
-        if isinstance(said, Result):
-            yield _picked(
-                body, _facts(said, "", **_asked(body, options, each_prompt[index])) | {"index": index}
-            )
+    async for index, event in pieces:
+        if isinstance(event, Result):
+            repeated = _request_fields(body, options, each_prompt[index])
+            yield _picked(body, _facts(event, "", **repeated) | {"index": index})
             continue
-        if isinstance(said, StreamProgress):
-            progress = {"prompt_progress": paces[index].read(said)}
-            yield {"index": index, "content": "", "tokens": [], "stop": False} | progress
+        if isinstance(event, StreamProgress):
+            progress = {"prompt_progress": paces[index].read(event)}
+            if body.return_progress:
+                yield {"index": index, "content": "", "tokens": [], "stop": False} | progress
             continue
-        told = {"index": index, "content": said.text, "tokens": [t.id for t in said.tokens], "stop": False}
-        told |= _probable(body, said.text, said.tokens)
-        yield told | {"timings": paces[index].after(said.tokens)} if body.timings_per_token else told
+        chunk = {"index": index, "content": event.text, "tokens": [t.id for t in event.tokens], "stop": False}
+        chunk |= _probable(body, event.text, event.tokens)
+        yield chunk | {"timings": paces[index].after(event.tokens)} if body.timings_per_token else chunk
 
 
-def _probable(body: Asking, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
+def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
     """Return ``completion_probabilities``, one entry per token; no field unless ``n_probs`` asks for it."""
     return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
-async def _options(client: Client, body: Asking) -> Options:
+async def _options(client: Client, body: GenerationBody) -> Options:
     others = {
         "model": body.model,
         "max_tokens": length_of(body.n_predict, body.max_completion_tokens, body.max_tokens),
@@ -207,24 +239,33 @@ async def _options(client: Client, body: Asking) -> Options:
     return await biased_options(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
 
 
-def _asked(body: Asking, options: Options, prompt: prompts.Single) -> dict[str, Any]:
+def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Single) -> dict[str, Any]:
     """Return the fields of an answer that describe its request: ``prompt`` and ``generation_settings``."""
-    fills, stream = isinstance(body, InfillBody), bool(body.stream)
-    settings = generation_settings(options, stream=stream, probabilities=body.n_probs or 0, fills=fills)
+    settings = generation_settings(
+        options,
+        samplers=samplers.active(body.samplers),
+        fills=isinstance(body, InfillBody),
+        stream=bool(body.stream),
+        n_probs=body.n_probs or 0,
+        timings_per_token=bool(body.timings_per_token),
+        n_keep=body.n_keep or 0,
+        n_discard=body.n_discard or 0,
+        min_keep=body.min_keep or 0,
+    )
     return {"prompt": prompt, "generation_settings": settings}
 
 
-def _count(body: Asking, most: int) -> int:
+def _count(body: GenerationBody, most: int) -> int:
     """Return the number of answers, 1 by default. Raises :class:`InvalidOptions` if not in 1 to ``most``."""
-    said = body.n if body.n_cmpl is None else body.n_cmpl
-    count = 1 if said is None else said
+    given = body.n if body.n_cmpl is None else body.n_cmpl
+    count = 1 if given is None else given
     if not 1 <= count <= most:
         raise InvalidOptions(f"n_cmpl takes a whole number from 1 to {most}, not {count}", REMEDY)
     return count
 
 
 def _indented(text: str, least: int | None) -> str:
-    """Without what begins with a line that is indented by less."""
+    """Cut a text before the second or later line that is indented by less than ``least`` characters."""
     if not least:
         return text
     first, *lines = text.split("\n")
@@ -233,7 +274,7 @@ def _indented(text: str, least: int | None) -> str:
 
 
 def _read_only(options: Options, warmed: Warmed) -> Result:
-    """What a prompt that was read is told of."""
+    """Return the result of a prompt that was read without generating."""
     return Result(
         text="",
         finish_reason="length",
@@ -247,8 +288,8 @@ def _read_only(options: Options, warmed: Warmed) -> Result:
     )
 
 
-def _facts(result: Result, text: str, **asked: Any) -> dict[str, Any]:
-    """All that an answer says, with what it repeats of what was ``asked``."""
+def _facts(result: Result, text: str, **repeated: Any) -> dict[str, Any]:
+    """Return all fields of an answer; ``repeated`` are those that describe its request."""
     return {
         "index": 0,
         "content": text,
@@ -265,12 +306,12 @@ def _facts(result: Result, text: str, **asked: Any) -> dict[str, Any]:
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": timings(result),
         "localspec": statistics(result),
-        **asked,
+        **repeated,
     }
 
 
-def _picked(body: Asking, facts: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are wanted, by their paths; all if none is named."""
+def _picked(body: GenerationBody, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that ``response_fields`` lists, by their paths; all without such a list."""
     if not body.response_fields:
         return facts
     picked = {}
@@ -284,7 +325,7 @@ def _picked(body: Asking, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _piece(piece: bytes) -> str | list[int]:
-    """Bytes that are no text are told as numbers, as there."""
+    """Return a token's text; its bytes as numbers if they are no text, as llama-server does."""
     try:
         return piece.decode()
     except UnicodeDecodeError:
@@ -292,7 +333,7 @@ def _piece(piece: bytes) -> str | list[int]:
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """As its clients read it."""
+    """Return the body of an error response in llama.cpp's format."""
     kind = (
         "exceed_context_size_error" if error.code == "context_exceeded" else KINDS.get(status, "server_error")
     )
@@ -310,14 +351,12 @@ DIALECT = Dialect(
         Endpoint("GET", "/props", Nothing, server.props),
         Endpoint("GET", "/slots", Nothing, server.slots),
         Endpoint("GET", "/metrics", Nothing, server.metrics),
-        Endpoint("GET", "/models", Nothing, openai.models),
+        Endpoint("GET", "/models", Nothing, server.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
     ),
     error,
     SSE._replace(end=b""),
     {"fim_unsupported": HTTPStatus.NOT_IMPLEMENTED},
 )
-CHAT = Dialect(
-    "llama.cpp", (Endpoint("POST", "/chat/completions", openai.ChatBody, openai.chat),), error, SSE
-)
-"""with the end of a stream that OpenAI's has"""
+CHAT = Dialect("llama.cpp", (Endpoint("POST", "/chat/completions", LlamaChatBody, openai.chat),), error, SSE)
+"""chat with the stream's end that OpenAI's dialect has"""

@@ -1,4 +1,4 @@
-"""llama.cpp's server about itself: ``/health``, ``/props``, ``/slots`` and ``/metrics`` in its names."""
+"""The state of the server in llama.cpp's format: ``/health``, ``/props``, ``/slots`` and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -9,44 +9,70 @@ from pathlib import Path
 from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import LocalspecError
+from localspec.http import openai
 from localspec.http.endpoint import Answer, Nothing, Plain
 from localspec.http.generation import generation_settings
 from localspec.http.models import DEFAULT_MODEL, configured, named_models
+from localspec.http.ollama import tag
+from localspec.models.card import Texts, texts_of
 from localspec.models.fit import context_size
-from localspec.models.gguf import read_header
+from localspec.protocol.messages import LoadedModel
+from localspec.protocol.proposer_kinds import KINDS
 
+CAPS = {
+    "supports_string_content": True,
+    "supports_typed_content": False,
+    "supports_tools": False,
+    "supports_tool_calls": False,
+    "supports_parallel_tool_calls": False,
+    "supports_preserve_reasoning": False,
+    "supports_reasoning_effort": False,
+    "supports_object_arguments": False,
+}
+"""``chat_template_caps``: what chats can use here, whatever the template could"""
+LISTED = {"type": "model", "description": "", "tags": [], "capabilities": ["completion"], "parameters": ""}
+"""the further fields of an entry of ``models``"""
 BUILD = f"localspec {__version__}"
-METRICS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("prompt_tokens_total", "counter", "Prompt tokens that were read.", ('tokens_total{kind="prompt"}',)),
-    ("prompt_tokens_cached_total", "counter", "Prompt tokens taken over.", ('tokens_total{kind="cached"}',)),
-    ("tokens_predicted_total", "counter", "Tokens generated.", ('tokens_total{kind="completion"}',)),
-    ("n_decode_total", "counter", "Rounds of decoding.", ("rounds_total{",)),
-    ("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted.", ("drafted_tokens_total{",)),
-    ("spec_decode_num_accepted_tokens_total", "counter", "Drafts accepted.", ("accepted_tokens_total{",)),
+DRAFTING = tuple(f'rounds_total{{choice="{name}"' for name in (kind.name for kind in KINDS))
+METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("prompt_tokens_total", "Prompt tokens that were prefilled.", ('tokens_total{kind="prompt"}',)),
+    ("prompt_tokens_cached_total", "Prompt tokens reused.", ('tokens_total{kind="cached"}',)),
+    ("prompt_seconds_total", "Seconds until the first tokens of answers.", ("prompt_seconds_total",)),
+    ("tokens_predicted_total", "Tokens generated.", ('tokens_total{kind="completion"}',)),
+    ("tokens_predicted_seconds_total", "Seconds from first to last tokens.", ("decode_seconds_total",)),
+    ("n_decode_total", "Rounds of decoding; one of several requests counts for each.", ("rounds_total{",)),
+    ("n_tokens_max", "Most tokens of a prompt and its answer.", ("longest_tokens",)),
+    ("spec_decode_num_draft_tokens_total", "Tokens drafted.", ("drafted_tokens_total{",)),
+    ("spec_decode_num_accepted_tokens_total", "Drafts accepted.", ("accepted_tokens_total{",)),
+    ("spec_decode_num_drafts_total", "Rounds that verified a draft.", DRAFTING),
 )
-"""name, kind, meaning, and the beginnings of the names of our totals that are summed"""
+"""counters by name: the meaning, and the prefixes of the names of the daemon's totals that are summed"""
 
 
 async def health(client: Client, body: Nothing) -> Answer:
-    """The status of the daemon: ok, if it can be reached at all."""
+    """Return the status of the daemon: ok if it can be reached."""
     return {"status": "ok"}
 
 
 async def props(client: Client, body: Nothing) -> Answer:
-    """The properties of the configured model, which is loaded if it is not."""
+    """Load the configured model if it is not loaded, and return its properties."""
     loaded = await client.load().result()
-    template = await asyncio.to_thread(_template, loaded.path)
+    texts = await asyncio.to_thread(_texts, loaded.path)
     return {
         "default_generation_settings": {
             "n_ctx": loaded.n_ctx,
             "model": loaded.model,
             "params": generation_settings(),
         },
-        "total_slots": _sequences(),
+        "total_slots": _sequences(loaded),
         "model_path": loaded.path,
         "model_alias": loaded.model,
-        "chat_template": template,
-        "modalities": {"vision": False, "audio": False},
+        "model_ftype": texts.quantisation,
+        "bos_token": texts.bos,
+        "eos_token": texts.eos,
+        "chat_template": texts.template,
+        "chat_template_caps": CAPS,
+        "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": True,
         "endpoint_props": False,
         "endpoint_metrics": True,
@@ -55,8 +81,15 @@ async def props(client: Client, body: Nothing) -> Answer:
     }
 
 
+async def models(client: Client, body: Nothing) -> Answer:
+    """The models that can be loaded, as OpenAI's API lists them and as Ollama's does."""
+    named = await named_models(client)
+    listed = [tag(name, model) | LISTED for name, model in named.items()]
+    return {"models": listed, **await openai.models(client, body)}
+
+
 async def slots(client: Client, body: Nothing) -> Answer:
-    """The sequences of the model that is configured, and how many are at work; a question loads no model."""
+    """Return the sequences of the configured model and how many are busy; loads no model."""
     own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
     loaded = next((each for each in status.models if own is not None and each.path == own.path), None)
     running = 0 if loaded is None else loaded.running
@@ -69,42 +102,52 @@ async def slots(client: Client, body: Nothing) -> Answer:
             "speculative": loaded is not None and loaded.draft is not None,
             "is_processing": i < running,
         }
-        for i in range(max(_sequences(), running))
+        for i in range(max(_sequences(loaded), running))
     ]
 
 
 async def metrics(client: Client, body: Nothing) -> Answer:
-    """Totals since the daemon started, as Prometheus reads them, in llama.cpp's names."""
+    """Return the totals since the daemon started in Prometheus' format, by llama.cpp's names."""
     status, totals = await client.status(), (await client.metrics()).totals
     lines: list[str] = []
 
-    def tell(name: str, kind: str, meaning: str, value: float) -> None:
+    def total(*beginnings: str) -> float:
+        found = (v for key, v in totals.items() if key.removeprefix("localspec_").startswith(beginnings))
+        return sum(found)
+
+    def add(name: str, kind: str, meaning: str, value: float) -> None:
         full = f"llamacpp:{name}"
         lines.extend((f"# HELP {full} {meaning}", f"# TYPE {full} {kind}", f"{full} {value:.15g}"))
 
-    for name, kind, meaning, beginnings in METRICS:
-        found = (v for key, v in totals.items() if key.removeprefix("localspec_").startswith(beginnings))
-        value = sum(found)
-        if name == "prompt_tokens_total":
-            value -= totals.get('localspec_tokens_total{kind="cached"}', 0.0)
-        tell(name, kind, meaning, value)
+    counted = {name: total(*beginnings) for name, _, beginnings in METRICS}
+    counted["prompt_tokens_total"] -= counted["prompt_tokens_cached_total"]
+    for name, meaning, _ in METRICS:
+        add(name, "counter", meaning, counted[name])
+    reading = _rate(total("timed_prompt_tokens_total"), counted["prompt_seconds_total"])
+    add("prompt_tokens_seconds", "gauge", "Prompt tokens a second, since the daemon started.", reading)
+    decoding = _rate(total("timed_tokens_total"), counted["tokens_predicted_seconds_total"])
+    add("predicted_tokens_seconds", "gauge", "Tokens a second, since the daemon started.", decoding)
     running = sum(model.running for model in status.models)
-    tell("requests_processing", "gauge", "Requests at work.", running)
-    tell("requests_deferred", "gauge", "Requests that wait.", max(0, status.running - running))
+    add("requests_processing", "gauge", "Requests that run.", running)
+    add("requests_deferred", "gauge", "Requests that wait.", max(0, status.running - running))
     started = str(int(time.time() - status.uptime_s))
     text = "\n".join(lines) + "\n"
     return Plain(text, "text/plain; version=0.0.4", {"Process-Start-Time-Unix": started})
 
 
-def _sequences() -> int:
-    """Return the configured number of concurrent sequences; 1, the least, where free memory decides it."""
-    return configured().engine.parallel or 1
+def _rate(count: float, seconds: float) -> float:
+    return count / seconds if seconds else 0.0
 
 
-def _template(path: str) -> str:
-    """The model's own chat template; empty if its file has none that can be read here."""
+def _sequences(loaded: LoadedModel | None) -> int:
+    """Return the number of sequences at once; of a model that is not loaded the configured one, or 1."""
+    known = 0 if loaded is None else loaded.sequences
+    return known or configured().engine.parallel or 1
+
+
+def _texts(path: str) -> Texts:
+    """Return the model's special texts; without any if its files cannot be read."""
     try:
-        found = read_header(Path(path), texts=False).metadata.get("tokenizer.chat_template")
+        return texts_of(Path(path))
     except (LocalspecError, OSError):
-        return ""
-    return found if isinstance(found, str) else ""
+        return Texts("", "", "", "")

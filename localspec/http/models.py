@@ -1,4 +1,4 @@
-"""The models that may be named, and what they are called."""
+"""The models that a request may name, and their names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from localspec.models.library import find
 from localspec.protocol.messages import ModelDescription
 
 DEFAULT_MODEL = "localspec"
-"""what clients that must name a model call the one that is configured"""
+"""the name of the configured model, for clients that must name one"""
 LATEST = ":latest"
-"""what Ollama's clients add to a name without a tag"""
+"""the suffix that Ollama's clients add to a name without a tag"""
 
 
 def model_of(name: str | None) -> str | None:
-    """The model that is meant; None is the one that is configured."""
+    """Return the model that a request's name stands for; None for the configured one."""
     name = (name or "").removesuffix(LATEST)
     return None if name in ("", DEFAULT_MODEL) else name
 
@@ -33,15 +33,15 @@ def configured() -> Config:
 
 
 def configured_model() -> str:
-    """The name or the path of the model that is configured. Raises :class:`InvalidOptions`."""
+    """Return the name or path of the configured model. Raises :class:`InvalidOptions`."""
     return os.path.expanduser(load_config().options.model or "")
 
 
 async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
-    """Check the model that a body names: an unauthenticated client may name those that are listed.
+    """Check the model that a body names: unauthenticated clients may name the listed ones only.
 
-    Where ``http.any_model`` allows that, one that its sender may not name becomes the configured one; else
-    raises :class:`ModelNotFound`.
+    If ``http.any_model`` is set, a name that no model has, or that the client may not use, is replaced by the
+    configured model; else raises :class:`ModelNotFound`.
     """
     name, any_model = model_of(getattr(body, "model", None)), configured().http.any_model
     if name is None or (is_owner and not any_model):
@@ -56,7 +56,7 @@ async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a model of that name or path is found, even if it cannot be used."""
+    """Return True if a model of that name or path is found, even if it cannot be used."""
     try:
         find(name, configured().model_dirs)
     except ModelNotFound:
@@ -67,7 +67,7 @@ def _is_there(name: str) -> bool:
 
 
 def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
-    """Those that can be loaded, by the name to type first; of one in two formats, the first."""
+    """Return the models that can be loaded by their first names; of one in two formats, the first."""
     named: dict[str, ModelDescription] = {}
     for model in models:
         if model.problem is None:
@@ -76,30 +76,30 @@ def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
 
 
 async def named_models(client: Client) -> dict[str, ModelDescription]:
-    """All that can be loaded; first the one that is configured, by the name for that."""
+    """Return all models that can be loaded by name; the configured one is first, as :data:`DEFAULT_MODEL`."""
     named = names_of(await client.models())
     configured = await asyncio.to_thread(configured_model)
-    own = [each for each in named.values() if _goes_by(each, configured)]
+    own = [each for each in named.values() if _is_named(each, configured)]
     return {DEFAULT_MODEL: own[0], **named} if own else named
 
 
 async def model_named(client: Client, name: str) -> ModelDescription:
-    """The model that goes by any such name. Raises :class:`ModelNotFound`."""
+    """Return the model of a name, id or path. Raises :class:`ModelNotFound`."""
     named, name = await named_models(client), name.removesuffix(LATEST)
     if (known := named.get(name)) is not None:
         return known
     for model in named.values():
-        if _goes_by(model, name):
+        if _is_named(model, name):
             return model
     raise ModelNotFound(f"there is no model named {name[:200]!r}")
 
 
-def _goes_by(model: ModelDescription, name: str) -> bool:
+def _is_named(model: ModelDescription, name: str) -> bool:
     return name in (model.id, model.path, *model.names)
 
 
 def modified_s(model: ModelDescription) -> float:
-    """When its file was made; one that is gone meanwhile is as old as 1970."""
+    """Return a model file's modification time in seconds since 1970; 0 if the file is gone."""
     try:
         return os.stat(model.path).st_mtime
     except OSError:

@@ -1,7 +1,7 @@
-"""Ollama's dialect: tags, ps, show, generate, chat and version; a line of JSON after the other, or one value.
+"""Ollama's dialect: tags, ps, show, generate, chat and version; lines of JSON, or one value.
 
-Of <https://github.com/ollama/ollama/blob/main/docs/api.md>. ``num_ctx`` is taken and means nothing: how much
-context a model has is said in localspec's own settings.
+Source: <https://github.com/ollama/ollama/blob/main/docs/api.md>. ``num_ctx`` is accepted and has no effect:
+localspec's own settings set the size of a model's context.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import re
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http.conversation import Said, conversation_of, message_of
+from localspec.http.conversation import ChatMessage, conversation_of, message_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
@@ -42,35 +41,37 @@ from localspec.protocol.messages import LoadedModel, ModelDescription, StreamDel
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
-PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 DURATION = re.compile(f"[+-]?(?:{PART.pattern})+", re.ASCII)
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S = 1_000_000_000
+LONGEST_DURATION = 100
+"""characters"""
 FOR_EVER = 0
-"""seconds, as ``models/load`` understands them"""
+"""the value of ``keep_alive_s`` in ``models/load`` for a model that stays loaded"""
 SHORTEST_S = 1.0
-"""so that a model is not let go between its load and the request that it is loaded for"""
+"""seconds; keeps a model from being unloaded between its load and the request that follows"""
 NS = 1_000_000_000
 TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
-"""no template of ours, but what programs (Continue) look for to learn that gaps can be filled"""
+"""not a template that is used: programs (Continue) look for ``.Suffix`` to learn that gaps can be filled"""
 API_LEVEL = "0.13.4"
-"""the version of Ollama whose API this is; its clients compare it with what they want at least"""
+"""the version of Ollama whose API this is; clients compare it with the least one they need"""
 
 
-class Given(Sampling, kw_only=True):
-    """``options``"""
+class ModelOptions(Sampling, kw_only=True):
+    """The field ``options`` of a request."""
 
     num_predict: int | None = None
     localspec: Ours | None = None
-    """here, too: there are clients that send nothing else of their own"""
+    """here, too: some clients can add fields to ``options`` only"""
 
 
-class Asking(msgspec.Struct, kw_only=True):
-    """What both ways to ask have."""
+class GenerationBody(msgspec.Struct, kw_only=True):
+    """The fields that ``/api/generate`` and ``/api/chat`` share."""
 
     model: str
     stream: bool | None = None
-    options: Given | None = None
+    options: ModelOptions | None = None
     keep_alive: str | float | None = None
     format: Any = None
     think: Any = None
@@ -80,7 +81,7 @@ class Asking(msgspec.Struct, kw_only=True):
     localspec: Ours | None = None
 
 
-class GenerateBody(Asking, kw_only=True):
+class GenerateBody(GenerationBody, kw_only=True):
     """``POST /api/generate``"""
 
     prompt: str | None = None
@@ -92,10 +93,10 @@ class GenerateBody(Asking, kw_only=True):
     images: list[str] | None = None
 
 
-class ChatBody(Asking, kw_only=True):
+class ChatBody(GenerationBody, kw_only=True):
     """``POST /api/chat``"""
 
-    messages: list[Said] | None = None
+    messages: list[ChatMessage] | None = None
     tools: list[Any] | None = None
 
 
@@ -115,26 +116,26 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
 REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
 
-Word = Callable[[str], dict[str, Any]]
-"""how a piece of text is said"""
+Shape = Callable[[str], dict[str, Any]]
+"""makes the fields of an answer that hold a piece of text"""
 
 
 async def version(client: Client, body: Nothing) -> Answer:
-    """The level of Ollama's API, by which its clients know what they may ask, and our own version."""
+    """Return the version of Ollama's API that is offered, and our own version."""
     return {"version": API_LEVEL, "localspec": __version__}
 
 
 async def tags(client: Client, body: Nothing) -> Answer:
-    """The models that can be loaded."""
-    return {"models": [_tag(name, model) for name, model in (await named_models(client)).items()]}
+    """Return the models that can be loaded."""
+    return {"models": [tag(name, model) for name, model in (await named_models(client)).items()]}
 
 
 async def ps(client: Client, body: Nothing) -> Answer:
-    """The models that are loaded, and until when they stay if nobody asks."""
+    """Return the loaded models, and the time at which each is unloaded if no request comes."""
     loaded, named = (await client.status()).models, names_of(await client.models())
     return {
         "models": [
-            _tag(name, model) | _loaded(each, model.size)
+            tag(name, model) | _loaded(each, model.size)
             for each in loaded
             for name, model in named.items()
             if model.path == each.path
@@ -142,13 +143,13 @@ async def ps(client: Client, body: Nothing) -> Answer:
     }
 
 
-async def there(client: Client, body: Nothing) -> Answer:
-    """For who wants to know whether somebody listens."""
+async def root(client: Client, body: Nothing) -> Answer:
+    """Return our version, for clients that test whether the server runs."""
     return {"localspec": __version__}
 
 
 async def show(client: Client, body: ShowBody) -> Answer:
-    """What is known of a model."""
+    """Return the description of a model."""
     model = await model_named(client, body.model or body.name or "")
     engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
     family = model.architecture or ""
@@ -166,71 +167,75 @@ async def show(client: Client, body: ShowBody) -> Answer:
 
 
 async def generate(client: Client, body: GenerateBody) -> Answer:
-    """Answer a prompt, continue it (``raw``), or fill in what is missing before ``suffix``; without a prompt
-    the model is loaded, or unloaded."""
+    """Answer a prompt, continue it (``raw``), or fill the gap before ``suffix``; without a prompt load or
+    unload the model."""
     refuse(body, REFUSED_OF_TEXTS)
     began, prompt = time.monotonic(), body.prompt or ""
-    word: Word = lambda text: {"response": text}  # noqa: E731
+    shape: Shape = lambda text: {"response": text}  # noqa: E731
     if not (prompt or body.suffix):
-        return await _kept(client, body, word)
+        return await _kept(client, body, shape)
     options = await _options(client, body)
     if body.suffix:
         done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
-        said = _one(body, {**word(text_of(done)), **_end(done.result, began)})
-        return said if body.stream is not False else await anext(said)
+        answer = _one(body, {**shape(text_of(done)), **_end(done.result, began)})
+        return answer if body.stream is not False else await anext(answer)
     if body.raw:
         stream = client.generate(prompt, raw=True, options=options)
     else:
         system = (message_of("system", body.system),) if body.system else ()
         stream = client.generate(messages=(*system, message_of("user", prompt)), options=options)
-    return await _answer(body, stream, word, began)
+    return await _answer(body, stream, shape, began)
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
-    """Answer a conversation; without messages the model is loaded, or unloaded."""
+    """Answer a conversation; without messages load or unload the model."""
     refuse(body, REFUSED_OF_CHATS)
     began, conversation = time.monotonic(), body.messages or []
-    word: Word = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
+    shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
     if not conversation:
-        return await _kept(client, body, word)
+        return await _kept(client, body, shape)
     messages, prefilled = conversation_of(conversation)
     options = await _options(client, body)
     stream = client.generate(messages=messages, prefilled=prefilled, options=options)
-    return await _answer(body, stream, word, began)
+    return await _answer(body, stream, shape, began)
 
 
-# How it is said.
+# Answers.
 
 
-async def _answer(body: Asking, stream: Stream[Result], word: Word, began: float) -> Answer:
+async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
     pieces = await begun(aiter(stream))
     if body.stream is not False:
-        return _chunks(body, pieces, stream, word, began)
+        return _chunks(body, pieces, stream, shape, began)
     text = "".join([piece.text async for piece in pieces])
     result = await stream.result()
-    return {**_head(body), **word(text), **_end(result, began)}
+    return {**_head(body), **shape(text), **_end(result, began)}
 
 
 async def _chunks(
-    body: Asking, pieces: AsyncIterator[StreamDelta], stream: Stream[Result], word: Word, began: float
+    body: GenerationBody,
+    pieces: AsyncIterator[StreamDelta],
+    stream: Stream[Result],
+    shape: Shape,
+    began: float,
 ) -> AsyncIterator[Any]:
     async for piece in pieces:
-        yield {**_head(body), **word(piece.text), "done": False}
+        yield {**_head(body), **shape(piece.text), "done": False}
     result = await stream.result()
-    yield {**_head(body), **word(""), **_end(result, began)}
+    yield {**_head(body), **shape(""), **_end(result, began)}
 
 
-async def _one(body: Asking, said: dict[str, Any]) -> AsyncIterator[Any]:
-    yield {**_head(body), **said}
+async def _one(body: GenerationBody, fields: dict[str, Any]) -> AsyncIterator[Any]:
+    yield {**_head(body), **fields}
 
 
-def _head(body: Asking) -> dict[str, Any]:
+def _head(body: GenerationBody) -> dict[str, Any]:
     return {"model": body.model, "created_at": _now()}
 
 
 def _end(result: Result, began: float) -> dict[str, Any]:
-    """The last of an answer; what is neither the prompt's time nor the answer's went into loading the model,
-    and waiting for it."""
+    """Return the last fields of an answer; ``load_duration`` is the time of loading and of waiting, all that
+    neither prompt nor answer took."""
     prompt, answer = prompt_s(uncut(result)), answer_s(result)
     whole_s = max(time.monotonic() - began, prompt + answer)
     return {
@@ -248,15 +253,15 @@ def _end(result: Result, began: float) -> dict[str, Any]:
 
 def _loaded(model: LoadedModel, size: int) -> dict[str, Any]:
     left_s = LONGEST_S if model.idle_left_s is None else model.idle_left_s
-    on_gpu = model.backend == "mlx" and sys.platform == "darwin"
     return {
-        "size_vram": size if on_gpu else 0,
+        "size_vram": min(size, model.offloaded_bytes),
         "expires_at": _time(time.time() + left_s),
         "context_length": model.n_ctx,
     }
 
 
-def _tag(name: str, model: ModelDescription) -> dict[str, Any]:
+def tag(name: str, model: ModelDescription) -> dict[str, Any]:
+    """A model as an entry of a list."""
     return {
         "name": name,
         "model": name,
@@ -293,39 +298,39 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-# What is meant.
+# Requests.
 
 
-async def _said(client: Client, body: Asking) -> Options:
-    given = body.options or Given()
+async def _requested(client: Client, body: GenerationBody) -> Options:
+    given = body.options or ModelOptions()
     overflow = "cut" if body.truncate else None
     others = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
     return await biased_options(client, given, others, (given.localspec or {}) | (body.localspec or {}))
 
 
-async def _options(client: Client, body: Asking) -> Options:
-    """The options; a model that is to be kept for some time is told so first."""
-    options = await _said(client, body)
+async def _options(client: Client, body: GenerationBody) -> Options:
+    """Return the options; with ``keep_alive``, load the model first, for that time."""
+    options = await _requested(client, body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
-        # Told now, it holds for who hangs up, too.
+        # Set before the answer, so that it also holds if the client disconnects.
         await _load(client, options, _idle_s(keep_s))
     return options
 
 
-async def _kept(client: Client, body: Asking, word: Word) -> Answer:
-    """Load the model, or unload it."""
-    options, keep_s = await _said(client, body), seconds_of(body.keep_alive)
+async def _kept(client: Client, body: GenerationBody, shape: Shape) -> Answer:
+    """Load the model, or unload it for a ``keep_alive`` of 0."""
+    options, keep_s = await _requested(client, body), seconds_of(body.keep_alive)
     if keep_s == 0:
-        # This model alone: without a name it would be all of them.
+        # With the name of this model: without one all models would be unloaded.
         await client.unload(options.model or await asyncio.to_thread(configured_model))
     else:
         await _load(client, options, None if keep_s is None else _idle_s(keep_s))
     reason = "unload" if keep_s == 0 else "load"
-    return {**_head(body), **word(""), "done": True, "done_reason": reason}
+    return {**_head(body), **shape(""), "done": True, "done_reason": reason}
 
 
 async def _load(client: Client, options: Options, keep_alive_s: float | None) -> None:
-    """Have just the model that these options mean."""
+    """Load the model that the options name."""
     await client.load(
         options.model,
         draft=options.draft,
@@ -336,39 +341,45 @@ async def _load(client: Client, options: Options, keep_alive_s: float | None) ->
 
 
 def _idle_s(keep_s: float) -> float:
-    """How long it may idle, in the words of ``models/load``."""
+    """Return ``keep_alive_s`` of ``models/load``, in seconds, for a duration of the dialect."""
     return FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
 
 
-def seconds_of(said: str | float | None) -> float | None:
-    """How long: seconds, or as Go writes it (``5m``, ``1h30m``); less than 0 is for ever.
+def seconds_of(given: str | float | None) -> float | None:
+    """Return a duration in seconds, from seconds or Go's notation (``5m``, ``1h30m``); negative is for ever.
 
     Raises :class:`InvalidOptions`.
     """
-    if said is None:
+    if given is None:
         return None
-    if isinstance(said, str):
+    if isinstance(given, str) and len(given) <= LONGEST_DURATION:
         with contextlib.suppress(ValueError):
-            said = float(said)
-    if isinstance(said, str):
-        if DURATION.fullmatch(said) is None:
-            raise InvalidOptions(f"keep_alive is no duration: {said[:60]!r}", "Write seconds, or 5m, or -1.")
-        whole = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(said))
-        said = -whole if said.startswith("-") else whole
-    if not -LONGEST_S <= said <= LONGEST_S:
-        raise InvalidOptions("keep_alive is too long", "Write -1 for: until it is unloaded.")
-    return said
+            given = float(given)
+    if isinstance(given, str):
+        if len(given) > LONGEST_DURATION or DURATION.fullmatch(given) is None:
+            raise InvalidOptions(
+                f"keep_alive is not a duration: {given[:60]!r}",
+                "Give seconds, a duration such as 5m, or -1 to keep the model loaded.",
+            )
+        whole = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(given))
+        given = -whole if given.startswith("-") else whole
+    if not -LONGEST_S <= given <= LONGEST_S:
+        raise InvalidOptions(
+            f"keep_alive takes at most {LONGEST_S} seconds, not {given:g}",
+            "Give -1 to keep the model loaded.",
+        )
+    return given
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """As its clients read it."""
+    """Return the body of an error response in Ollama's format."""
     return {"error": sentence(error)}
 
 
 DIALECT = Dialect(
     "ollama",
     (
-        Endpoint("GET", "/", Nothing, there, open=True),
+        Endpoint("GET", "/", Nothing, root, open=True),
         Endpoint("GET", "/api/version", Nothing, version),
         Endpoint("GET", "/api/tags", Nothing, tags),
         Endpoint("GET", "/api/ps", Nothing, ps),

@@ -1,14 +1,15 @@
 """OpenAI's dialect: models, chat completions and completions, whole or as server-sent events.
 
-Of <https://platform.openai.com/docs/api-reference>. What it has no field for is said in ``localspec``, with
-the names of our options; the statistics of an answer come back under the same name. What llama.cpp's server
-and vLLM's take besides is taken, too: their clients chat in this dialect.
+Source: <https://platform.openai.com/docs/api-reference>. The field ``localspec`` of a request takes further
+options by our names; the one of an answer holds its statistics. Additional fields of llama.cpp's server and
+of vLLM are accepted: their clients chat in this dialect.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
@@ -19,10 +20,11 @@ from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import probabilities, prompts, several
-from localspec.http.conversation import Said, conversation_of
+from localspec.http.conversation import ChatMessage, conversation_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, each
 from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.meta import metas_of
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.sampling import TimedSampling, biased_options
 from localspec.http.timings import Pace, timings
@@ -34,16 +36,16 @@ FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length",
 """all others are ``stop``"""
 MODELS = "/v1/models/"
 MOST_FILLED = 8
-"""texts for one gap"""
+"""the number of texts for one gap"""
 FILL_TEMPERATURE = 1.0
-"""the dialect's own: several requests for one gap are to give several texts"""
+"""the dialect's default for a gap: several requests are to give several texts"""
 CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
 CODES |= dict.fromkeys(("queue_full", "engine_busy"), "rate_limit_exceeded")
-"""of errors that have a name there"""
+"""codes of errors that OpenAI names"""
 
 
 class ModelName(msgspec.Struct):
-    """Which model."""
+    """The name of a model, from the path."""
 
     id: str
 
@@ -52,8 +54,8 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class Asking(TimedSampling, kw_only=True):
-    """What both ways to ask have."""
+class GenerationBody(TimedSampling, kw_only=True):
+    """The fields that chat completions and completions share."""
 
     model: str | None = None
     stream: bool | None = None
@@ -61,13 +63,14 @@ class Asking(TimedSampling, kw_only=True):
     max_tokens: int | None = None
     n_predict: int | None = None
     n: int | None = None
+    n_indent: int | None = None
     localspec: Ours | None = None
 
 
-class ChatBody(Asking, kw_only=True):
+class ChatBody(GenerationBody, kw_only=True):
     """``POST /v1/chat/completions``"""
 
-    messages: list[Said]
+    messages: list[ChatMessage]
     max_completion_tokens: int | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
@@ -82,9 +85,15 @@ class ChatBody(Asking, kw_only=True):
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
+    verbosity: str | None = None
+    web_search_options: Any = None
+    echo: bool | None = None
+    best_of: int | None = None
+    add_special_tokens: bool | None = None
+    documents: list[Any] | None = None
 
 
-class TextBody(Asking, kw_only=True):
+class TextBody(GenerationBody, kw_only=True):
     """``POST /v1/completions``"""
 
     prompt: prompts.Prompt
@@ -92,8 +101,17 @@ class TextBody(Asking, kw_only=True):
     echo: bool | None = None
     best_of: int | None = None
     logprobs: int | None = None
+    response_format: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    prompt_embeds: Any = None
 
 
+REFUSED_OF_TEXTS: dict[str, tuple[Any, ...]] = {
+    "response_format": ({"type": "text"},),
+    "add_special_tokens": (True,),
+    "prompt_embeds": (),
+    "n_indent": (0,),
+}
 REFUSED_OF_CHATS: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
@@ -103,42 +121,58 @@ REFUSED_OF_CHATS: dict[str, tuple[Any, ...]] = {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "chat_template": (),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "echo": (False,),
+    "best_of": (1,),
+    "add_special_tokens": (False,),
+    "documents": ([],),
+    "n_indent": (0,),
 }
 
 
 async def models(client: Client, body: Nothing) -> Answer:
-    """Those that can be loaded, by the names that can be given."""
+    """Return the models that can be loaded, by the names that requests may give."""
     named = await named_models(client)
-    return {"object": "list", "data": [_card(name, each) for name, each in named.items()]}
+    metas = await metas_of(named)
+    return {"object": "list", "data": [_card(name, each, metas[name]) for name, each in named.items()]}
 
 
 async def model(client: Client, body: ModelName) -> Answer:
-    """One of them, by any name that it goes by."""
-    return _card(body.id, await model_named(client, body.id))
+    """Return one model, by any of its names."""
+    found = await model_named(client, body.id)
+    return _card(body.id, found, (await metas_of({body.id: found}))[body.id])
 
 
-def _card(name: str, model: ModelDescription) -> dict[str, Any]:
+def _card(name: str, model: ModelDescription, meta: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": name,
         "object": "model",
         "created": int(modified_s(model)),
         "owned_by": "localspec",
-        "meta": {"n_ctx_train": model.context, "n_params": model.parameters, "size": model.size},
+        "meta": meta,
     }
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
-    """Answer a conversation, or go on with an answer that is its last message."""
+    """Answer a conversation, or continue an answer that is its last message."""
     refuse(body, REFUSED_OF_CHATS)
     if body.add_generation_prompt is False and not body.continue_final_message:
-        told = "add_generation_prompt false is supported with continue_final_message alone"
-        raise InvalidOptions(told, "Leave add_generation_prompt out.")
+        message = "add_generation_prompt is false, but continue_final_message is not true"
+        raise InvalidOptions(
+            message, "Leave add_generation_prompt out, or set continue_final_message to true."
+        )
+    if body.add_generation_prompt and body.continue_final_message:
+        message = "add_generation_prompt and continue_final_message are both true"
+        raise InvalidOptions(message, "Leave one of them out.")
     if body.top_logprobs and not body.logprobs:
-        raise InvalidOptions("top_logprobs is for requests with logprobs", "Say logprobs, too.")
-    goes_on = body.continue_final_message
-    if goes_on is None and body.add_generation_prompt:
-        goes_on = False  # who says so means a new turn, as vLLM has it
-    messages, prefilled = conversation_of(body.messages, goes_on=goes_on)
+        raise InvalidOptions(
+            "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
+        )
+    continues = body.continue_final_message
+    if continues is None and body.add_generation_prompt:
+        continues = False  # an explicit generation prompt begins a new turn, as in vLLM
+    messages, prefilled = conversation_of(body.messages, continues=continues)
     longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
     top = body.top_logprobs if body.logprobs else None
     options = await _options(
@@ -147,7 +181,11 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     variables = body.chat_template_kwargs or {}
     streams = [
         client.generate(
-            messages=messages, prefilled=prefilled, variables=variables, options=each, **body.deadlines()
+            messages=messages,
+            prefilled=prefilled,
+            variables=variables,
+            options=each,
+            **body.generating(stream=body.stream),
         )
         for each in several.varied(options, _count(body.n))
     ]
@@ -155,7 +193,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     if body.stream:
         chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
         return _chat_chunks(
-            chunk, body, await several.pieces(streams, progress=body.return_progress), len(streams)
+            chunk, body, await several.pieces(streams, progress=body.follows_progress), len(streams)
         )
     found = await several.whole(streams)
     choices = [
@@ -170,7 +208,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 
 
 async def text(client: Client, body: TextBody) -> Answer:
-    """Continue texts, or fill in what is missing before ``suffix``."""
+    """Continue texts, or fill the gap before ``suffix``."""
+    refuse(body, REFUSED_OF_TEXTS)
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
     if body.suffix:
@@ -180,40 +219,40 @@ async def text(client: Client, body: TextBody) -> Answer:
     count = _count(body.n)
     tried = max(count, body.best_of or 1)
     if len(each_prompt) * tried > prompts.MOST:
-        told = f"{len(each_prompt) * tried} answers are asked for at once"
-        raise InvalidOptions(told, f"Ask for at most {prompts.MOST}.")
+        message = f"one request is for {len(each_prompt) * tried} answers (prompts times n or best_of)"
+        raise InvalidOptions(message, f"Request at most {prompts.MOST} answers at once.")
     if body.stream and tried > count:
-        raise InvalidOptions("best_of is not supported with stream", "Leave one of them out.")
+        raise InvalidOptions("best_of above n is not supported with stream", "Leave best_of or stream out.")
     longest = length_of(body.n_predict, body.max_tokens)
     is_rated = body.logprobs is not None or tried > count
     options = await _options(
         client, body, max_tokens=longest, logprobs=is_rated or None, top_logprobs=body.logprobs
     )
     streams = [
-        await prompts.continued(client, prompt, varied, body.deadlines())
+        await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
         for prompt in each_prompt
         for varied in several.varied(options, tried)
     ]
     envelope = _envelope("cmpl", "text_completion", options)
-    before = [said for said in before for _ in range(count)]
+    before = [text for text in before for _ in range(count)]
     if body.stream:
         return _text_chunks(
             envelope | _no_usage(body),
             body,
             before,
-            await several.pieces(streams, progress=body.return_progress),
+            await several.pieces(streams, progress=body.follows_progress),
         )
     whole = await several.whole(streams)
     usage = _usage([answered.result for answered in whole], tried)
     found = _best(whole, tried, count)
     choices = [
         {
-            "text": said + result.text,
+            "text": prompt + result.text,
             "logprobs": None
             if body.logprobs is None
             else probabilities.columns(result.text, tokens, 0, body.logprobs),
         }
-        for said, (tokens, result) in zip(before, found, strict=True)
+        for prompt, (tokens, result) in zip(before, found, strict=True)
     ]
     return _end(envelope, choices, [answered.result for answered in found], usage)
 
@@ -222,18 +261,25 @@ async def _filled(client: Client, body: TextBody) -> Answer:
     """Answer with the text between one prompt and its suffix. Raises :class:`InvalidOptions`."""
     first, *more = prompts.prompts_of(body.prompt)
     if more:
-        raise InvalidOptions("several prompts are not supported with suffix", "Send a request for each.")
+        raise InvalidOptions(
+            "several prompts are not supported with suffix", "Send one request for each prompt."
+        )
     prompt, count = prompts.text_of(first, "with suffix"), _count(body.n)
-    if count > MOST_FILLED or (body.best_of or count) > count:
-        told = f"n is at most {MOST_FILLED} with suffix, and best_of no more than n"
-        raise InvalidOptions(told, "Ask for fewer.")
+    if count > MOST_FILLED:
+        raise InvalidOptions(
+            f"with suffix, n is at most {MOST_FILLED}, not {count}", f"Set n to at most {MOST_FILLED}."
+        )
+    if (body.best_of or count) > count:
+        raise InvalidOptions(
+            f"with suffix, best_of is at most n, which is {count}, not {body.best_of}", "Leave best_of out."
+        )
     if body.temperature is None and configured().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
     options = await _options(client, body, max_tokens=length_of(body.n_predict, body.max_tokens))
-    asked = client.complete(
+    stream = client.complete(
         prompt, body.suffix or "", n=count, trigger="invoked", options=options, **body.deadlines()
     )
-    done = await asked.result()
+    done = await stream.result()
     envelope = _envelope("cmpl", "text_completion", options)
     before = prompt if body.echo else ""
     texts = [item.text for item in done.items] or [""]
@@ -244,7 +290,7 @@ async def _filled(client: Client, body: TextBody) -> Answer:
 
 
 def _best(found: list[several.Answered], tried: int, count: int) -> list[several.Answered]:
-    """Of each prompt's answers as many as are asked for, those of the highest mean probability first."""
+    """Return the ``count`` most probable of each prompt's ``tried`` answers, by mean log-probability."""
     if tried == count:
         return found
     groups = (found[i : i + tried] for i in range(0, len(found), tried))
@@ -252,26 +298,26 @@ def _best(found: list[several.Answered], tried: int, count: int) -> list[several
     return [one for group in rated for one in group[:count]]
 
 
-def _count(said: int | None) -> int:
+def _count(given: int | None) -> int:
     """Return the number of answers, 1 by default.
 
     Raises :class:`InvalidOptions` if not in 1 to :data:`prompts.MOST`.
     """
-    count = 1 if said is None else said
+    count = 1 if given is None else given
     if not 1 <= count <= prompts.MOST:
         raise InvalidOptions(
             f"n takes a whole number from 1 to {prompts.MOST}, not {count}",
-            "Ask for fewer, or several times.",
+            f"Set n to at most {prompts.MOST}; send several requests for more.",
         )
     return count
 
 
-async def _options(client: Client, body: Asking, **others: Any) -> Options:
+async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
     return await biased_options(client, body, {"model": body.model, **others}, body.localspec, names)
 
 
-# What is answered.
+# Answers.
 
 
 def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
@@ -287,7 +333,7 @@ def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
 def _end(
     envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result], usage: dict[str, Any]
 ) -> dict[str, Any]:
-    """All answers; statistics and timings are the first one's."""
+    """Return the body with all answers; statistics and timings are the first one's."""
     return {
         **envelope,
         "choices": _ended(choices, results),
@@ -298,7 +344,7 @@ def _end(
 
 
 def _ended(choices: list[dict[str, Any]], results: list[Result]) -> list[dict[str, Any]]:
-    """The choices with their numbers, and why they have ended; of one result there may be several choices."""
+    """Return the choices with index and finish reason; one result may have several choices."""
     reasons = [FINISH.get(uncut(result).finish_reason, "stop") for result in results]
     reasons += reasons[-1:] * (len(choices) - len(reasons))
     return [
@@ -308,7 +354,7 @@ def _ended(choices: list[dict[str, Any]], results: list[Result]) -> list[dict[st
 
 
 def _usage(results: list[Result], each: int) -> dict[str, Any]:
-    """Tokens of all answers, and of each prompt once: ``each`` has so many of the results in a row."""
+    """Return the tokens of all answers, and of each prompt once: it has ``each`` results in a row."""
     prompts = results[::each]
     read = sum(result.prompt_tokens for result in prompts)
     answered = sum(result.completion_tokens for result in results)
@@ -321,7 +367,7 @@ def _usage(results: list[Result], each: int) -> dict[str, Any]:
 
 
 Shape = Callable[[int, StreamDelta], dict[str, Any]]
-"""makes the choice that a piece of an answer is"""
+"""makes the choice of a piece of an answer"""
 
 
 async def _chat_chunks(
@@ -345,9 +391,9 @@ async def _text_chunks(
     envelope: dict[str, Any], body: TextBody, before: list[str], pieces: AsyncIterator[several.Piece]
 ) -> AsyncIterator[Any]:
     offsets = [0] * len(before)
-    for index, said in enumerate(before):
-        if said:
-            choice = {"index": index, "text": said, "logprobs": None, "finish_reason": None}
+    for index, prompt in enumerate(before):
+        if prompt:
+            choice = {"index": index, "text": prompt, "logprobs": None, "finish_reason": None}
             yield {**envelope, "choices": [choice]}
 
     def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
@@ -363,33 +409,34 @@ async def _text_chunks(
 
 async def _chunks(
     envelope: dict[str, Any],
-    body: Asking,
+    body: GenerationBody,
     pieces: AsyncIterator[several.Piece],
     shape: Shape,
     last: dict[str, Any],
 ) -> AsyncIterator[Any]:
-    """The pieces of all answers; ``last`` is the end of each."""
+    """Yield the chunks of all answers; ``last`` is the content of each one's last chunk."""
     ended: dict[int, Result] = {}
-    pace = Pace()
-    async for index, said in pieces:
-        if isinstance(said, Result):
-            ended[index] = said
+    paces: defaultdict[int, Pace] = defaultdict(Pace)
+    async for index, event in pieces:
+        if isinstance(event, Result):
+            ended[index] = event
             continue
-        if isinstance(said, StreamProgress):
-            choice = {"index": index, **last, "finish_reason": None}
-            yield {**envelope, "choices": [choice], "prompt_progress": pace.read(said)}
+        if isinstance(event, StreamProgress):
+            progress, choice = paces[index].read(event), {"index": index, **last, "finish_reason": None}
+            if body.return_progress:
+                yield {**envelope, "choices": [choice], "prompt_progress": progress}
             continue
-        told = {**envelope, "choices": [shape(index, said)]}
-        yield told | {"timings": pace.after(said.tokens)} if body.timings_per_token else told
+        chunk = {**envelope, "choices": [shape(index, event)]}
+        yield chunk | {"timings": paces[index].after(event.tokens)} if body.timings_per_token else chunk
     results = [ended[index] for index in sorted(ended)]
     for chunk in _last(envelope, [last] * len(results), body, results):
         yield chunk
 
 
 def _last(
-    envelope: dict[str, Any], choices: list[dict[str, Any]], body: Asking, results: list[Result]
+    envelope: dict[str, Any], choices: list[dict[str, Any]], body: GenerationBody, results: list[Result]
 ) -> list[dict[str, Any]]:
-    """The end of a stream: a chunk for each answer; who wants its usage gets that in a chunk of its own."""
+    """Return the last chunks of a stream: one for each answer, and one with the usage if it was requested."""
     end = _end(envelope, choices, results, _usage(results, _count(body.n)))
     usage, none = end.pop("usage"), _no_usage(body)
     *others, choice = end["choices"]
@@ -400,21 +447,21 @@ def _last(
     return chunks
 
 
-def _no_usage(body: Asking) -> dict[str, None]:
-    """What all chunks but the last say to who wants it."""
-    is_wanted = body.stream_options is not None and body.stream_options.include_usage
-    return {"usage": None} if is_wanted else {}
+def _no_usage(body: GenerationBody) -> dict[str, None]:
+    """Return the field ``usage`` of all chunks but the last; no field if usage was not requested."""
+    is_requested = body.stream_options is not None and body.stream_options.include_usage
+    return {"usage": None} if is_requested else {}
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """As its clients read it."""
+    """Return the body of an error response in OpenAI's format."""
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         kind = "rate_limit_error"
     else:
         kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     code = CODES.get(error.code, error.code)
-    told = {"message": sentence(error), "type": kind, "param": None, "code": code}
-    return {"error": told | context_numbers(error)}
+    fields = {"message": sentence(error), "type": kind, "param": None, "code": code}
+    return {"error": fields | context_numbers(error)}
 
 
 DIALECT = Dialect(

@@ -1,5 +1,4 @@
-"""Bounds on connections to the door: on silent ones, on those that show no token, and on answers that nobody
-reads."""
+"""Bounds on HTTP connections: silent ones, unauthenticated ones, and answers that are not read."""
 
 from __future__ import annotations
 
@@ -12,17 +11,18 @@ from localspec.daemon.access.admission import Admission
 from localspec.http.gate import ADMIT, WORK
 
 HEAD_S = 10.0
-"""for all of a request's head; uvicorn itself waits for ever"""
+"""the time in which a request's head must arrive; uvicorn itself waits for ever"""
 PROGRESS_S = 20.0
-"""an answer that waits to be sent, and of which nothing was read for so long, is given up"""
+"""a connection is aborted if the client reads nothing of a waiting answer for so long"""
 PLACES = {"others": 32, "owner": 128}
-"""connections on which no token was shown, of other users and of this one; a newer one takes the place of the
-one that was used least recently and has no request at work"""
+"""the number of connections without a verified token, of other users and of this one; a newer one evicts the
+one that was used least recently and has no running request"""
 
 
 class Impatient(H11Protocol):
-    """Closes connections that ask nothing, or slowly, or do not read; one that was answered may be idle for
-    as long as uvicorn lets it."""
+    """HTTP/1.1 on one connection; closes it if a request is missing or slow, or if its answer is not read.
+
+    After an answer it may be idle for as long as uvicorn permits."""
 
     admission: Admission
     _waiting: asyncio.TimerHandle | None = None
@@ -44,7 +44,7 @@ class Impatient(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._is_asked():
+        if self._is_answering():
             self._touch()
             self._stop_waiting()
         elif self._waiting is None:
@@ -66,12 +66,12 @@ class Impatient(H11Protocol):
         super().connection_lost(exc)
 
     def _admit(self) -> None:
-        """The token was shown: none of the places is taken any more."""
+        """Release the connection's place: its token was verified."""
         if not self.transport.is_closing():
             self.admission.admit(self._descriptor)
 
     def _work(self) -> None:
-        """The request has a place at work: the connection is not evicted until it was answered."""
+        """Mark the request as running: the connection is not evicted until it is answered."""
         self._is_at_work = True
         self._touch()
 
@@ -79,8 +79,8 @@ class Impatient(H11Protocol):
         if not self.transport.is_closing():  # later its descriptor may be another connection's
             self.admission.touch(self._descriptor, at_work=self._is_at_work)
 
-    def _is_asked(self) -> bool:
-        """Whether a request's head is there, and not yet all of its answer."""
+    def _is_answering(self) -> bool:
+        """Return True if a request's head has arrived and its answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
@@ -92,8 +92,7 @@ class Impatient(H11Protocol):
             self._waiting = None
 
     def _watch(self) -> None:
-        """Abort the connection if something waits to be sent, as the last time, and nothing was read since; a
-        closing one, too."""
+        """Abort the connection, even a closing one, if output waits and nothing was read since last time."""
         progress = self._progress_of_reading()
         if progress is not None and progress == self._progress:
             self.transport.abort()
@@ -102,10 +101,10 @@ class Impatient(H11Protocol):
         self._watching = self.loop.call_later(PROGRESS_S, self._watch)
 
     def _progress_of_reading(self) -> tuple[int, ...] | None:
-        """Numbers that change when the peer reads; None where nothing waits to be sent.
+        """Return numbers that change when the peer reads; None if no output waits.
 
-        What leaves the buffer would not do: the kernel takes more only when a third of its own, which is
-        megabytes, was read.
+        The size of the buffer alone is not enough: the kernel accepts more only when a third of its own
+        buffer, which is megabytes, was read.
         """
         unsent = self.transport.get_write_buffer_size()
         if not unsent:
@@ -115,7 +114,7 @@ class Impatient(H11Protocol):
 
 
 def impatient(counted: Admission) -> type[Impatient]:
-    """The protocol of a server whose connections are counted by ``counted``."""
+    """Return the protocol class of a server whose connections ``counted`` counts."""
 
     class Counted(Impatient):
         admission = counted

@@ -1,4 +1,4 @@
-"""Probabilities of tokens, as the dialects tell them."""
+"""Probabilities of tokens in the formats of the dialects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localspec.protocol.results import Likely, Token
 
 
 def entries(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
-    """Each token of a text: its piece of it, and what else was probable there."""
+    """Yield an entry for each token of a text: piece, log-probability and the most probable tokens."""
     at = 0
     for token in tokens:
         piece = text[at : at + token.chars]
@@ -25,7 +25,7 @@ def entries(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
 
 
 def columns(text: str, tokens: Iterable[Token], offset: int, top: int) -> dict[str, Any]:
-    """The same as OpenAI's completions have it; ``offset``: where the text begins in the whole of it."""
+    """Return the entries as columns for OpenAI's completions; ``offset``: the text's start in the answer."""
     each = list(entries(text, tokens))
     starts = accumulate((len(one["token"]) for one in each[:-1]), initial=offset)
     likely = [{one["token"]: one["logprob"] for one in entry["top_logprobs"]} for entry in each]
@@ -38,7 +38,7 @@ def columns(text: str, tokens: Iterable[Token], offset: int, top: int) -> dict[s
 
 
 def mean(tokens: Iterable[Token]) -> float:
-    """The mean log-probability of an answer's tokens; the least there is for none."""
+    """Return the mean log-probability of an answer's tokens; minus infinity if it has none."""
     known = [token.logprob for token in tokens if token.logprob is not None]
     return sum(known) / len(known) if known else float("-inf")
 

@@ -1,21 +1,23 @@
-"""Prompts to be continued, as OpenAI's and llama.cpp's dialects say them: texts, tokens, both, or several."""
+"""Prompts to continue in OpenAI's and llama.cpp's dialects: texts, tokens, both mixed, or several prompts."""
 
 from __future__ import annotations
 
 import msgspec
 
-from localspec.client import Client, Deadlines, Stream
+from localspec.client import Client, Following, Stream
 from localspec.errors import InvalidOptions
 from localspec.http.models import model_of
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
 MOST = 16
-"""answers to one request"""
+"""the number of answers to one request"""
+MOST_TEXTS = 256
+"""texts among the tokens of one prompt: each is a request to the daemon"""
 
 
-class Given(msgspec.Struct):
-    """A prompt as llama.cpp's server takes it for models that see."""
+class PromptObject(msgspec.Struct):
+    """A prompt as llama.cpp's server accepts it for multimodal models."""
 
     prompt_string: str
     multimodal_data: list[str] = []
@@ -23,51 +25,63 @@ class Given(msgspec.Struct):
 
 Mixed = list[str | int]
 """pieces of one prompt"""
-Prompt = str | Given | list[str | int | Mixed | Given]
+Prompt = str | PromptObject | list[str | int | Mixed | PromptObject]
 Single = str | Mixed
 
 
-def prompts_of(said: Prompt) -> list[Single]:
-    """Each prompt by itself; a list with a token in it is one. Raises :class:`InvalidOptions`."""
-    if not isinstance(said, list):
-        return [_single(said)]
-    if not said:
-        raise InvalidOptions("prompt is an empty list", "Give a text, tokens, or a list of those.")
-    if any(isinstance(piece, int) for piece in said):
-        pieces = [piece for piece in said if isinstance(piece, str | int)]
-        if len(pieces) < len(said):
-            raise InvalidOptions("prompt has lists beside tokens", "Give pieces of one prompt, or several.")
+def prompts_of(given: Prompt) -> list[Single]:
+    """Return each prompt by itself; a list that holds a token is one. Raises :class:`InvalidOptions`."""
+    if not isinstance(given, list):
+        return [_single(given)]
+    if not given:
+        raise InvalidOptions("prompt is an empty list", "Give a string, tokens, or a list of those.")
+    if any(isinstance(piece, int) for piece in given):
+        pieces = [piece for piece in given if isinstance(piece, str | int)]
+        if len(pieces) < len(given):
+            raise InvalidOptions(
+                "prompt is a list that mixes tokens with lists or objects",
+                "Give one list of tokens and strings for one prompt, or a list of such lists for several.",
+            )
         return [pieces]
-    if len(said) > MOST:
-        raise InvalidOptions(f"prompt has {len(said)} prompts", f"Give at most {MOST} of them.")
-    return [_single(each) for each in said if not isinstance(each, int)]
+    if len(given) > MOST:
+        raise InvalidOptions(f"prompt is a list of {len(given)} prompts", f"Give at most {MOST} prompts.")
+    return [_single(each) for each in given if not isinstance(each, int)]
 
 
-def _single(said: str | Mixed | Given) -> Single:
-    if not isinstance(said, Given):
-        return said
-    if said.multimodal_data:
+def _single(given: str | Mixed | PromptObject) -> Single:
+    if not isinstance(given, PromptObject):
+        return given
+    if given.multimodal_data:
         raise InvalidOptions("multimodal_data is not supported", "Leave multimodal_data out.")
-    return said.prompt_string
+    return given.prompt_string
 
 
 def text_of(prompt: Single, why: str) -> str:
-    """A prompt that must be a text. Raises :class:`InvalidOptions` with ``why``."""
+    """Return a prompt that must be a text. Raises :class:`InvalidOptions`, which ends with ``why``."""
     if isinstance(prompt, str):
         return prompt
-    raise InvalidOptions(f"tokens as a prompt are not supported {why}", "Give a text.")
+    raise InvalidOptions(f"a prompt of tokens is not supported {why}", "Give the prompt as a string.")
 
 
-async def continued(client: Client, prompt: Single, options: Options, deadlines: Deadlines) -> Stream[Result]:
-    """The continuation of a prompt as it is."""
+async def continued(client: Client, prompt: Single, options: Options, how: Following) -> Stream[Result]:
+    """Return the stream that continues a prompt, without a chat template."""
     if isinstance(prompt, str):
-        return client.generate(prompt, raw=True, options=options, **deadlines)
+        return client.generate(prompt, raw=True, options=options, **how)
     tokens = await _tokens(client, prompt, options.model)
-    return client.generate(tokens=tokens, options=options, **deadlines)
+    return client.generate(tokens=tokens, options=options, **how)
 
 
 async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int, ...]:
-    """The tokens of all pieces; a text at the beginning has what texts begin with before it."""
+    """Return the tokens of all pieces; a text at the beginning gets the model's start token before it.
+
+    Raises :class:`InvalidOptions`.
+    """
+    texts = sum(isinstance(piece, str) for piece in pieces)
+    if texts > MOST_TEXTS:
+        raise InvalidOptions(
+            f"a prompt of tokens has {texts} strings, more than {MOST_TEXTS}",
+            "Join the strings, or give the ids of tokens instead: POST /tokenize returns them.",
+        )
     tokens: list[int] = []
     for i, piece in enumerate(pieces):
         if isinstance(piece, int):

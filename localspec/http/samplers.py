@@ -1,12 +1,13 @@
-"""llama.cpp's ``samplers``: which of them choose a token, and in which order.
+"""llama.cpp's ``samplers``: the samplers that choose a token, in their order.
 
-Those of ours come as ``localspec/speculation/sampling.py`` has them, so that the temperature is before what
-cuts the unlikely, and there after it. Both orders are taken; any other would be another answer.
+Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut unlikely
+tokens; in llama.cpp it comes after them. Both orders are accepted; any other would give another answer.
 """
 
 from __future__ import annotations
 
 from localspec.errors import InvalidOptions
+from localspec.protocol.options import LONGEST_SHOWN
 
 OFF: dict[str, dict[str, float]] = {
     "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
@@ -15,36 +16,42 @@ OFF: dict[str, dict[str, float]] = {
     "top_p": {"top_p": 1.0},
     "min_p": {"min_p": 0.0},
 }
-"""the samplers that there are here, in their order, and what they are told to do nothing"""
-THERE = ("penalties", "top_k", "top_p", "min_p", "temperature")
+"""the samplers supported here, in their order, with the option values that switch each off"""
+ORDER = ("penalties", "top_k", "top_p", "min_p", "temperature")
+"""llama.cpp's order of them"""
 INFILL = "infill"
-"""ends a text where the model is not sure of it"""
+"""ends a text where the model is not sure how it goes on"""
 LETTERS = {"e": "penalties", "t": "temperature", "k": "topk", "p": "topp", "m": "minp", "i": INFILL}
 KNOWN = {name.replace("_", ""): name for name in (*OFF, INFILL)}
 KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
-"""by their names without capitals, dashes and underscores"""
+"""samplers by their names without capitals, dashes and underscores"""
 
 
-def names_of(said: list[str] | str | None) -> list[str]:
-    """Those that are known here, by our names; in a text they are letters."""
-    listed = [LETTERS.get(letter, letter) for letter in said] if isinstance(said, str) else said or []
+def names_of(given: list[str] | str | None) -> list[str]:
+    """Return the samplers of a request that are supported, by our names; a text has a letter for each."""
+    listed = [LETTERS.get(letter, letter) for letter in given] if isinstance(given, str) else given or []
     plain = (name.lower().replace("-", "").replace("_", "") for name in listed)
     return [KNOWN[name] for name in plain if name in KNOWN]
 
 
-def left_out(said: list[str] | str | None) -> dict[str, float]:
-    """What is to be told for those that are not named to do nothing; if none was to be named all do what
-    they do.
+def active(given: list[str] | str | None) -> tuple[str, ...]:
+    """Return the active samplers, in the order in which they run here; all supported ones if None."""
+    names = [*OFF] if given is None else names_of(given)
+    return tuple(name for name in (*OFF, INFILL) if name in names)
 
-    Raises :class:`InvalidOptions` for another order, and for repetitions. The neutral of what is not here
-    (DRY, XTC, …) does nothing, wherever it is.
+
+def left_out(given: list[str] | str | None) -> dict[str, float]:
+    """Return the option values that switch off the samplers not listed; none if there is no list.
+
+    Raises :class:`InvalidOptions` for another order, and for repetitions. Samplers that are not supported
+    (DRY, XTC, …) are ignored, wherever they stand.
     """
-    if said is None:
+    if given is None:
         return {}
-    ours = [name for name in names_of(said) if name in OFF]
-    if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), THERE)):
+    ours = [name for name in names_of(given) if name in OFF]
+    if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), ORDER)):
         raise InvalidOptions(
-            "samplers in this order, or more than once, are not supported",
-            f"Name them in the order {', '.join(THERE)}, or leave samplers out.",
+            f"samplers in the order {', '.join(ours)[:LONGEST_SHOWN]} are not supported",
+            f"Name each once, in the order {', '.join(ORDER)}, or leave samplers out.",
         )
     return {field: none for name, fields in OFF.items() if name not in ours for field, none in fields.items()}

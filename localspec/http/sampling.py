@@ -1,4 +1,4 @@
-"""How tokens are chosen, and how long that may take, as all dialects say it: the options that they mean."""
+"""The fields of all dialects for sampling and time limits, and the options that they stand for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from localspec.client import Client, Deadlines
+from localspec.client import Client, Deadlines, Following
 from localspec.http import bias, samplers
 from localspec.http.endpoint import REMEDY
 from localspec.http.fields import refuse
@@ -18,7 +18,7 @@ from localspec.protocol.options import Options, check_value, parse_options
 
 SEEDS = 2**63
 CHANCE = (-1, 2**32 - 1)
-"""seeds that mean none; the second is what the first becomes in 32 bits"""
+"""seeds that stand for a random one; the second is the first in 32 bits"""
 LEAST_TOP_P = 1e-6
 LONGEST_MS = 600_000
 
@@ -26,7 +26,7 @@ Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Sampling(msgspec.Struct, kw_only=True):
-    """How tokens are chosen, as the dialects say it; without a seed, or with -1, chance decides.
+    """The fields for sampling; without a seed, or with -1, the seed is random.
 
     ``repetition_penalty`` is another name of ``repeat_penalty``. Without ``repeat_last_n`` penalties look at
     the whole answer, and ``repeat_penalty`` at the prompt, too.
@@ -44,8 +44,8 @@ class Sampling(msgspec.Struct, kw_only=True):
     samplers: list[str] | str | None = None
     seed: Seed | None = None
     stop: str | list[str] | None = None
-    logit_bias: bias.Said | None = None
-    # What is not supported.
+    logit_bias: bias.Bias | None = None
+    # Fields that are not supported.
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: Any = None
@@ -68,6 +68,21 @@ class Sampling(msgspec.Struct, kw_only=True):
     bad_words: list[str] | None = None
     length_penalty: float | None = None
     use_beam_search: bool | None = None
+    adaptive_target: float | None = None
+    min_keep: int | None = None
+    post_sampling_probs: bool | None = None
+    preserved_tokens: list[Any] | None = None
+    reasoning_budget_tokens: int | None = None
+    thinking_budget_tokens: int | None = None
+    thinking_token_budget: int | None = None
+    reasoning_format: str | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    prompt_logprobs: int | bool | None = None
+    logits_processors: list[Any] | None = None
+    return_tokens_as_token_ids: bool | None = None
+    structural_tag: Any = None
 
     def __post_init__(self) -> None:
         if self.seed in CHANCE:
@@ -75,19 +90,31 @@ class Sampling(msgspec.Struct, kw_only=True):
         if self.repeat_penalty is None:
             self.repeat_penalty = self.repetition_penalty
         if self.top_k is not None:
-            self.top_k = max(0, self.top_k)  # as far as that goes all tokens may come, by either
+            self.top_k = max(0, self.top_k)  # negative values and 0 both switch it off
+        for name in OFF_BELOW_0:
+            if (getattr(self, name) or 0) < 0:
+                setattr(self, name, None)
 
 
 class TimedSampling(Sampling, kw_only=True):
-    """With how long an answer may take, 0 and less are for ever; and what its chunks tell of that."""
+    """Sampling with time limits in ms, 0 and less for none, and with timings and progress in streams."""
 
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
 
+    def generating(self, *, stream: bool | None) -> Following:
+        """Return the deadlines, and ``progress`` where chunks of a ``stream`` need it."""
+        return {**self.deadlines(), "progress": bool(stream) and self.follows_progress}
+
+    @property
+    def follows_progress(self) -> bool:
+        """True if chunks report how far the prompt is read, or the timings of that."""
+        return bool(self.return_progress or self.timings_per_token)
+
     def deadlines(self) -> Deadlines:
-        """Those that were said."""
+        """Return the limits that are set, as the client takes them."""
         times: Deadlines = {}
         if self.t_max_prompt_ms is not None and self.t_max_prompt_ms > 0:
             times["max_prompt_ms"] = _ms(self.t_max_prompt_ms)
@@ -99,7 +126,7 @@ class TimedSampling(Sampling, kw_only=True):
 SAMPLED = tuple(
     name
     for name in Sampling.__struct_fields__
-    if name in Options.__struct_fields__ and name != "logit_bias"  # of texts the tokens are asked for
+    if name in Options.__struct_fields__ and name != "logit_bias"  # its texts are tokenized first
 )
 REFUSED: dict[str, tuple[Any, ...]] = {
     "ignore_eos": (False,),
@@ -124,7 +151,24 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "bad_words": ([],),
     "length_penalty": (1,),
     "use_beam_search": (False,),
+    "adaptive_target": (-1,),
+    "min_keep": (0, 1),
+    "post_sampling_probs": (False,),
+    "preserved_tokens": ([],),
+    "reasoning_budget_tokens": (-1,),
+    "thinking_budget_tokens": (-1,),
+    "thinking_token_budget": (),
+    "reasoning_format": ("none", "auto"),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "truncate_prompt_tokens": (),
+    "prompt_logprobs": (False,),
+    "logits_processors": ([],),
+    "return_tokens_as_token_ids": (False,),
+    "structural_tag": ("",),
 }
+OFF_BELOW_0 = ("adaptive_target", "top_n_sigma", "dynatemp_range")
+"""refused fields that any negative number switches off in llama.cpp"""
 
 
 async def biased_options(
@@ -134,7 +178,7 @@ async def biased_options(
     own: dict[str, Any] | None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Options:
-    """As :func:`options_of`, with ``logit_bias``."""
+    """Return the options of a request as :func:`options_of` does, with ``logit_bias``."""
     found = await bias.bias_of(client, sampling.logit_bias, others.get("model"))
     return options_of(sampling, others | {"logit_bias": found}, own, names)
 
@@ -157,19 +201,19 @@ def options_of(
     values |= own
     for name, value in values.items():
         if name in Options.__struct_fields__:
-            told = f"localspec.{name}" if name in own else names.get(name, name)
-            check_value(Options, name, value, said=told, remedy=REMEDY, strict=True)
+            shown = f"localspec.{name}" if name in own else names.get(name, name)
+            check_value(Options, name, value, said=shown, remedy=REMEDY, strict=True)
     return parse_options(values)
 
 
 def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
-    """All that was said, as our options have it."""
-    said = {name: getattr(sampling, name) for name in SAMPLED} | others
-    said["model"] = model_of(said.get("model"))
-    values = {name: value for name, value in said.items() if value is not None}
+    """Return all values that are given, by the names of our options."""
+    given = {name: getattr(sampling, name) for name in SAMPLED} | others
+    given["model"] = model_of(given.get("model"))
+    values = {name: value for name, value in given.items() if value is not None}
     off = samplers.left_out(sampling.samplers)
     if "temperature" not in values:
-        off.pop("temperature", None)  # what that is without one is not theirs to say
+        off.pop("temperature", None)  # without one the model's own holds, whatever the samplers
     values |= off
     if (stop := values.get("stop")) is not None:
         values["stop"] = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
@@ -180,5 +224,5 @@ def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _ms(said: float) -> int:
-    return max(1, min(round(said), LONGEST_MS))
+def _ms(given: float) -> int:
+    return max(1, min(round(given), LONGEST_MS))

@@ -1,4 +1,4 @@
-"""What the door takes, as an OpenAPI document."""
+"""The OpenAPI document of the HTTP server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACE = "#/components/schemas/{name}"
 
 
 def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
-    """An OpenAPI 3.1 document of all addresses, made of what their bodies are checked by."""
+    """Return an OpenAPI 3.1 document of all endpoints, made from the types that check their bodies."""
     endpoints = [(dialect.name, each) for dialect in dialects for each in dialect.endpoints]
     schemas, components = msgspec.json.schema_components(
         [each.body for _, each in endpoints], ref_template=PLACE
@@ -38,7 +38,7 @@ def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict
     operation: dict[str, Any] = {
         "tags": [dialect],
         "summary": " ".join((endpoint.handler.__doc__ or "").split()),
-        "responses": {"200": {"description": "The answer."}, "default": {"description": "What went wrong."}},
+        "responses": {"200": {"description": "The answer."}, "default": {"description": "An error."}},
     }
     if endpoint.open:
         operation["security"] = []

@@ -1,4 +1,4 @@
-"""Several answers to one request, on one connection: all at once, or as their pieces come."""
+"""Several answers to one request, on one connection to the daemon: whole, or as their pieces come."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ SEEDS = 2**63
 
 
 class Answered(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     tokens: list[Token]
     result: Result
 
 
-Said = StreamDelta | StreamProgress
+Event = StreamDelta | StreamProgress
 
 
 class Piece(NamedTuple):
-    """A piece of the answer ``number``, how far its prompt is read, or the end of it."""
+    """An event of the answer ``number``: a piece of text, the progress of its prompt, or its result."""
 
     number: int
-    said: Said | Result
+    event: Event | Result
 
 
 Queue = asyncio.Queue[Piece | BaseException]
 
 
 def varied(options: Options, count: int) -> list[Options]:
-    """Options for so many answers to one prompt: a seed is another one for each, or they would be alike."""
+    """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
     if options.seed is None:
         return [options] * count
     return [replace(options, seed=(options.seed + i) % SEEDS) for i in range(count)]
 
 
 async def whole(streams: Iterable[Stream[Result]]) -> list[Answered]:
-    """All answers, once all are there."""
+    """Return all answers once all are complete."""
     return await asyncio.gather(*map(_whole, streams))
 
 
@@ -55,11 +55,13 @@ async def _whole(stream: Stream[Result]) -> Answered:
 
 
 async def pieces(streams: Sequence[Stream[Result]], *, progress: bool | None = False) -> AsyncIterator[Piece]:
-    """The pieces of all answers as they come, once the first of any is there: what fails before has a status
-    of its own, and an answer that waits for its turn holds up none of the others. With ``progress``, how far
-    a long prompt is read is a piece, too."""
+    """Await the first piece of any answer, then return the pieces of all as they come.
+
+    An error before the first piece gets an HTTP status of its own; an answer that is still queued delays none
+    of the others. With ``progress``, the progress of long prompts is among the pieces.
+    """
     if len(streams) == 1:
-        return _only(streams[0], await begun(_said(streams[0], progress)))
+        return _only(streams[0], await begun(_events(streams[0], progress)))
     queue: Queue = asyncio.Queue()
     tasks = [asyncio.create_task(_feed(queue, i, stream, progress)) for i, stream in enumerate(streams)]
     try:
@@ -72,25 +74,25 @@ async def pieces(streams: Sequence[Stream[Result]], *, progress: bool | None = F
     return _merged(first, queue, tasks)
 
 
-async def _said(stream: Stream[Result], progress: bool | None) -> AsyncIterator[Said]:
+async def _events(stream: Stream[Result], progress: bool | None) -> AsyncIterator[Event]:
     async for event in stream.events() if progress else stream:
         if isinstance(event, StreamDelta) or (isinstance(event, StreamProgress) and event.total):
             yield event
 
 
-async def _only(stream: Stream[Result], began: AsyncIterator[Said]) -> AsyncIterator[Piece]:
-    async for delta in began:
-        yield Piece(0, delta)
+async def _only(stream: Stream[Result], events: AsyncIterator[Event]) -> AsyncIterator[Piece]:
+    async for event in events:
+        yield Piece(0, event)
     yield Piece(0, await stream.result())
 
 
 async def _feed(queue: Queue, number: int, stream: Stream[Result], progress: bool | None) -> None:
     try:
-        async for said in _said(stream, progress):
-            queue.put_nowait(Piece(number, said))
+        async for event in _events(stream, progress):
+            queue.put_nowait(Piece(number, event))
         queue.put_nowait(Piece(number, await stream.result()))
     except Exception as error:
-        # Whatever it is, it is raised where the pieces are read.
+        # Any error is raised where the pieces are read.
         queue.put_nowait(error)
 
 
@@ -102,7 +104,7 @@ async def _merged(first: Piece, queue: Queue, tasks: Sequence[asyncio.Task[None]
             if isinstance(piece, BaseException):
                 raise piece
             yield piece
-            left -= isinstance(piece.said, Result)
+            left -= isinstance(piece.event, Result)
             if not left:
                 return
             piece = await queue.get()

@@ -10,32 +10,39 @@ from localspec.protocol.results import Result, Token
 
 
 def prompt_s(result: Result) -> float:
-    """Seconds from the end of queueing to the first token."""
+    """Return the seconds from the end of queueing to the first token."""
     return max(0.0, (result.stats.ttft_s or 0.0) - result.stats.queued_s)
 
 
 def decode_s(result: Result) -> float:
-    """Seconds from the first token to the last; 0 if no speed was measured."""
+    """Return the seconds from the first token to the last; 0 if no speed was measured."""
     speed = result.stats.decode_tokens_per_s
     return (result.completion_tokens - 1) / speed if speed else 0.0
 
 
 def answer_s(result: Result) -> float:
-    """Seconds for all tokens at the measured speed, 0 if there is none: their number by this is the speed."""
+    """Return the seconds that all tokens take at the measured speed; 0 if no speed was measured."""
     speed = result.stats.decode_tokens_per_s
     return result.completion_tokens / speed if speed else 0.0
 
 
 class Pace:
-    """The timings of an answer on its way; it begins when the answer is asked for."""
+    """The timings of a running answer, by the clock of the HTTP server.
+
+    The prompt's time begins when its reading does, or else when the answer is requested.
+    """
 
     def __init__(self) -> None:
         self._began_s = time.perf_counter()
+        self._prompt = (0, 0)
         self._answered = 0
-        self._first_s: float | None = None
+        self._first: tuple[float, int] | None = None
 
     def read(self, progress: StreamProgress) -> dict[str, int]:
-        """llama.cpp's ``prompt_progress``."""
+        """Return llama.cpp's ``prompt_progress``, in tokens and ms."""
+        if self._prompt == (0, 0):
+            self._began_s = time.perf_counter()
+        self._prompt = (progress.total, progress.cached)
         return {
             "total": progress.total,
             "cache": progress.cached,
@@ -44,26 +51,35 @@ class Pace:
         }
 
     def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
-        """Count ``tokens``; return the tokens so far, and the milliseconds since the first ones came."""
-        now = time.perf_counter()
-        self._first_s = now if self._first_s is None else self._first_s
+        """Count ``tokens``; return the ``timings`` until now.
+
+        The answer's time begins with its first tokens, so its rate is that of those after them.
+        """
+        now, (total, cached) = time.perf_counter(), self._prompt
         self._answered += len(tokens)
-        return {"predicted_n": self._answered, "predicted_ms": 1000 * (now - self._first_s)}
+        if self._first is None:
+            self._first = (now, self._answered)
+        first_s, untimed = self._first
+        return {
+            "cache_n": cached,
+            **_rates("prompt", total - cached, 1000 * (first_s - self._began_s)),
+            **_rates("predicted", self._answered - untimed, 1000 * (now - first_s)),
+            "predicted_n": self._answered,
+        }
 
 
 def timings(result: Result) -> dict[str, Any]:
-    """llama.cpp's ``timings``: the rate of the answer is that of the tokens after the first, which comes of
-    the prompt."""
+    """Return llama.cpp's ``timings``; the answer's rate leaves out its first token, given by the prefill."""
     answered = result.completion_tokens
-    told = {
+    fields = {
         "cache_n": result.cached_tokens,
         **_rates("prompt", result.prompt_tokens - result.cached_tokens, 1000 * prompt_s(result)),
         **_rates("predicted", answered - 1, 1000 * decode_s(result)),
         "predicted_n": answered,
     }
     if result.stats.drafted:
-        told |= {"draft_n": result.stats.drafted, "draft_n_accepted": result.stats.accepted}
-    return told
+        fields |= {"draft_n": result.stats.drafted, "draft_n_accepted": result.stats.accepted}
+    return fields
 
 
 def _rates(name: str, n: int, ms: float) -> dict[str, float]:

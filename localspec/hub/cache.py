@@ -1,4 +1,4 @@
-"""Where files of the hub lie: huggingface_hub's cache, so that every program shares them."""
+"""Paths of the hub's files in huggingface_hub's cache, which all programs share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
         return self.blobs / file.checksum
 
     def partial(self, file: HubFile) -> Path:
-        """What came so far, under the name that older versions of the library go on with."""
+        """The part downloaded so far, under the name that older versions of the library resume from."""
         return self.blobs / f"{file.checksum}.incomplete"
 
     def lock(self, file: HubFile) -> Path:
@@ -46,36 +46,39 @@ class Place(NamedTuple):
 
     @property
     def ref(self) -> Path:
-        """What says which commit its branch is at."""
+        """The file that names the commit of the branch."""
         return self.folder / "refs" / BRANCH
 
     def entry(self, file: HubFile) -> Path:
         return self.snapshot.joinpath(*file.name.split("/"))
 
     def shows(self, file: HubFile) -> bool:
-        """Whether this commit's snapshot has the file, whole."""
+        """True if this commit's snapshot has the complete file."""
         return _size(self.entry(file)) == file.size
 
     def has(self, file: HubFile) -> bool:
-        """Whether the file is here, whole, if only for another commit."""
+        """True if the complete file is in the cache, if only for another commit."""
         return self.shows(file) or _size(self.blob(file)) == file.size
 
     def so_far(self, file: HubFile) -> int:
-        """Bytes of it that are here, whole or not."""
+        """Bytes of a file that are in the cache, complete or not."""
         return file.size if self.has(file) else max(0, min(_size(self.partial(file)), file.size))
 
     def prepare(self, file: HubFile) -> None:
-        """Make the directories; raises :class:`ModelInvalid` where a link leads one out of the cache."""
+        """Make the directories; raises :class:`ModelInvalid` where a link leads elsewhere."""
         for path in (self.blob(file), self.entry(file), self.lock(file), self.ref):
             path.parent.mkdir(parents=True, exist_ok=True)
             inside = self.root.resolve() / path.parent.relative_to(self.root)
-            if path.parent.resolve() != inside:
+            found = path.parent.resolve()
+            if found != inside:
                 raise ModelInvalid(
-                    f"{path.parent} leads out of the cache", "Remove that link, then try again."
+                    f"the download folder {path.parent} is redirected by a symbolic link to {found}; no file "
+                    "was written there",
+                    "Remove that link, which is the folder or one above it; then try again.",
                 )
 
     def show(self, file: HubFile) -> None:
-        """Let the snapshot have a file whose blob is here."""
+        """Put a file whose blob is in the cache into the snapshot."""
         entry, blob = self.entry(file), self.blob(file)
         if self.shows(file):
             return
@@ -83,17 +86,17 @@ class Place(NamedTuple):
         try:
             entry.symlink_to(os.path.relpath(blob, entry.parent))
         except (OSError, NotImplementedError):
-            os.replace(blob, entry)  # a disk without links: the library, too, has the file itself there
+            os.replace(blob, entry)  # a disk without links: there the library, too, keeps the file itself
 
     def show_all(self) -> None:
-        """This commit is what its branch is at, for every program that asks for the branch."""
+        """Make this commit that of its branch, for all programs."""
         scratch = self.ref.with_name(f".{BRANCH}.{os.getpid()}")
         scratch.write_text(self.commit)
         os.replace(scratch, self.ref)
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; less than nothing where there is none."""
+    """Bytes of a file; -1 where there is none."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Which files of a repository are the model that is wanted."""
+"""The choice of a repository's files that make up the wanted model."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from localspec.models.names import PREFERRED, label_of
 from localspec.units import size
 
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
-"""a small model loses more by few bits, and has few to lose"""
+"""quantisations for draft models, best first: small models lose more by few bits, and save little memory"""
 
 MLX_FILES = (
     *("*.json", "model*.safetensors", "weights*.safetensors", "tokenizer.model", "*.tiktoken"),
     *("*.txt", "*.jinja"),
 )
-"""what mlx-lm reads of a directory; code is not among it"""
+"""the files that mlx-lm reads of a directory, without code"""
 NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
-"""in the names of GGUF files that are parts of something else"""
+"""parts of the names of GGUF files that are not models"""
 HEAD = "mtp-"
-"""how llama.cpp's converter begins the names of heads that are beside their models"""
+"""prefix that llama.cpp's converter gives to the names of heads beside their models"""
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 
 
 class Wanted(NamedTuple):
-    """What was asked for: a repository, and one of its models in some words or none."""
+    """A request for a model: a repository, and the quantisation, file or format if given."""
 
     repo: str
     quantisation: str | None = None
@@ -43,8 +43,8 @@ class Wanted(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model of a repository: its files, the one to name first, why it is this one, and which quantisations
-    there are besides, where none was named."""
+    """A model of a repository: its files, the one to name first, the reason for it (``why``), and the other
+    quantisations where none was requested."""
 
     name: str
     format: Format
@@ -74,11 +74,15 @@ def parse_name(text: str) -> Wanted:
     """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
     if "://" in text:
         name = "/".join(text.rpartition("://")[2].split("/")[1:3])
-        raise InvalidOptions(f"{text!r} is an address, and no name", f"Write {name or 'ORG/NAME'}.")
+        raise InvalidOptions(
+            f"{text!r} is an address, not the name of a repository", f"Write {name or 'ORG/NAME'}."
+        )
     repo, colon, quantisation = text.partition(":")
     check_repo(repo)
     if colon and not quantisation:
-        raise InvalidOptions(f"{text!r} names no quantisation", "Write ORG/NAME or ORG/NAME:QUANTISATION.")
+        raise InvalidOptions(
+            f"{text!r} has no quantisation after the colon", "Write ORG/NAME or ORG/NAME:QUANTISATION."
+        )
     return Wanted(repo, quantisation or None)
 
 
@@ -90,18 +94,19 @@ def choose(
     preferred: Sequence[str] = PREFERRED,
     mlx: bool | None = None,
 ) -> Choice:
-    """The model that is wanted, or of several the one that suits this machine's ``free`` bytes of memory.
+    """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory.
 
-    ``mlx``: whether MLX is here. Raises :class:`ModelNotFound` for what the repository does not have,
-    :class:`ModelInvalid` for one without a model, or with parts missing, :class:`ModelTooLarge` where nothing
-    fits and nothing was named, and :class:`InvalidOptions` where a name means several.
+    ``mlx``: True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not
+    have, :class:`ModelInvalid` for a repository without a model, or with parts missing,
+    :class:`ModelTooLarge` where no model fits and none was named, and :class:`InvalidOptions` where a name
+    means several.
     """
     format = wanted.format or _format(listing, wanted, has_mlx() if mlx is None else mlx)
     if format == "mlx":
         return _directory(listing, wanted, free)
     variants = _variants(listing)
     if not variants:
-        raise ModelInvalid(f"{listing.repo} has no GGUF file of a model", OTHER)
+        raise ModelInvalid(f"{listing.repo} has no GGUF file with a model", OTHER)
     if wanted.file is not None:
         return _of_file(listing, wanted.file, variants)
     if wanted.quantisation is not None:
@@ -112,13 +117,13 @@ def choose(
 
 
 def needs(size: int) -> int:
-    """Bytes of memory that files of this size come to: cells and buffers are reckoned at an eighth, as the
-    headers that tell them are not here yet."""
+    """Estimated bytes of memory for files of this size: KV cache and buffers count as an eighth, as the
+    headers are not here yet."""
     return size + size // 8 + PROCESS
 
 
 def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:
-    """GGUF where there is any: every backend of ours but one reads it, and it comes in many sizes."""
+    """The format to download: GGUF where there is any, as it comes in many sizes, else MLX."""
     names = [file.name for file in listing.files]
     if wanted.file is not None or any(name.endswith(".gguf") for name in names):
         return "gguf"
@@ -126,7 +131,7 @@ def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:
         raise ModelInvalid(f"{listing.repo} has neither GGUF files nor safetensors", OTHER)
     if not mlx:
         raise ModelInvalid(
-            f"{listing.repo} has no GGUF file, and MLX, which reads what it has, is not installed",
+            f"{listing.repo} has only safetensors files; MLX, which reads them, is not installed",
             f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
         )
     return "mlx"
@@ -137,15 +142,15 @@ def _directory(listing: Listing, wanted: Wanted, free: int) -> Choice:
     files = tuple(file for file in files if "/" not in file.name)
     names = {file.name for file in files}
     if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
-        raise ModelInvalid(f"{listing.repo} has no config.json with safetensors for MLX", OTHER)
-    asked = wanted.quantisation
-    if asked is not None and asked.lower() not in listing.repo.lower():
+        raise ModelInvalid(f"{listing.repo} has no config.json with safetensors, which MLX needs", OTHER)
+    quantisation = wanted.quantisation
+    if quantisation is not None and quantisation.lower() not in listing.repo.lower():
         raise ModelNotFound(
-            f"{listing.repo} is an MLX directory, which has one quantisation: not {asked}",
+            f"{listing.repo} has no quantisation {quantisation}: it is an MLX directory, which has only one",
             "Leave the quantisation out; each has a repository of its own.",
         )
     choice = Choice(listing.repo, "mlx", files, None, "the whole directory, for MLX")
-    if needs(choice.size) > free and wanted.format is None and asked is None:
+    if needs(choice.size) > free and wanted.format is None and quantisation is None:
         raise _too_large(choice, free, "add --mlx")
     return choice
 
@@ -167,34 +172,34 @@ def _variants(listing: Listing) -> list[_Variant]:
 def _of_file(listing: Listing, name: str, variants: Sequence[_Variant]) -> Choice:
     for variant in variants:
         if any(file.name == name for file in variant.files):
-            return _chosen(listing, variant, "the file that was named", name=f"{listing.repo}/{name}")
+            return _chosen(listing, variant, "the requested file", name=f"{listing.repo}/{name}")
     known = [file.name for variant in variants for file in variant.files]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ModelNotFound(
-        f"{listing.repo} has no model file {name!r}{hint}", "Give the name as the hub has it."
+        f"{listing.repo} has no model file {name!r}{hint}", "Give a file's name as the hub lists it."
     )
 
 
-def _of_label(listing: Listing, asked: str, variants: Sequence[_Variant]) -> Choice:
-    def plain(label: str | None) -> str:
-        return (label or "").upper().replace("-", "_")
+def _of_label(listing: Listing, label: str, variants: Sequence[_Variant]) -> Choice:
+    def plain(text: str | None) -> str:
+        return (text or "").upper().replace("-", "_")
 
-    matching = [variant for variant in variants if plain(variant.label) == plain(asked)]
+    matching = [variant for variant in variants if plain(variant.label) == plain(label)]
     if not matching:
         labels = sorted({variant.label for variant in variants if variant.label})
-        has = f"it has {', '.join(labels)}" if labels else "its files name none"
+        has = f"it has {', '.join(labels)}" if labels else "no quantisation is in its files' names"
         raise ModelNotFound(
-            f"{listing.repo} has no quantisation {asked}; {has}", "Name one of these, or a file with --file."
+            f"{listing.repo} has no quantisation {label}; {has}", "Name one of these, or a file with --file."
         )
-    return _only(listing, matching, "the quantisation that was named")
+    return _only(listing, matching, "the requested quantisation")
 
 
 def _only(listing: Listing, matching: Sequence[_Variant], why: str) -> Choice:
     if len(matching) > 1:
         files = ", ".join(variant.files[0].name for variant in matching)
         label = matching[0].label or "GGUF model"
-        raise InvalidOptions(f"{listing.repo} has several of {label}: {files}", "Name one with --file.")
+        raise InvalidOptions(f"{listing.repo} has several files of {label}: {files}", "Name one with --file.")
     return _chosen(listing, matching[0], why)
 
 
@@ -209,7 +214,9 @@ def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferre
     if needs(best.size) <= free:
         alike = [variant for variant in variants if variant.label == best.label]
         return _only(
-            listing, alike, f"{_said(best)} takes {size(needs(best.size))} of memory, {size(free)} are free"
+            listing,
+            alike,
+            f"{_shown_name(best)} takes {size(needs(best.size))} of memory, {size(free)} are free",
         )
     smaller = [variant for variant in variants if variant.size < best.size and needs(variant.size) <= free]
     if not smaller:
@@ -217,11 +224,11 @@ def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferre
         raise _too_large(_chosen(listing, least, ""), free, f"name it: {listing.repo}:{least.label}")
     found = max(smaller, key=lambda variant: variant.size)
     short = f"would take {size(needs(best.size))} of memory, {size(free)} are free"
-    why = f"{_said(found)}, as {_said(best)} {short}"
+    why = f"{_shown_name(found)}, as {_shown_name(best)} {short}"
     return _only(listing, [variant for variant in smaller if variant.label == found.label], why)
 
 
-def _said(variant: _Variant) -> str:
+def _shown_name(variant: _Variant) -> str:
     return variant.label or variant.files[0].name
 
 

@@ -1,7 +1,7 @@
-"""One file from the hub into the cache: resumed, checked, put in its place.
+"""The download of one file from the hub into the cache: resumed, checked, put in its place.
 
 The library's own download begins anew after an interruption and compares no checksum. So the bytes are
-fetched here, through its session and into its layout, where it finds them as its own.
+fetched here, through its session and into its layout, and the library uses the file as its own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from localspec.hub.session import TRANSPORT_ERRORS, endpoint, get, unreachable
 
 CHUNK = 256 * 1024
 TRIES = 4
-"""without a single new byte"""
+"""attempts without a single new byte"""
 PAUSE_S = 0.5
-"""between them, longer each time"""
+"""seconds between attempts, longer each time"""
 LOCK_S = 1.0
-KEPT = "What came is kept: the same command goes on from there."
+KEPT = "The part downloaded so far is kept: the same command continues it."
 
 Progress = Callable[[int], None]
-"""told how many bytes of the file are here"""
+"""called with the number of bytes of the file that are here"""
 
 
 class Digest(Protocol):
@@ -41,11 +41,11 @@ class Digest(Protocol):
 
 
 def download(place: Place, file: HubFile, progress: Progress, claim: Callable[[HubFile], None]) -> None:
-    """Fetch what is missing of a file, and show it in its snapshot.
+    """Fetch the missing bytes of a file, and put it into its snapshot.
 
-    ``claim`` is told before the first byte of what no other program has put into the snapshot. Raises
-    :class:`DownloadBroken` for content that is not what the hub lists (it is removed), :class:`DiskFull`,
-    :class:`HubBusy` while another program fetches it, and what ``session.get`` does.
+    ``claim`` is called before the first byte of a file that no other program has put into the snapshot.
+    Raises :class:`DownloadBroken` for content that differs from the hub's listing (it is removed),
+    :class:`DiskFull`, :class:`HubBusy` while another program fetches it, and what ``session.get`` does.
     """
     try:
         place.prepare(file)
@@ -62,13 +62,15 @@ def download(place: Place, file: HubFile, progress: Progress, claim: Callable[[H
 
 @contextmanager
 def holding(place: Place, file: HubFile) -> Iterator[None]:
-    """Nobody else writes the file meanwhile; raises :class:`HubBusy` while somebody does."""
+    """Hold the lock of a file's blob; raises :class:`HubBusy` while another program has it."""
     try:
-        # A moment, for one that is about to be done with it.
+        # A moment, as the other program may be about to finish.
         with WeakFileLock(place.lock(file), timeout=LOCK_S):
             yield
     except filelock.Timeout:
-        raise HubBusy(f"another program is downloading {file.name}", "Wait for it, then try again.") from None
+        raise HubBusy(
+            f"another program is downloading {file.name}", "Wait until it has finished, then try again."
+        ) from None
 
 
 def _storage(error: OSError, place: Place) -> StorageError:
@@ -76,7 +78,7 @@ def _storage(error: OSError, place: Place) -> StorageError:
         return DiskFull(f"the disk of {place.root} is full", f"Free some disk space. {KEPT}")
     return StorageError(
         f"{place.root} cannot be written: {error.strerror or error}",
-        "Set HF_HUB_CACHE to a directory of yours.",
+        "Set HF_HUB_CACHE to a directory that you can write to.",
     )
 
 
@@ -89,7 +91,10 @@ def _fetch(place: Place, file: HubFile, progress: Progress) -> None:
             arriving.read_back()
             _receive(place, arriving)
             if arriving.checksum() != file.checksum:
-                raise DownloadBroken(f"{file.name} is not what the hub lists: its checksum is another")
+                raise DownloadBroken(
+                    f"the downloaded {file.name} is damaged: its checksum is {arriving.checksum()}, the "
+                    f"hub's is {file.checksum}"
+                )
             os.fsync(out.fileno())  # a name that promises a checksum must not outlive its content
     except DownloadBroken:
         partial.unlink()
@@ -98,7 +103,7 @@ def _fetch(place: Place, file: HubFile, progress: Progress) -> None:
 
 
 class Arriving:
-    """A file as it comes: its bytes, their checksum, how many there are."""
+    """A file while it is downloaded: its bytes, their number and their checksum."""
 
     def __init__(self, out: IO[bytes], file: HubFile, progress: Progress) -> None:
         self.file, self.size = file, 0
@@ -110,7 +115,7 @@ class Arriving:
         return self.file.size - self.size
 
     def read_back(self) -> None:
-        """Go on from what an earlier run left; of what is too long, nothing is right."""
+        """Resume from the part that an earlier run left; begin anew where that is too long."""
         if os.fstat(self._out.fileno()).st_size > self.file.size:
             return self.begin_anew()
         while data := self._out.read(CHUNK):
@@ -122,9 +127,11 @@ class Arriving:
         self.size, self._digest = 0, _digest(self.file)
 
     def add(self, data: bytes) -> None:
-        """Raises :class:`DownloadBroken` at the first byte too many."""
+        """Append bytes; raises :class:`DownloadBroken` at the first byte too many."""
         if len(data) > self.missing:
-            raise DownloadBroken(f"{self.file.name} is longer than the hub lists it")
+            raise DownloadBroken(
+                f"{self.file.name} is longer than the {self.file.size} bytes that the hub lists"
+            )
         self._out.write(data)
         self._out.flush()
         self._count(data)
@@ -141,15 +148,18 @@ class Arriving:
 def _digest(file: HubFile) -> Digest:
     if len(file.checksum) == 64:
         return hashlib.sha256()
-    # What git calls a small file: not against forgery, but that is what the hub has of these.
+    # Git's name of a small file: no protection against forgery, but the hub has no other checksum of these.
     return hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
 
 
 def _receive(place: Place, arriving: Arriving) -> None:
-    """Until all is here, however often the connection is lost, unless nothing comes any more."""
+    """Receive all bytes, however often the connection is lost, until :data:`TRIES` attempts bring none."""
     failures = 0
     while arriving.missing:
-        before, lost = arriving.size, HubUnavailable(f"{endpoint()} ended its answer early")
+        before, lost = (
+            arriving.size,
+            HubUnavailable(f"the connection to {endpoint()} closed before {arriving.file.name} was complete"),
+        )
         try:
             _receive_once(place, arriving)
         except TRANSPORT_ERRORS as error:
@@ -171,22 +181,28 @@ def _receive_once(place: Place, arriving: Arriving) -> None:
 
 
 def _check_range(response: httpx2.Response, arriving: Arriving) -> None:
-    """What comes begins where we are; a server that knows no ranges sends all of it again.
+    """Check that an answer begins at the next byte; a server without ranges sends the whole file again.
 
-    A page to log in on comes with the status of a file, and must not take the place of what is here.
+    A login page has the status of a file, and must not replace the part that is here.
     """
     if response.status_code == 206:
         begin = response.headers.get("content-range", "").removeprefix("bytes ").partition("-")[0]
         if begin != str(arriving.size):
-            raise DownloadBroken(f"{arriving.file.name}: the hub sent other bytes than those asked for")
+            raise DownloadBroken(
+                f"asked to continue {arriving.file.name} at byte {arriving.size}, the hub sent from byte "
+                f"{begin!r}"
+            )
     elif _is_another(response, arriving.file):
-        raise HubUnavailable(f"{endpoint()} sent something else in place of {arriving.file.name}")
+        raise HubUnavailable(
+            f"{endpoint()} sent another document in place of {arriving.file.name}",
+            "Check the network for a proxy or login page, and HF_ENDPOINT if it is set, then try again.",
+        )
     elif arriving.size:
         arriving.begin_anew()
 
 
 def _is_another(response: httpx2.Response, file: HubFile) -> bool:
-    """Whether a whole answer says of itself that it cannot be this file."""
+    """True if the headers of a complete answer show that it is another document."""
     length = response.headers.get("content-length")
     if length is None:
         return response.headers.get("content-type", "").startswith("text/html")

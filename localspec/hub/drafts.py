@@ -1,7 +1,7 @@
-"""A small model of the same family, to draft for a large one: by the names that families have.
+"""Small models of the same family that may draft for a large one, by their names.
 
-A short table of families whose small ones share the tokenizer. Those of experts are not in it: a token takes
-them little more time than their drafts. Whether a pair matches is checked when it is loaded.
+The table has families whose small models share the tokenizer. Mixtures of experts are not in it: a token
+takes them little more time than their drafts. Loading checks that a pair matches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIZE = r"(?P<size>\d+(?:\.\d+)?)(?P<unit>[BbMm])"
 
 
 class Family(NamedTuple):
-    """Names with a size in the middle, and how those of its small models read."""
+    """A pattern of names with a size in the middle, and the names of the family's small models."""
 
     names: re.Pattern[str]
     named: str

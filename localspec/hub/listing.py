@@ -1,4 +1,4 @@
-"""What a repository holds, as the hub lists it, checked before any of it is believed."""
+"""The files of a repository as the hub lists them, checked before use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LISTING = 32 << 20
 MAX_FILES = 10_000
 MAX_FILE = 1 << 40
 MAX_NAME, MAX_PART = 1024, 255
-"""characters of a file's name, and of a directory's or file's alone"""
+"""characters of a file's path, and bytes of one part of it"""
 
 _SHA1, _SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 
@@ -60,9 +60,9 @@ class _Model(msgspec.Struct):
 
 
 def read_listing(repo: str) -> Listing:
-    """Ask the hub what ``repo`` holds now.
+    """Request the hub's listing of ``repo`` at its newest commit.
 
-    Raises :class:`InvalidOptions` for what is no name of a repository, :class:`ModelInvalid` for a listing
+    Raises :class:`InvalidOptions` for an invalid name of a repository, :class:`ModelInvalid` for a listing
     that names files outside of the repository, or of absurd size or number, and what ``session.get`` does.
     """
     check_repo(repo)
@@ -84,7 +84,7 @@ OTHER = "Choose another repository."
 
 
 def check_repo(repo: str) -> None:
-    """Raises :class:`InvalidOptions` unless this is ORG/NAME."""
+    """Raise :class:`InvalidOptions` unless this is ORG/NAME."""
     try:
         validate_repo_id(repo)
     except HFValidationError:
@@ -93,7 +93,7 @@ def check_repo(repo: str) -> None:
         plausible = repo.count("/") == 1
     if not plausible:
         raise InvalidOptions(
-            f"{repo!r} is no name of a repository",
+            f"{repo!r} is not the name of a repository",
             "Write ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it; one file of it goes with --file.",
         )
 
@@ -104,10 +104,11 @@ def parse_listing(repo: str, data: bytes) -> Listing:
         model = msgspec.json.decode(data, type=_Model)
     except (msgspec.MsgspecError, RecursionError):
         raise HubUnavailable(
-            f"{endpoint()} does not answer as a hub does", "Check HF_ENDPOINT, and proxies in between."
+            f"the answer of {endpoint()} for {repo} is not a hub's list of files",
+            "Check HF_ENDPOINT and the proxy settings.",
         ) from None
     if not _SHA1.fullmatch(model.sha):
-        raise ModelInvalid(f"the hub's listing of {repo} names no commit", OTHER)
+        raise ModelInvalid(f"the hub's listing of {repo} has no commit id", OTHER)
     if len(model.siblings) > MAX_FILES:
         raise ModelInvalid(f"{repo} has {len(model.siblings)} files; {MAX_FILES} are the most", OTHER)
     return Listing(repo, model.sha, tuple(_file(repo, each) for each in model.siblings))
@@ -116,18 +117,18 @@ def parse_listing(repo: str, data: bytes) -> Listing:
 def _file(repo: str, sibling: _Sibling) -> HubFile:
     name = sibling.rfilename
     if not _is_inside(name):
-        raise ModelInvalid(f"{repo} names a file that cannot be put anywhere safe: {name[:200]!r}", OTHER)
+        raise ModelInvalid(f"{repo} lists a file with an unsafe path: {name[:200]!r}", OTHER)
     size = sibling.lfs.size if sibling.lfs else sibling.size
     if size is None or not 0 <= size <= MAX_FILE:
-        raise ModelInvalid(f"{repo} lists {name!r} with a size of {size}", OTHER)
+        raise ModelInvalid(f"{repo} lists {name!r} with the invalid size {size}", OTHER)
     checksum = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id or ""
     if not (_SHA256 if sibling.lfs else _SHA1).fullmatch(checksum):
-        raise ModelInvalid(f"{repo} lists {name!r} without a checksum", OTHER)
+        raise ModelInvalid(f"{repo} lists {name!r} without a valid checksum", OTHER)
     return HubFile(name, size, checksum)
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name stays below a directory, on every system that we run on."""
+    """True if a name stays below a directory on every system that localspec supports."""
     parts = name.split("/")
     return (
         len(name) <= MAX_NAME

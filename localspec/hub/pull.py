@@ -1,4 +1,4 @@
-"""A model of the hub: what it would take to have it here, and having it here."""
+"""Planning and carrying out the download of a model from the hub."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localspec.units import MB, size
 
 
 class Plan(NamedTuple):
-    """A chosen model, where it goes, and how many bytes of it are there."""
+    """A chosen model, and its place in the cache."""
 
     choice: Choice
     place: Place
@@ -38,12 +38,12 @@ class Plan(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """What `-m` takes: the file, the first of its parts, or the directory."""
+        """The path for `-m`: the file, the first of its parts, or the directory."""
         return self.place.snapshot if self.choice.format == "mlx" else self.place.entry(self.choice.files[0])
 
 
 def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFERRED) -> Plan:
-    """Ask the hub, and choose; ``memory_mb`` is what all models may take, 0: what is free."""
+    """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
     listing = read_listing(wanted.repo)
     free = free_memory()
     free = min(free, memory_mb * MB) if memory_mb else free
@@ -52,10 +52,10 @@ def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFE
 
 
 def carry_out(plan: Plan, progress: Progress) -> None:
-    """Download what is missing; ``progress`` is told how many bytes of the model are here.
+    """Download the missing files; ``progress`` is called with the number of bytes of the model that are here.
 
-    Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a model that
-    is whole and of no use, and what ``download`` does.
+    Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a complete
+    model that cannot be used, and what ``download`` does.
     """
     choice, place = plan
     _check_room(plan)
@@ -68,7 +68,7 @@ def carry_out(plan: Plan, progress: Progress) -> None:
 
 
 def _claim(plan: Plan, file: HubFile) -> None:
-    """What is broken off is ours to remove as well."""
+    """Record a file before its first byte, so that an interrupted download can be removed as well."""
     choice, place = plan
     records.remember(Pulled(choice.name, place.repo, place.commit, str(place.root), choice.format, (file,)))
 
@@ -82,7 +82,7 @@ def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
 
 
 def _beside(done: int, progress: Progress) -> Progress:
-    """Progress of one file, told as that of all: ``done`` bytes are those of the files before it."""
+    """Progress of one file, reported as that of all: ``done`` bytes are those of the files before it."""
     return lambda here: progress(done + here)
 
 
@@ -99,10 +99,10 @@ def _check_room(plan: Plan) -> None:
 
 
 def _check_headers(plan: Plan) -> None:
-    """Read what native code will read, with bounds."""
+    """Raise :class:`ModelInvalid` if the headers, which native code will read, have a problem."""
     problem = model_at(plan.path).described(plan.choice.name).problem
     if problem is not None:
         raise ModelInvalid(
-            f"{plan.choice.name} came as the hub has it, and cannot be used: {problem}",
-            f"Choose another; `localspec models rm {plan.choice.name}` removes this one.",
+            f"{plan.choice.name} was downloaded completely, but cannot be used: {problem}",
+            f"Choose another model; `localspec models rm {plan.choice.name}` removes this one.",
         )

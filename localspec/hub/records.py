@@ -1,4 +1,4 @@
-"""What localspec itself downloaded: a file in our data directory, so that nothing else is ever removed."""
+"""The list of models that localspec downloaded, a file in its data directory: no other model is removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localspec.models.description import Format
 
 
 class Pulled(msgspec.Struct, frozen=True):
-    """A model that was downloaded, or is being so: only files that were not in the cache before."""
+    """A model that was or is being downloaded, with those files that were not in the cache before."""
 
     name: str
     repo: str
@@ -39,7 +39,7 @@ def path() -> Path:
 
 
 def read() -> tuple[Pulled, ...]:
-    """Raises :class:`StorageError` for a file that cannot be read: what it says must not be lost."""
+    """Read the list; raises :class:`StorageError` if it cannot be read, as its content must not be lost."""
     try:
         return msgspec.json.decode(path().read_bytes(), type=tuple[Pulled, ...])
     except FileNotFoundError:
@@ -47,12 +47,12 @@ def read() -> tuple[Pulled, ...]:
     except (OSError, msgspec.MsgspecError) as error:
         raise StorageError(
             f"{path()} cannot be read: {error}",
-            "It says which models localspec downloaded; move it away to begin a new one.",
+            "It lists the models that localspec downloaded. To begin a new list, move the file away.",
         ) from None
 
 
 def remember(pulled: Pulled) -> None:
-    """Add what is about to be downloaded, to what an earlier run has of the same."""
+    """Add files that are about to be downloaded, to those that an earlier run recorded of the same model."""
 
     def add(records: tuple[Pulled, ...]) -> tuple[Pulled, ...]:
         earlier = [file for each in records if each.key == pulled.key for file in each.files]

@@ -1,4 +1,4 @@
-"""Removing what localspec downloaded, and nothing else."""
+"""Removal of models that localspec downloaded, and of nothing else."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from localspec.models.model import place_of
 from localspec.models.stores.mending import kept, removed
 from localspec.protocol.messages import ModelDescription
 
-BY_HAND = "Look into it, and delete by hand what you do not need."
+BY_HAND = "Look at the directory, and delete by hand what you do not need."
 
 
 def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
-    """What was downloaded under this name: as it was pulled, its repository's, a file's, or any that
-    the library knows; of what is not whole, the beginning of one, too. Of several nothing is chosen,
-    whoever has the others.
+    """The downloads of this name: as it was pulled, that of its repository or of a file, or any that the
+    library has; for incomplete ones also the beginning of a name.
 
-    Raises :class:`NotPulled` for models that came some other way, :class:`ModelNotFound` for no model at all,
-    and :class:`ModelAmbiguous`.
+    Raises :class:`NotPulled` for models that localspec did not download, :class:`ModelNotFound` for no model
+    at all, and :class:`ModelAmbiguous` for several, also if localspec downloaded only one of them.
     """
     pulled, wanted = records.read(), name.lower()
     if found := _named(wanted, pulled):
@@ -46,19 +45,20 @@ def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     others = [model for place, model in models.items() if place not in ours]
     if not found and others:
         other = others[0]
-        told = f"{other.names[0]} was not downloaded by localspec; {kept(other)}"
-        raise NotPulled(told, removed(other))
+        raise NotPulled(f"{other.names[0]} was not downloaded by localspec; {kept(other)}", removed(other))
     if not found:
-        known = ", ".join(sorted({each.name for each in pulled})) or "nothing so far"
-        raise ModelNotFound(f"there is no model named {name!r}", f"What localspec downloaded: {known}.")
+        known = ", ".join(sorted({each.name for each in pulled})) or "none so far"
+        raise ModelNotFound(
+            f"there is no model named {name!r}", f"Models that localspec downloaded: {known}."
+        )
     names = {each.name for each in found} | {model.names[0] for model in others}
     if len(names) > 1:
-        raise ModelAmbiguous(f"{name!r} may be {', '.join(sorted(names))}")
+        raise ModelAmbiguous(f"{name!r} is ambiguous: it may be {', '.join(sorted(names))}")
     return found
 
 
 def _meant(name: str, model_dirs: Sequence[str]) -> dict[str, ModelDescription]:
-    """All that the name may mean, whole or broken, by where it lies; nothing where no model does."""
+    """The models that the name may mean, complete or broken, by their places; empty without any."""
     if found := library.meant(name, recent_disk(model_dirs).found):
         return {each.place: each.description for each in found}
     try:
@@ -69,13 +69,13 @@ def _meant(name: str, model_dirs: Sequence[str]) -> dict[str, ModelDescription]:
 
 
 def _places(pulled: Pulled) -> set[str]:
-    """Where what is there of it may lie."""
+    """The places of a model's files, complete or partial."""
     partials = (pulled.place.partial(file) for file in pulled.files)
     return {place_of(path) for path in (*paths_of(pulled), *partials)}
 
 
 def is_pulled(path: Path) -> bool:
-    """Whether what lies there was downloaded by localspec, or a part of it."""
+    """Return True if localspec downloaded the model at a path, or a part of it."""
     return any(place_of(path) in _places(each) for each in records.read())
 
 
@@ -96,16 +96,16 @@ def _file_names(pulled: Pulled) -> list[str]:
 
 
 def paths_of(pulled: Pulled) -> tuple[Path, ...]:
-    """What of it can be named as a model."""
+    """The paths of a download that can be given as a model."""
     if pulled.format == "mlx":
         return (pulled.place.snapshot,)
     return tuple(pulled.place.entry(file) for file in pulled.files)
 
 
 def remove(pulled: Sequence[Pulled]) -> int:
-    """Delete the files of these, but for what another model needs; returns the bytes that are free again.
+    """Delete the files of these, except those that another model needs; returns the bytes freed.
 
-    Raises :class:`StorageError` where the cache is in a state that the library does not understand.
+    Raises :class:`StorageError` where the library does not recognise the state of the cache.
     """
     freed = 0
     kept = {(each.place, file) for each in records.read() if each not in pulled for file in each.files}
@@ -123,7 +123,7 @@ def remove(pulled: Sequence[Pulled]) -> int:
 
 
 def _drop_partial(place: Place, file: HubFile) -> int:
-    """Delete what came of a file that is not whole; raises :class:`HubBusy` while it still comes."""
+    """Delete the part of an incomplete file; raises :class:`HubBusy` while it is being downloaded."""
     if not os.path.lexists(place.partial(file)):
         return 0
     with holding(place, file):
@@ -133,14 +133,14 @@ def _drop_partial(place: Place, file: HubFile) -> int:
 
 
 def _delete(place: Place, entries: set[Path]) -> int:
-    """Delete entries of a snapshot, and the blobs that none else has: the library knows which."""
+    """Delete entries of a snapshot, and the blobs that no other entry uses, as the library finds them."""
     if not place.snapshot.is_dir():
         return 0
     cache = scan_cache_dir(place.root)
     revision = _revision(cache, place)
     ours = [file for file in revision.files if file.file_path in entries]
     strategy = cache.delete_files(*ours)
-    if len(ours) == len(revision.files) and not _somebody_is_at_it(place):
+    if len(ours) == len(revision.files) and not _has_partial_files(place):
         strategy = cache.delete_revisions(place.commit)
     strategy.execute()
     if left := [path for path in entries if os.path.lexists(path)]:
@@ -154,17 +154,18 @@ def _revision(cache: HFCacheInfo, place: Place) -> CachedRevisionInfo:
             if revision.snapshot_path.resolve() == place.snapshot.resolve():
                 return revision
     raise StorageError(
-        f"{place.folder} is in a state that nothing should be removed from by a program",
+        f"huggingface_hub does not recognise {place.snapshot}, so nothing was removed from it: the model is "
+        "still on disk",
         BY_HAND,
     )
 
 
-def _somebody_is_at_it(place: Place) -> bool:
+def _has_partial_files(place: Place) -> bool:
     return any(place.blobs.glob("*.incomplete"))
 
 
 def _tidy(place: Place) -> None:
-    """Remove directories that a broken-off download left empty, from the innermost out."""
+    """Remove directories that an interrupted download left empty, the innermost first."""
     for folder in (place.snapshot, place.folder / "snapshots", place.blobs, place.folder):
         try:
             os.rmdir(folder)

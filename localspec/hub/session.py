@@ -1,4 +1,4 @@
-"""Asking the hub: one request, and what its refusals mean."""
+"""Requests to the hub, and the errors for its refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
-# Who uses which model is nobody else's business; read when the library is imported.
+# No telemetry; the variable is read when the library is imported.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import httpx2  # what huggingface_hub speaks HTTP with
@@ -27,16 +27,16 @@ _ADDRESS = re.compile(
 
 
 def endpoint() -> str:
-    """Where the hub is: HF_ENDPOINT, or the library's own, without the name and password it may hold.
+    """The address of the hub: HF_ENDPOINT, or the library's own, without the name and password in it.
 
-    Those are shown to nobody. Raises :class:`HubUnavailable` where it cannot be told what is one.
+    Those are never shown. Raises :class:`HubUnavailable` where they cannot be separated.
     """
     scheme, _, rest = _address()
     return scheme + rest
 
 
 def _login() -> dict[str, str]:
-    """The header that carries the name and password of the address, if it has some."""
+    """The header with the name and password of the address, if it has some."""
     _, login, _ = _address()
     sent = base64.b64encode(unquote(login).encode(errors="surrogateescape")).decode()
     return {"Authorization": f"Basic {sent}"} if login else {}
@@ -46,8 +46,11 @@ def _address() -> tuple[str, str, str]:
     """HF_ENDPOINT, or the library's own: its scheme, its name and password, the rest."""
     found = _ADDRESS.fullmatch((os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/"))
     if found is None or "@" in found["rest"]:
-        remedy = "Correct HF_ENDPOINT: in a name or password, / is written as %2F and @ as %40."
-        raise HubUnavailable("HF_ENDPOINT is no address of a hub", remedy)
+        raise HubUnavailable(
+            "HF_ENDPOINT is not a URL",
+            "Set HF_ENDPOINT to a URL such as https://huggingface.co, or unset it. In a name or password, "
+            "write / as %2F and @ as %40.",
+        )
     return found["scheme"], found["login"] or "", found["rest"]
 
 
@@ -56,12 +59,15 @@ def get(url: str, repo: str, *, start: int = 0) -> Iterator[httpx2.Response]:
     """A request for a file or a listing of ``repo``, from byte ``start`` on; its body is read by the caller.
 
     The library finds the token; its client drops it where a redirect leads to another host or port.
-    Raises what a refusal means (:func:`refusal`), :class:`HubUnavailable` where there is no such place to
-    ask, and ``TRANSPORT_ERRORS`` where the connection failed.
+    Raises the error of a refusal (:func:`refusal`), :class:`HubUnavailable` for an invalid address or an
+    offline setting, and ``TRANSPORT_ERRORS`` where the connection failed.
     """
     headers = build_hf_headers(library_name="localspec", library_version=__version__)
     if not all(value.isascii() for value in headers.values()):
-        raise HubDenied("the token for the hub holds letters that no token has", "Correct HF_TOKEN.")
+        raise HubDenied(
+            "the token for the hub contains characters that are not ASCII",
+            "Correct HF_TOKEN, or log in again: `hf auth login`.",
+        )
     headers |= _login()
     headers["Accept-Encoding"] = "identity"  # bytes are counted as they are stored
     if start:
@@ -73,37 +79,50 @@ def get(url: str, repo: str, *, start: int = 0) -> Iterator[httpx2.Response]:
                 raise refusal(response, repo)
             yield response
     except OfflineModeIsEnabled:
-        raise HubUnavailable("HF_HUB_OFFLINE forbids to ask the hub", "Unset HF_HUB_OFFLINE.") from None
+        raise HubUnavailable("HF_HUB_OFFLINE is set: no request is sent", "Unset HF_HUB_OFFLINE.") from None
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
-        raise HubUnavailable(f"{endpoint()} is no address of a hub", "Correct HF_ENDPOINT.") from None
+        raise HubUnavailable(
+            f"HF_ENDPOINT is not an http or https URL: {endpoint()}",
+            "Set HF_ENDPOINT to a URL such as https://huggingface.co, or unset it.",
+        ) from None
 
 
 def unreachable(error: Exception) -> HubUnavailable:
-    """What to say of one of ``TRANSPORT_ERRORS``."""
+    """The error for one of ``TRANSPORT_ERRORS``."""
     never = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
-    what = "cannot be reached" if never else "was reached, and the connection lost"
-    return HubUnavailable(f"{endpoint()} {what}: {str(error) or type(error).__name__}")
+    what = f"{endpoint()} cannot be reached" if never else f"the connection to {endpoint()} was lost"
+    return HubUnavailable(f"{what}: {str(error) or type(error).__name__}")
 
 
 def refusal(response: httpx2.Response, repo: str) -> LocalspecError:
-    """What an answer of 400 or above means for whoever wants ``repo``."""
+    """The error for a request for ``repo`` that was answered with a status of 400 or above."""
     status = response.status_code
     why = response.headers.get("x-error-code", "")
     if why == "GatedRepo" or status == 403:
-        return HubDenied(f"{repo} is not open to you: its owner wants its terms accepted, or forbids it")
+        return HubDenied(
+            f"access to {repo} is denied: you have not accepted its terms, or have no permission"
+        )
     if status == 401:
-        return HubDenied(f"the hub does not show {repo}: it is private, or there is none")
+        return HubDenied(
+            f"the hub does not show {repo}: it is private, or does not exist",
+            "Check the name, ORG/NAME; for a private repository log in: `hf auth login`, or set HF_TOKEN.",
+        )
     if status in (404, 410):
-        what = f"a file of {repo} no longer" if why == "EntryNotFound" else f"no repository {repo}"
+        what = f"no longer has a file of {repo}" if why == "EntryNotFound" else f"has no repository {repo}"
         return ModelNotFound(
-            f"{endpoint()} has {what}", "Check the name, ORG/NAME; HF_ENDPOINT says which hub is asked."
+            f"{endpoint()} {what}", "Check the name, ORG/NAME, and HF_ENDPOINT if it is set."
         )
     if status == 429:
         return _too_many(response)
-    return HubUnavailable(f"{endpoint()} answered with status {status}")
+    return HubUnavailable(
+        f"{endpoint()} answered with the HTTP status {status}",
+        "Try again in some minutes; check HF_ENDPOINT if it is set.",
+    )
 
 
 def _too_many(response: httpx2.Response) -> HubBusy:
     after = response.headers.get("retry-after", "").strip()
     when = f"Try again in {after} seconds." if after.isdecimal() else "Try again in some minutes."
-    return HubBusy("the hub has had too many requests from here", f"{when} What is here is kept.")
+    return HubBusy(
+        "the hub limits the rate of requests from this address", f"{when} Files downloaded so far are kept."
+    )

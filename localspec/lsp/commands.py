@@ -1,4 +1,4 @@
-"""What a person may have done besides completing."""
+"""Commands of the server besides completion: prime, forget, restart, choose a model, statistics."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pygls.uris import to_fs_path
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
 from localspec.lsp.completions import ACCEPTED
 from localspec.lsp.server import Server
+from localspec.memory.workspace import workspace_of
 from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 
@@ -23,13 +24,13 @@ INFO = types.MessageType.Info
 
 
 async def accepted(server: Server, arguments: list[Any]) -> None:
-    """An item was taken whole: the editor says so after it has inserted it."""
+    """Record that an item was accepted whole; the editor calls this after it has inserted it."""
     for id in arguments[:1]:
         server.suggestions.accept(str(id))
 
 
 async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int] | None:
-    """Learn the texts of the workspace; it may be cancelled, and keeps what was learned."""
+    """Learn the texts of the workspace; a cancelled run keeps what it has learned."""
     roots = _roots(server, arguments)
     client = await server.link.client(at_once=True)
     stream = client.prime(*roots)
@@ -47,10 +48,11 @@ async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int
 
 
 async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
-    """Forget what was learned there, once the person has said so."""
+    """Forget what was learned in these directories, after the user has confirmed it; returns the number of
+    tables removed."""
     roots = [_workspace(root) for root in _roots(server, arguments)]
     question = f"Forget all that localspec has learned in {', '.join(roots)}?"
-    if await _asked(server, question, "Forget", "Keep") != "Forget":
+    if await _chosen(server, question, "Forget", "Keep") != "Forget":
         return None
     client = await server.link.client(at_once=True)
     forgotten = [await client.forget(workspace=root) for root in roots]
@@ -63,9 +65,9 @@ async def restart_daemon(server: Server, arguments: list[Any]) -> None:
     """Stop the daemon, and start one with the settings of now."""
     from localspec.config import load_config
 
-    load_config()  # while it is broken, the daemon that runs is the only one to be had
-    with contextlib.suppress(DaemonUnavailable):  # it is gone already
-        # One that is just being started, or was found a moment ago, is meant as well.
+    load_config()  # raises first: with a broken config.toml no new daemon could start
+    with contextlib.suppress(DaemonUnavailable):  # it has ended already
+        # This includes a daemon that is just being started, or was found a moment ago.
         running = await server.link.client(at_once=True)
         await running.shutdown()
     client = await server.link.client(at_once=True)
@@ -74,31 +76,35 @@ async def restart_daemon(server: Server, arguments: list[Any]) -> None:
 
 
 async def choose_model(server: Server, arguments: list[Any]) -> str | None:
-    """Have the model of this name answer; without one the person is asked, and "" is what is configured."""
+    """Set the model of completions to the one named; "" is the configured one. Without a name, the user
+    chooses from a list."""
     client = await server.link.client(at_once=True)
     usable = [model for model in await client.models() if model.fim and model.problem is None]
     name = (
         str(arguments[0])
         if arguments
-        else await _asked(server, "Which model is to complete?", *(_name(model) for model in usable))
+        else await _chosen(server, "Which model should write completions?", *(_name(each) for each in usable))
     )
     if name is None:
         return None
     if name and not any(name in (model.id, model.path, *model.names) for model in usable):
         raise ModelNotFound(
-            f"no model here that fills in the middle is called {name}",
-            f"Choose one of these: {', '.join(map(_name, usable))}." if usable else None,
+            f"no fill-in-the-middle model is named {name}",
+            f"Choose one of these: {', '.join(map(_name, usable))}."
+            if usable
+            else "Download a code model trained to fill in the middle: `localspec models pull REPO`.",
         )
     server.choose(name or None)
-    server.say(INFO, f"{name or 'What is configured'} completes from now on.")
+    server.say(INFO, f"Completions now come from {name or 'the configured model'}.")
     return name
 
 
 async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
-    """Tell how it goes; the times are in milliseconds: here, and of those in the daemon."""
-    told = [counted(server.status.completions, "completion"), *server.status.facts()]
-    server.say(INFO, f"localspec: {' · '.join(told)}")
-    return {"message": " · ".join(told), "timings": [list(each) for each in server.timings]}
+    """Show statistics of the completions; ``timings`` are pairs of milliseconds: as measured here, and the
+    part of them in the daemon."""
+    message = " · ".join((counted(server.status.completions, "completion"), *server.status.facts()))
+    server.say(INFO, f"localspec: {message}")
+    return {"message": message, "timings": [list(each) for each in server.timings]}
 
 
 COMMANDS: dict[str, Command] = {
@@ -112,7 +118,7 @@ COMMANDS: dict[str, Command] = {
 
 
 async def run(server: Server, name: str, arguments: list[Any]) -> Any:
-    """Do it; what a person asked for tells them each time why it failed."""
+    """Run a command; the user has asked for it, so each failure is shown."""
     try:
         return await COMMANDS[name](server, arguments)
     except LocalspecError as error:
@@ -121,19 +127,19 @@ async def run(server: Server, name: str, arguments: list[Any]) -> Any:
 
 
 def _roots(server: Server, arguments: list[Any]) -> list[str]:
-    """The directories that were named, or those of the workspace."""
+    """The directories in ``arguments``, or else those of the workspace."""
     workspace = server.workspace
     uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
     roots = [str(each) for each in arguments] or [path for uri in uris if (path := to_fs_path(uri))]
     if not roots:
-        raise InvalidOptions("the editor has opened no directory", "Open one, or name one as argument.")
+        raise InvalidOptions(
+            "the editor has no directory open", "Open one, or pass a directory as the command's argument."
+        )
     return roots
 
 
 def _workspace(directory: str) -> str:
-    """What is learned in a directory is kept for the git repository around it, if there is one."""
-    from localspec.memory.workspace import workspace_of
-
+    """The workspace of a directory: the git repository around it, or else the directory itself."""
     return str(workspace_of(Path(directory)) or directory)
 
 
@@ -141,13 +147,13 @@ def _name(model: ModelDescription) -> str:
     return model.names[0] if model.names else model.id
 
 
-async def _asked(server: Server, question: str, *answers: str) -> str | None:
-    """The person's answer, if there is one."""
+async def _chosen(server: Server, question: str, *answers: str) -> str | None:
+    """The answer that the user chose, or None."""
     params = types.ShowMessageRequestParams(
         INFO, question, [types.MessageActionItem(answer) for answer in answers]
     )
     try:
         chosen = await asyncio.wrap_future(server.window_show_message_request(params))
     except JsonRpcException:
-        return None  # this editor cannot ask
+        return None  # this editor has no such dialog
     return None if chosen is None else chosen.title

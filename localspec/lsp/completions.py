@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from localspec.client import Stream
 
 ACCEPTED = "localspec.accepted"
-"""the command that an editor runs when an item was accepted; its argument is the item's id"""
+"""command that an editor runs after an item was accepted; its argument is the item's id"""
 VARIANTS = 3
-"""answers to choose from, where a person has asked for one"""
+"""items to choose from, if the user invoked the completion"""
 GRACE_S = 2.0
-"""a daemon that has not answered so long after the deadline hangs"""
+"""time after the deadline until a daemon without an answer counts as hung"""
 
 
 NOTHING = types.InlineCompletionList(items=[])
-"""an editor takes away what it still shows; at null it may leave it"""
+"""empty answer: the editor removes its ghost text; at null it may leave it"""
 
 
 async def inline_completion(
     server: Server, params: types.InlineCompletionParams
 ) -> types.InlineCompletionList | None:
-    """The items; null if another request, or another text, has taken this one's place."""
+    """The items; None if the text has changed, or a newer request has come, since."""
     question = question_of(server, params)
     if question is None:
         return NOTHING
@@ -42,11 +42,11 @@ async def inline_completion(
     try:
         return await _answered(server, question)
     except DaemonUnavailable as error:
-        # One that was lost meanwhile is replaced at the next request: nothing to complain of.
+        # A connection that was lost meanwhile is replaced at the next request: no error to show.
         if server.link.failure is not None:
             server.fail(error)
     except TimeoutError:
-        pass  # it is still starting, or hangs
+        pass  # the daemon is still starting, or hangs
     except LocalspecError as error:
         server.fail(error)
     finally:
@@ -57,7 +57,7 @@ async def inline_completion(
 
 
 def question_of(server: Server, params: types.InlineCompletionParams) -> Question | None:
-    """What is asked; None where nothing is to be sent."""
+    """The gap to complete; None if this document, language or trigger is switched off."""
     document = server.documents.get(params.text_document.uri)
     settings = server.settings
     is_invoked = params.context.trigger_kind == types.InlineCompletionTriggerKind.Invoked
@@ -104,7 +104,7 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
 
 
 async def _ended(server: Server, stream: Stream[Completions]) -> Completions:
-    """The daemon's answer; it stops when nobody waits for that any more."""
+    """The daemon's answer; the stream is stopped if the editor cancels or the deadline passes."""
     try:
         async with asyncio.timeout(server.settings.max_ms / 1000 + GRACE_S):
             async for event in stream.events():

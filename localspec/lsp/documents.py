@@ -17,14 +17,14 @@ from pygls.uris import to_fs_path, uri_scheme
 from localspec.lsp.text import Encoding, column, lines_of, units
 
 BLOCK = 64
-"""lines; what is sent of a file begins at a multiple, so that it does not shift at every newline"""
+"""lines; the excerpt sent of a file begins at a multiple, so that it does not shift at every newline"""
 LINES_BEFORE = 256
 LINES_AFTER = 64
 CHARS_BEFORE = 1 << 17
 CHARS_AFTER = 1 << 15
 CHARS_STEP = 1 << 12
 SCHEMES = ("file", "untitled", "vscode-notebook-cell")
-"""what a person writes in; all else shows what is elsewhere, such as one side of a comparison"""
+"""of documents that the user writes in; others show text of elsewhere, as one side of a diff does"""
 
 
 class Place(NamedTuple):
@@ -47,20 +47,20 @@ class Document:
 
     @property
     def path(self) -> str:
-        """What the daemon calls it."""
+        """The path sent to the daemon; ``untitled:NAME`` for a text without a file."""
         path = to_fs_path(self.uri)
         return path if path else f"untitled:{self.uri.partition(':')[2].lstrip('/')}"
 
     @property
     def is_private(self) -> bool:
-        """Whether it holds what is nobody's business, or no text of the person's."""
-        # Late: an editor waits for the server's start, and this takes longer than all the rest of it.
+        """True if its name is that of a file with secrets, or it is no text that the user writes."""
+        # Imported late: the editor waits for the server's start, and this takes longer than the rest of it.
         from localspec.memory.secret_names import is_secret
 
         return uri_scheme(self.uri) not in SCHEMES or is_secret(PurePath(self.path).name)
 
     def change(self, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> None:
-        """Replace a part, or all."""
+        """Replace a part of the text, or all of it."""
         self.revision += 1
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.place(change.range.start, encoding)
@@ -82,14 +82,14 @@ class Document:
         self.edited = min(start.line + text.count("\n"), len(self.lines) - 1)
 
     def place(self, position: types.Position, encoding: Encoding) -> Place:
-        """Where a position of the editor is; one outside is at the nearest end."""
+        """The place of an editor's position; a position outside is moved to the nearest end."""
         if position.line >= len(self.lines):
             return Place(len(self.lines) - 1, len(self.lines[-1]))
         line = self.lines[position.line]
         return Place(position.line, column(line, position.character, encoding))
 
     def position(self, place: Place, encoding: Encoding) -> types.Position:
-        """What the editor calls a place."""
+        """The editor's position of a place."""
         return types.Position(place.line, units(self.lines[place.line][: place.column], encoding))
 
     def between(self, start: Place, end: Place) -> str:
@@ -100,14 +100,14 @@ class Document:
         return self.lines[start.line][start.column :] + whole + self.lines[end.line][: end.column]
 
     def before(self, place: Place) -> str:
-        """As much of the text up to ``place`` as a completion is told."""
+        """The text before ``place``, as much as is sent with a completion."""
         first = max(0, place.line - LINES_BEFORE) // BLOCK * BLOCK
         text = self.between(Place(first, 0), place)
         over = max(0, len(text) - CHARS_BEFORE)
         return text[-(-over // CHARS_STEP) * CHARS_STEP :]
 
     def after(self, place: Place) -> str:
-        """As much of the text from ``place`` on as a completion is told."""
+        """The text from ``place`` on, as much as is sent with a completion."""
         rest = self.lines[place.line + 1 : place.line + LINES_AFTER + 1]
         return (self.lines[place.line][place.column :] + "".join(rest))[:CHARS_AFTER]
 
@@ -117,14 +117,14 @@ class Document:
 
 
 class Documents:
-    """All that are open, by their address."""
+    """The open documents, by URI."""
 
     def __init__(self) -> None:
         self.encoding: Encoding = "utf-16"
         self._open: dict[str, Document] = {}
 
     def open(self, item: types.TextDocumentItem) -> Document:
-        """Begin to keep a text."""
+        """Add an opened text."""
         document = Document(item.uri, str(getattr(item.language_id, "value", item.language_id)), item.text)
         self._open[item.uri] = document
         return document
@@ -138,7 +138,7 @@ class Documents:
         return document
 
     def close(self, uri: str) -> None:
-        """Keep a text no longer."""
+        """Remove a text."""
         self._open.pop(uri, None)
 
     def get(self, uri: str) -> Document | None:

@@ -1,4 +1,4 @@
-"""What an editor may ask, and who answers."""
+"""The LSP methods that the server handles, with their handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localspec.lsp.completions import inline_completion
 from localspec.lsp.server import Server
 
 Params = Mapping[str, Any]
-"""of a notification that is in no edition of the protocol"""
+"""of a notification that is in no version of the protocol"""
 
 
 async def complete(ls: Server, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
@@ -60,7 +60,7 @@ FEATURES: dict[str, Any] = {
 
 
 def create() -> Server:
-    """A server with all of them."""
+    """Return a server with all features and commands registered."""
     server = Server()
     for method, feature in FEATURES.items():
         options = types.InlineCompletionOptions() if feature is complete else None
@@ -78,13 +78,13 @@ def _command(name: str) -> Any:
 
 
 async def _connect(server: Server) -> None:
-    """The daemon starts while the person looks for a place to write."""
+    """Connect early: the daemon starts before the first completion."""
     if server.settings.enabled:
         await server.link.client()
 
 
 def _item(params: Params) -> str | None:
-    """The id of the item that a notification is about: what its command would be told."""
+    """The id of the item that a notification is about, which is its command's argument."""
     try:
         return str(params["item"]["command"]["arguments"][0])
     except (KeyError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""The way to the daemon: one connection, made again when it was lost and something is asked."""
+"""The connection to the daemon, made again at the first request after it was lost."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from localspec.client import Client
 
 PAUSES_S = (0, 1, 2, 5, 10, 30)
-"""after each failure in a row; then always the last"""
+"""seconds after each failure in a row; then always the last"""
 
 
 class Link:
-    """Gives a client that is connected."""
+    """Provides a connected client."""
 
     def __init__(self) -> None:
         self._client: Client | None = None
         self._connecting: asyncio.Task[Client] | None = None
         self._failures = 0
         self.failure: LocalspecError | None = None
-        """why there is no connection, if making one has failed"""
+        """error of the last attempt to connect, if it failed"""
         self._again_at = 0.0
 
     @property
     def connected(self) -> Client | None:
-        """The client, if a daemon answers now."""
+        """The client, if it is connected."""
         return None if self._client is None or self._client.lost else self._client
 
     async def client(self, *, at_once: bool = False) -> Client:
-        """A client; one that was lost is replaced, starting the daemon if need be.
+        """Return a connected client; starts the daemon if necessary.
 
-        Soon after it has failed it is not tried again, but ``at_once``. Raises what connecting fails with.
+        Raises the errors of connecting; within a pause after a failure the same again, unless ``at_once``.
         """
         if self.connected is not None:
             return self.connected
@@ -42,16 +42,16 @@ class Link:
             if self.failure is not None and now < self._again_at and not at_once:
                 raise self.failure
             self._connecting = asyncio.create_task(self._connect())
-        # Whoever waits may give up: others wait, too, and the next one finds it connected.
+        # Shielded: a caller may be cancelled while others wait for the same connection.
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> Client:
-        # The editor need not wait for these imports before it is answered.
+        # Imported late: the editor's first request does not wait for it.
         from localspec.client import connect
 
         try:
             if self._client is not None:
-                await self._client.close()  # lost, but not put away
+                await self._client.close()  # lost, but not closed yet
             self._client = await connect(name="localspec lsp")
         except LocalspecError as error:
             pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]

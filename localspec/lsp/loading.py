@@ -10,7 +10,7 @@ from localspec.protocol.messages import ModelProgress
 
 
 class Loading:
-    """Shows it as one piece of work, however many wait."""
+    """Shows one progress report, however many completions wait."""
 
     def __init__(self, status: Status, work: Callable[[str], Work]) -> None:
         self._status = status
@@ -18,7 +18,7 @@ class Loading:
         self._work: Work | None = None
 
     def see(self, event: ModelProgress) -> None:
-        """So far it is."""
+        """Show the progress of an event."""
         if self._work is None:
             self._work = self._make(f"Loading {event.model}")
         self._work.report(event.stage, event.fraction)
@@ -26,7 +26,7 @@ class Loading:
         self._status.publish()
 
     def end(self) -> None:
-        """It is there, or nobody waits for it any more."""
+        """Remove the report: the model is loaded, or no completion waits for it any more."""
         if self._work is not None:
             self._work.end()
             self._work = None

@@ -1,4 +1,4 @@
-"""Work that the editor shows while it goes on, where it can."""
+"""Progress that the editor shows while work goes on, if it can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pygls.progress import Progress
 
 
 class Work:
-    """One piece of work, from the moment it is made; ``cancel`` is called if a person ends it."""
+    """One piece of work, which begins when this is made; ``cancel`` is called if the user ends it."""
 
     def __init__(
         self, progress: Progress | None, title: str, cancel: Callable[[], None] | None = None
@@ -29,7 +29,7 @@ class Work:
         try:
             await progress.create_async(self._token)
         except JsonRpcException:
-            return  # the editor does not want it
+            return  # the editor refuses it
         if self._ended:
             return
         if self._cancel is not None:
@@ -44,7 +44,7 @@ class Work:
             self.report(*self._latest)
 
     def report(self, message: str, fraction: float) -> None:
-        """So far it is."""
+        """Show how far the work is, with ``fraction`` from 0 to 1."""
         self._latest = message, fraction
         if self._begun and not self._ended and self._progress is not None:
             percentage = round(100 * min(1.0, max(0.0, fraction)))
@@ -52,7 +52,7 @@ class Work:
             self._progress.report(self._token, value)
 
     def end(self, message: str | None = None) -> None:
-        """It is over."""
+        """End the work."""
         if self._begun and not self._ended and self._progress is not None:
             self._progress.end(self._token, types.WorkDoneProgressEnd(message=message))
             self._progress.tokens.pop(self._token, None)

@@ -1,4 +1,4 @@
-"""The protocol's own part: as pygls has it, but for what follows here."""
+"""pygls' implementation of the protocol, with the changes that this server needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pygls.protocol import (
 
 
 class Editing(Interface):
-    """The server, as the protocol calls it."""
+    """The methods of the server that the protocol calls."""
 
     def stop(self, code: int) -> None: ...
     def opened(self, item: types.TextDocumentItem) -> None: ...
@@ -28,19 +28,19 @@ class Editing(Interface):
 
 
 class Protocol(LanguageServerProtocol):
-    """Refuses what is no request, where pygls would let the editor wait; keeps texts by the protocol's lines,
-    not by Python's; and leaves the end to the server."""
+    """Answers invalid requests, at which pygls would be silent; keeps texts by the protocol's lines, not by
+    Python's; and leaves the end to the server."""
 
     _server: Editing  # type: ignore[assignment]
 
     def receive(self, body: bytes) -> None:
-        """A message has come."""
+        """Handle the body of a message."""
         try:
             data = json.loads(body)
         except (ValueError, RecursionError) as error:
-            return self._refuse(None, types.ErrorCodes.ParseError, f"no JSON: {error}")
+            return self._refuse(None, types.ErrorCodes.ParseError, f"the message is not JSON: {error}")
         if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
-            return self._refuse(None, types.ErrorCodes.InvalidRequest, "no JSON-RPC message")
+            return self._refuse(None, types.ErrorCodes.InvalidRequest, "the message is not JSON-RPC 2.0")
         try:
             message = self.structure_message(data)
         except JsonRpcException as error:
@@ -51,7 +51,7 @@ class Protocol(LanguageServerProtocol):
         return None
 
     def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
-        # As it is: pygls would leave out an id that nobody knows.
+        # Written by hand: pygls would leave out an id of null.
         error = {"code": code, "message": message}
         self._send_data({"jsonrpc": self.VERSION, "id": id, "error": error})
 
@@ -73,7 +73,8 @@ class Protocol(LanguageServerProtocol):
 
 
 def converter() -> Any:
-    """pygls makes named tuples of what it has no type for, and wants parameters; here it stays as it came."""
+    """pygls' converter, which leaves messages without a type as they are (pygls makes named tuples of them)
+    and accepts them without parameters."""
     made = default_converter()  # type: ignore[no-untyped-call]
     for unknown in (JsonRPCNotification, JsonRPCRequestMessage):
         made.register_structure_hook(unknown, lambda found, kind: kind(**{"params": None, **found}))

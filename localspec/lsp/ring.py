@@ -1,4 +1,4 @@
-"""Pieces of other files: where the person was last, for the model to know what else there is."""
+"""Pieces of other files that the user visited last: context for the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ring:
         self._visited: list[tuple[str, int]] = []
 
     def touch(self, uri: str, line: int) -> None:
-        """The person is there."""
+        """Put the block of this line first."""
         here = uri, line // BLOCK
         others = [place for place in self._visited if place != here]
         own = [place for place in others if place[0] == uri]
@@ -29,11 +29,11 @@ class Ring:
         self._visited = [here, *others][: 4 * BLOCKS]
 
     def forget(self, uri: str) -> None:
-        """A file is closed."""
+        """Remove the blocks of a closed file."""
         self._visited = [place for place in self._visited if place[0] != uri]
 
     def blocks(self, documents: Documents, but: str, allowed: Callable[[Document], bool]) -> tuple[File, ...]:
-        """The texts there, without those of the file ``but`` and of those that are not ``allowed``."""
+        """The texts of the blocks, but those of the file ``but`` and of files that are not ``allowed``."""
         found: list[File] = []
         for uri, number in self._visited:
             document = documents.get(uri)

@@ -17,8 +17,8 @@ LAST_WORDS_S = 1.0
 
 
 def serve() -> int:
-    """Serve the editor until it wants no more; returns the exit code."""
-    # Editors tell what comes on stderr as errors; that a request was cancelled too late is none.
+    """Serve the editor until it ends the server; returns the exit code."""
+    # Editors show stderr as errors; pygls' warning of a request that was cancelled too late is none.
     logging.getLogger("pygls").setLevel(logging.ERROR)
     return asyncio.run(_serve())
 

@@ -1,4 +1,4 @@
-"""What a person may set in the editor."""
+"""The settings of the language server, as the editor sends them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ SECTION = "localspec"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All of them; none is needed."""
+    """All settings; each has a default."""
 
     enabled: bool = True
-    """whether there are completions at all"""
+    """True if completions are offered"""
     automatic: bool = True
-    """whether they come by themselves, or only when they are asked for"""
+    """True if completions come while the user types, not only if invoked"""
     multiline: bool = True
-    """whether one may have several lines"""
+    """True if a completion may have several lines"""
     model: str | None = None
-    """the model that answers; not set: the one that localspec is configured to use"""
+    """the model of completions; not set: the one that localspec is configured to use"""
     max_ms: Annotated[int, Meta(ge=1, le=600_000)] = 5000
-    """milliseconds after which nothing is shown any more"""
+    """milliseconds after which a completion is dropped"""
     excluded_languages: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
-    """languages of which nothing is sent"""
+    """language ids of documents from which nothing is sent"""
 
 
 FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Settings)}
 
 
 def section(values: Any) -> Mapping[str, Any]:
-    """Ours of an editor's settings; some send that alone."""
+    """localspec's section of an editor's settings; some editors send only that section."""
     if not isinstance(values, Mapping):
         return {}
     if SECTION in values:
         own = values[SECTION]
         return own if isinstance(own, Mapping) else {}
-    # Some send all that they know: others' settings are sections, ours are none.
+    # Some send their whole configuration: other programs' settings are sections, ours are plain values.
     return {name: value for name, value in values.items() if not isinstance(value, Mapping)}
 
 
 def read_settings(values: Mapping[str, Any], base: Settings) -> tuple[Settings, list[str]]:
-    """``base`` with what ``values`` change, and a sentence for each that cannot be."""
+    """``base`` with the changes in ``values``, and a sentence for each value that is wrong."""
     changed: dict[str, Any] = {}
     wrong: list[str] = []
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""What the editor is told of how things are."""
+"""The status that the editor shows: model, progress, errors, statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["Normal", "Error", "Warning", "Inactive"]
 
 
 class StatusParams(msgspec.Struct, frozen=True):
-    """As copilot-language-server tells it."""
+    """The notification's parameters, as copilot-language-server sends them."""
 
     busy: bool
     message: str
@@ -24,16 +24,16 @@ class StatusParams(msgspec.Struct, frozen=True):
 
 
 class Status:
-    """Sums up this editor's completions; ``tell`` hears of every change."""
+    """Sums up this editor's completions; ``report`` is called at every change."""
 
-    def __init__(self, tell: Callable[[StatusParams], None]) -> None:
-        self._tell = tell
-        self._told: StatusParams | None = None
+    def __init__(self, report: Callable[[StatusParams], None]) -> None:
+        self._report = report
+        self._reported: StatusParams | None = None
         self.asking = 0
-        """completions that somebody waits for"""
+        """completions in progress"""
         self.enabled = True
         self.loading: str | None = None
-        """what is being loaded, and how far that is"""
+        """the model that is being loaded, with its percentage"""
         self.error: LocalspecError | None = None
         self.model: str | None = None
         self.completions = 0
@@ -43,17 +43,17 @@ class Status:
         self.off_reason: str | None = None
 
     def begin(self) -> None:
-        """A completion is asked for."""
+        """Count a completion that begins."""
         self.asking += 1
         self.publish()
 
     def end(self) -> None:
-        """It has ended, or nobody waits for it."""
+        """Count a completion that has ended or was cancelled."""
         self.asking -= 1
         self.publish()
 
     def count(self, answer: Completions) -> None:
-        """A completion has come."""
+        """Add a completion's statistics."""
         self.error = None
         self.completions += 1
         self.model = answer.result.model or self.model
@@ -67,11 +67,11 @@ class Status:
             self.saved_s = (self.saved_s or 0.0) + stats.time_saved_s
 
     def publish(self) -> None:
-        """Tell it, if it is another than before."""
+        """Report the status if it has changed."""
         now = StatusParams(self.asking > 0 or self.loading is not None, self.message, self.kind)
-        if now != self._told:
-            self._told = now
-            self._tell(now)
+        if now != self._reported:
+            self._reported = now
+            self._report(now)
 
     @property
     def kind(self) -> Kind:
@@ -81,7 +81,7 @@ class Status:
 
     @property
     def message(self) -> str:
-        """One line."""
+        """The status in one line."""
         if not self.enabled:
             return "off"
         if self.error is not None:
@@ -91,7 +91,7 @@ class Status:
         return " · ".join(self.facts()) or "ready"
 
     def facts(self) -> list[str]:
-        """The model, how many of its drafts were accepted, and what that saved."""
+        """The model, the share of drafted tokens accepted, and the time saved, as texts."""
         facts = [] if self.model is None else [self.model]
         if self.drafted:
             facts.append(f"{self.accepted / self.drafted:.0%} of drafts accepted")

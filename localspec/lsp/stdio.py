@@ -1,7 +1,7 @@
-"""Messages as they come on stdin and go to stdout.
+"""Messages read from stdin and written to stdout.
 
 Not by pygls' own loop: that one waits for the editor's next byte before it ends at SIGINT, leaves the
-connection to the daemon open at SIGTERM, and knows a header's name in one spelling alone.
+connection to the daemon open at SIGTERM, and accepts a header's name in one spelling only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LENGTH = re.compile(rb"content-length:\s*(\d{1,10})", re.IGNORECASE)
 
 
 def open_input(fd: int) -> asyncio.StreamReader:
-    """What comes there, read by a thread: it may be a pipe, a file or a terminal, and at the end nobody waits
-    for what does not come."""
+    """Return a reader of ``fd``, which a thread fills: it may be a pipe, a file or a terminal, and the
+    server's end does not wait for a blocked read."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
 
     def pump() -> None:
@@ -35,7 +35,7 @@ def open_input(fd: int) -> asyncio.StreamReader:
 
 
 async def messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The bodies of messages, until there is no more; ends, too, at what is no message."""
+    """The bodies of messages, until the end of the input or the first malformed message."""
     with contextlib.suppress(asyncio.IncompleteReadError, ValueError):
         while True:
             length: int | None = None
@@ -49,9 +49,9 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 class Output:
-    """Writes messages, on a thread: an editor that does not read holds up nothing else, not even the end.
+    """Writes messages on a thread: an editor that does not read blocks nothing else, not even the end.
 
-    ``lost`` is called when nobody reads them any more.
+    ``lost`` is called when writing fails because the reader has closed.
     """
 
     def __init__(self, fd: int, lost: Callable[[], None]) -> None:
@@ -62,15 +62,15 @@ class Output:
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Have all of it written, after what was written before."""
+        """Queue ``data``."""
         self._waiting.put(data)
 
     def close(self) -> None:
-        """Nothing comes after this; whoever opened it closes it."""
+        """End the thread after the queued data; ``fd`` stays open."""
         self._waiting.put(None)
 
     def drain(self, seconds: float) -> None:
-        """Wait for what is not written yet, but no longer."""
+        """Close, and wait at most ``seconds`` until the queue is written."""
         self.close()
         self._thread.join(seconds)
 

@@ -1,4 +1,4 @@
-"""What was answered to the editor, and what became of it."""
+"""The items sent to the editor, and their fate: shown, accepted, accepted in part, dismissed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from localspec.protocol.messages import SuggestionEvent
 KEPT = 200
 BREAKS = re.compile(r"\r\n?")
 
-Tell = Callable[[str, SuggestionEvent, int | None], None]
-"""takes an item's id, what became of it, and how many code points of its text were taken"""
+Report = Callable[[str, SuggestionEvent, int | None], None]
+"""takes an item's id, the event, and the code points of its text that were accepted"""
 
 
 def inserted(text: str) -> str:
-    """A text as editors insert it: they end lines as the file does, and some double what is there already."""
+    """A text with LF line ends: editors insert the file's own, and some would double a CR."""
     return BREAKS.sub("\n", text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Suggestion:
-    """One item. The editor inserts ``lead``, which stands in its menu already, and the ``text``."""
+    """One item. The editor inserts ``lead``, the selected entry of its menu, and then ``text``."""
 
     id: str
     text: str
@@ -38,53 +38,53 @@ class Suggestion:
         return self.lead + inserted(self.text)
 
     def taken(self, units: int, encoding: Encoding) -> int:
-        """How many code points of ``text`` the first ``units`` of what is inserted are."""
-        # A text has no line's end for the protocol's columns; here it goes on behind it.
+        """The code points of ``text`` among the first ``units`` of the inserted text."""
+        # `column` stops at a line's end; here the count goes on behind it.
         whole = self.insert_text.replace("\n", " ")
         taken = inserted(self.text)[: max(0, column(whole, units, encoding) - len(self.lead))]
         return len(taken) + ("\r\n" in self.text) * taken.count("\n")
 
 
 class Suggestions:
-    """Those of late, by their ids; ``tell`` hears what became of one."""
+    """The latest items by id; ``report`` is called with each event."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self._offered: OrderedDict[str, Suggestion] = OrderedDict()
         self._shown: dict[str, Suggestion] = {}
-        """by the text that it is shown in"""
+        """by document URI"""
         self._typed: dict[str, int] = {}
-        """how many code points of it were typed there"""
+        """by document URI: code points of the shown item that the user has typed"""
 
     def offer(self, suggestion: Suggestion) -> None:
-        """It is sent to the editor."""
+        """Keep an item that is sent to the editor."""
         self._offered[suggestion.id] = suggestion
         if len(self._offered) > KEPT:
             self._offered.popitem(last=False)
 
     def show(self, id: str) -> None:
-        """A person sees it."""
+        """Report that an item is shown."""
         suggestion = self._offered.get(id)
         if suggestion is not None and self._shown.get(suggestion.uri) != suggestion:
             self.close(suggestion.uri)
             self._shown[suggestion.uri] = suggestion
-            self._tell(id, "shown", None)
+            self._report(id, "shown", None)
 
     def accept(self, id: str) -> None:
-        """A person took all of it, and so has seen it: not every editor says that."""
+        """Report that an item was accepted, and shown before: not every editor reports that."""
         self.show(id)
         self._end(id)
-        self._tell(id, "accepted", None)
+        self._report(id, "accepted", None)
 
     def accept_part(self, id: str, units: int, encoding: Encoding) -> None:
-        """A person took the beginning of it."""
+        """Report that the first ``units`` of the inserted text were accepted."""
         if suggestion := self._offered.get(id):
             self.show(id)
             self._end(id)
-            self._tell(id, "partial", suggestion.taken(units, encoding))
+            self._report(id, "partial", suggestion.taken(units, encoding))
 
     def move(self, document: Document, place: Place) -> None:
-        """The person is there; what was shown and is not typed along any more is gone."""
+        """Take the cursor's new place; a shown item ends unless the user types along it."""
         shown = self._shown.get(document.uri)
         if shown is None:
             return
@@ -97,11 +97,11 @@ class Suggestions:
         self.close(document.uri)
 
     def close(self, uri: str) -> None:
-        """Nothing is shown there any more: what was typed of it counts as taken."""
+        """End the item shown in a document: partial if some of it was typed, else dismissed."""
         typed = self._typed.pop(uri, 0)
         if shown := self._shown.pop(uri, None):
             event: SuggestionEvent = "partial" if typed else "dismissed"
-            self._tell(shown.id, event, typed or None)
+            self._report(shown.id, event, typed or None)
 
     def _end(self, id: str) -> None:
         suggestion = self._offered.get(id)
@@ -111,5 +111,5 @@ class Suggestions:
 
 
 def _is_behind(shown: Suggestion, document: Document, place: Place) -> bool:
-    """Whether ``place`` is where it was shown, or behind that."""
+    """True if ``place`` is at or after the place where the item is shown."""
     return shown.place.line < len(document.lines) and shown.place <= place

@@ -21,8 +21,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def column(line: str, units: int, encoding: Encoding) -> int:
-    """The code points before ``units``: a position within a character stands before it, one behind the line's
-    text at its end."""
+    """The code points before ``units``; a position inside a character is moved before it, one after the
+    line's text to its end."""
     text = line.rstrip("\r\n")
     if encoding == "utf-32" or text.isascii():
         return min(units, len(text))
@@ -35,7 +35,7 @@ def column(line: str, units: int, encoding: Encoding) -> int:
 
 
 def units(text: str, encoding: Encoding) -> int:
-    """How long a text is."""
+    """The length of a text in units of ``encoding``."""
     if encoding == "utf-32" or text.isascii():
         return len(text)
     return sum(_width(character, encoding) for character in text)

@@ -1,4 +1,4 @@
-"""Work that waits for the disk or looks at untrusted files, beside a thread that serves requests."""
+"""Work that waits for the disk or reads untrusted files, beside a thread that serves requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as lines of JSON: to read, to keep, to carry to another machine."""
+"""Export and import of tables as lines of JSON."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workspace: Place | None
     """None: the user-wide table"""
     bits: Annotated[int, Meta(ge=0, le=64)] = 0
-    """log2 of the entries the table had room for; 0: not told"""
+    """log2 of the table's capacity in entries; 0: unknown"""
     epoch: Annotated[str, Meta(pattern=HEX)] | None = None
-    """what decides which n-grams share a bucket of the table: what was in one has room in one again"""
+    """the table's epoch, which selects the buckets: in a table with the same one each entry has room"""
 
 
 class Gram(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ngram"):
-    """After the ``n`` tokens of this hash came this token."""
+    """One n-gram: the ``token`` that followed the ``n`` tokens of this ``hash``."""
 
     hash: Annotated[str, Meta(pattern=HEX)]
     n: Annotated[int, Meta(ge=1, le=255)]
@@ -50,14 +50,14 @@ class Gram(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Imported(NamedTuple):
-    """What became of a file's n-grams; a table is a cache, and a full bucket has no room for all."""
+    """Numbers of n-grams in a file and kept by the tables; a table is a cache, and full buckets drop some."""
 
     read: int
     kept: int
 
 
 class Step(NamedTuple):
-    """How far an export or import is: ``done`` of ``total`` bytes checked, else n-grams."""
+    """Progress of an export or import: ``done`` of ``total`` bytes when checking, else n-grams."""
 
     what: Literal["checking", "importing", "exporting"]
     done: int
@@ -68,7 +68,7 @@ Progress = Callable[[Step], None]
 
 
 class _Wanted(NamedTuple):
-    """What a file holds for one table."""
+    """The content of a file for one table."""
 
     head: Head
     marks: Words
@@ -97,16 +97,17 @@ def export_table(files: TableFiles, name: str, progress: Progress = lambda step:
 def import_tables(
     files: TableFiles, path: Path, *, vocabulary_size: int, progress: Progress = lambda step: None
 ) -> Imported:
-    """Add what was exported to what is known.
+    """Add an export's n-grams to the tables.
 
-    Nothing is changed unless every line is sound. A table that is made for what was exported has room for all
-    of it, if it may be as large; what others have in theirs may be in the way. Raises
-    :class:`InvalidOptions` for a file that cannot be read and for a line that is none of an export,
-    :class:`TokenizerMismatch` for another vocabulary, :class:`StorageError`.
+    Nothing is changed unless every line is sound. A new table has room for the whole export, up to its
+    largest size; in an existing one earlier entries may take the room. Raises :class:`InvalidOptions` for a
+    file that cannot be read and for a line that is not of an export, :class:`TokenizerMismatch` for another
+    vocabulary, :class:`StorageError`.
     """
     if path.exists() and not path.is_file():
         raise InvalidOptions(
-            f"{path} is no regular file: it is read twice", "Save the export to a file first."
+            f"an import reads its file twice, so {path} must be a regular file",
+            "Save the export to a file first.",
         )
     wanted = _survey(_read(path, files.vocab_fp, vocabulary_size, progress))
     total, done = sum(len(each.marks) for each in wanted.values()), 0
@@ -134,7 +135,7 @@ def _survey(records: Iterator[Head | Gram]) -> dict[str, _Wanted]:
 
 
 def _make_room(files: TableFiles, name: str, wanted: _Wanted) -> None:
-    """A table that need not grow while it is filled: n-grams of one bucket would evict each other before."""
+    """Make a table that need not grow while it is filled: else n-grams of a bucket would evict each other."""
     head, held = wanted.head, _held(files, name, wanted.marks)
     new = len(np.unique(wanted.marks[~held]))
     bits = files.grown_bits(head.bits, new)
@@ -149,7 +150,7 @@ def _make_room(files: TableFiles, name: str, wanted: _Wanted) -> None:
 
 
 def _batches(records: Iterator[Head | Gram]) -> Iterator[tuple[Head, list[Gram]]]:
-    """At most :data:`BATCH` n-grams of one table each."""
+    """Batches of at most :data:`BATCH` n-grams of one table."""
     head: Head | None = None
     batch: list[Gram] = []
     for record in records:
@@ -165,13 +166,13 @@ def _batches(records: Iterator[Head | Gram]) -> Iterator[tuple[Head, list[Gram]]
 
 
 def _marks(hashes: Words, tokens: Words, orders: Words) -> Words:
-    """What tells n-grams apart: a word each, made as a table makes those of its entries."""
+    """A word that identifies each n-gram, computed like that of a table's entry."""
     marks: Words = hashes * np.uint64(salt_of(0)) ^ (tokens | orders << np.uint64(ORDER_AT))
     return marks
 
 
 def _held(files: TableFiles, name: str, wanted: Words) -> NDArray[np.bool_]:
-    """Which of the n-grams with these marks a table holds."""
+    """A mask of the shape of ``wanted``: True for the n-grams that the table holds."""
     table = files.open(name)
     if table is None:
         return np.zeros(len(wanted), np.bool_)
@@ -196,26 +197,27 @@ def _read(
                 if isinstance(record, Head):
                     head = _of_this_vocabulary(record, vocab_fp)
                 elif head is None or record.token >= vocabulary_size:
-                    raise msgspec.ValidationError("no table before it, or a token that there is not")
+                    raise msgspec.ValidationError("no table precedes it, or the vocabulary lacks its token")
                 yield record
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give the path of a file.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidOptions(
-            f"{path}, line {number}, is not of an export: {error}", "Make it with `localspec memory export`."
+            f"{path}, line {number}, is not a line of an export: {error}",
+            "Give a file that `localspec memory export` has written.",
         ) from None
     if head is None:
         raise InvalidOptions(
-            f"{path} is empty: nothing had been learned where it was exported, or it is no export",
-            "Export again where `localspec memory stats` shows something.",
+            f"{path} is empty: it is not an export, or nothing had been learned before the export",
+            "Export again once `localspec memory stats` lists a table.",
         )
 
 
 def _of_this_vocabulary(head: Head, vocab_fp: str) -> Head:
     if head.vocab_fp != vocab_fp:
         raise TokenizerMismatch(
-            f"the export is of the vocabulary {head.vocab_fp[:40]!r}, the model has {vocab_fp}",
-            "Name a model with that vocabulary with -m.",
+            f"the export is of the vocabulary {head.vocab_fp[:40]!r}, but the model has {vocab_fp}",
+            "Name a model with the export's vocabulary with -m.",
         )
     return head
 
@@ -233,7 +235,7 @@ def _insert(files: TableFiles, head: Head, grams: list[Gram]) -> None:
         hashes, tokens = np.array(pairs, np.uint64).T
         table.insert(hashes, tokens, n, tag, score=score)
     table.count(tokens=0, entries=len(grams))
-    files.note(name, *sources, since=now)  # whoever grew the table meanwhile dropped names without entries
+    files.note(name, *sources, since=now)  # a concurrent growth of the table drops names without entries
     if table.is_crowded and files.may_grow(table):
         grown = files.grow(table)
         table.close()

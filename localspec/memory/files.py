@@ -1,4 +1,4 @@
-"""The files of one vocabulary's tables: finding, making, growing, retiring them, whoever is killed when.
+"""The files of one vocabulary's tables: found, made, grown and removed, safe against kills at any time.
 
 A table is ``<name>.<generation>.ngm``; the highest generation counts. A file gets its name only when it
 is complete, and is never truncated. Names change under the lock of the folder.
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, StorageError
+from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import private_dir
-from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, NewerFormat, State
+from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, State
 from localspec.memory.sources import Forgotten, Sources, tag_of
 from localspec.memory.table import CROWDED, NgramTable
 from localspec.memory.workspace import plain
@@ -29,12 +29,12 @@ from localspec.units import size
 START_BITS = 14
 """2**14 entries: 256 KiB"""
 MAX_BITS = 20
-"""2**20 entries: 16 MiB; from there on ageing makes room"""
+"""2**20 entries: 16 MiB; beyond that ageing makes room"""
 GROWTH_BITS = 2
 """a table grows fourfold: three times in its life"""
 LOCK_S = 5.0
 POLL_S = 0.05
-"""interval at which a lock that another process has is tried"""
+"""interval at which a lock held by another process is tried"""
 LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
@@ -44,7 +44,7 @@ SOURCES = re.compile(r"\.?(?P<name>[a-z0-9-]+)\.sources(\.\w+)?")
 
 
 def name_of(workspace: str | None) -> str:
-    """The name of a workspace's table; None is the user. Raises :class:`InvalidOptions`."""
+    """The name of a workspace's table; None: the user-wide table. Raises :class:`InvalidOptions`."""
     if workspace is None:
         return USER
     return f"w-{hashlib.sha256(_real(workspace).encode()).hexdigest()[:24]}"
@@ -57,7 +57,7 @@ def _real(workspace: str) -> str:
     except ValueError:  # NUL, or a surrogate that stands for no byte
         pass
     raise InvalidOptions(
-        "a workspace that is empty, too long or no path has no n-gram memory",
+        f"{workspace[:80]!r} cannot be a workspace: it is empty, too long or not a path",
         f"Name a directory in at most {LONGEST_PATH} characters.",
     )
 
@@ -65,8 +65,8 @@ def _real(workspace: str) -> str:
 class TableFiles:
     """The tables in ``folder``, all of the vocabulary ``vocab_fp``.
 
-    ``notice`` is told in a sentence what a person should know. ``start_bits`` and ``max_bits`` are log2
-    of a table's first and last number of entries.
+    ``notice`` is called with messages for the user. ``start_bits`` and ``max_bits`` are log2 of a table's
+    first and last number of entries.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class TableFiles:
     ) -> None:
         self.folder, self.vocab_fp = folder, folder.name
         self.forgotten = Forgotten(folder / "forgotten")
-        self.hurry = threading.Event()
-        """while it is set nobody waits for another process' lock"""
+        self.stop_waiting = threading.Event()
+        """while it is set, locks of other processes are not waited for"""
         self._notice = notice
         self._start_bits, self._max_bits = start_bits, max_bits
 
     def names(self) -> list[str]:
-        """Of all tables there are, and of those that were set aside."""
+        """The names of all tables, and of those that were set aside."""
         return self._named(FILE, ASIDE)
 
     def traces(self) -> list[str]:
-        """As :meth:`names`, with those of which only the names of sources are left."""
+        """As :meth:`names`, and the names of tables of which only the list of sources is left."""
         return self._named(FILE, ASIDE, SOURCES)
 
     def set_aside(self, name: str) -> list[Path]:
-        """What was quarantined under this name."""
+        """The quarantined files of this name."""
         matches = (ASIDE.fullmatch(path.name) for path in self._paths())
         return sorted(self.folder / match[0] for match in matches if match and match["name"] == name)
 
@@ -103,9 +103,9 @@ class TableFiles:
     def open(self, name: str, *, wait: bool = True) -> NgramTable | None:
         """The table of this name, or None if there is none, or only one of a newer version.
 
-        What cannot be a table is set aside, what a killed process left is cleaned away; without ``wait``
-        not while another process has the lock, as who grows a table has it: then the newest file will do.
-        Raises :class:`StorageError`, or :class:`OSError` for what is no fault of the file.
+        A file that is not a table is set aside, leftovers of killed processes are removed. Without ``wait``
+        this is skipped while another process has the lock, for example to grow a table: the newest file is
+        used then. Raises :class:`StorageError`, or :class:`OSError` for errors that are not the file's.
         """
         files = self._files(name)
         if not files:
@@ -125,7 +125,7 @@ class TableFiles:
     def open_or_create(
         self, name: str, workspace: str | None, *, bits: int = 0, epoch: int | None = None
     ) -> NgramTable:
-        """As :meth:`open`, with an empty table where there is none: of ``2**bits`` entries if it may.
+        """As :meth:`open`, but create a missing table, empty, of ``2**bits`` entries within the limits.
 
         Tables of one ``epoch`` put the same n-grams into the same buckets. Raises :class:`DiskFull` and
         :class:`NewerFormat` too.
@@ -141,16 +141,16 @@ class TableFiles:
         return table.header.bits < self._max_bits
 
     def grown_bits(self, bits: int, entries: int) -> int:
-        """log2 of the size to which a table of ``2**bits`` grows for so many entries, if it may."""
+        """log2 of the size to which a table of ``2**bits`` grows for ``entries``, within the limits."""
         while bits < self._max_bits and entries > CROWDED * (1 << bits):
             bits = min(bits + GROWTH_BITS, self._max_bits)
         return bits
 
     def grow(self, table: NgramTable, bits: int | None = None) -> NgramTable:
-        """The table of ``2**bits`` entries, else the fourfold, that takes this one's place.
+        """Replace a table by one of ``2**bits`` entries, by default fourfold; returns the new one.
 
-        It is this one itself while another process has the lock. What others insert meanwhile is kept, up to
-        the step they are in. Raises :class:`DiskFull`.
+        Returns ``table`` itself while another process has the lock. Entries that other processes insert
+        meanwhile are kept, except in their current step. Raises :class:`DiskFull`.
         """
         header = table.header
         try:
@@ -172,13 +172,13 @@ class TableFiles:
             return table
 
     def forget(self, name: str) -> None:
-        """Make a table and all that stands beside it unreadable, then remove it."""
+        """Make a table and all files beside it unreadable, then remove them."""
         with self.lock():
-            # The newest last: were it gone and this process killed, an older one would come back.
+            # The newest last: if it were removed first and this process killed, an older one would come back.
             for path in reversed(self._files(name)):
                 with contextlib.suppress(MemoryCorrupt, OSError):
                     table = self._map(path, name)
-                    # Superseded first: whoever opens it after a kill sees that it is to go.
+                    # Superseded first: a process that opens it after a kill removes it.
                     table.supersede()
                     table.forget_all()
                     table.close()
@@ -190,28 +190,28 @@ class TableFiles:
     def forget_source(self, name: str, source: str, tag: int) -> int:
         """Overwrite what a table learned from one source; returns the number of entries.
 
-        What waits to be learned from it, in whatever process, never will be.
+        Texts of it that wait to be learned, in any process, are dropped.
         """
         with self.lock():
-            # Stamped before: who inserts and sees no stamp afterwards did so before what follows.
+            # Stamped first: a process that inserts and then sees no stamp inserted before the erasure.
             self.forgotten.add(tag)
             return self._erase(name, source, tag)
 
     def erase(self, name: str, source: str, tag: int) -> int:
-        """As :meth:`forget_source`, for one that was forgotten before; what was said since may be learned."""
+        """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learned."""
         with self.lock():
             return self._erase(name, source, tag)
 
     def note(self, name: str, *sources: str, since: float) -> None:
-        """Keep the names of sources, but for those that were forgotten ``since`` then."""
+        """Store the names of sources, except those that were forgotten after ``since``."""
         with self.lock():
             kept = (source for source in sources if not self.forgotten.is_since(tag_of(source), since))
             self.sources(name).add(*kept)
 
     def _erase(self, name: str, source: str, tag: int) -> int:
-        """Entries first, then the name by which they are found; needs the lock, as growth copies both."""
+        """Erase the entries, then the name by which they are found; needs the lock, as growth copies both."""
         sources = self.sources(name)
-        # Another's entries may have the same tag. Those without any name are of a process that was killed.
+        # Entries of another source may have the same tag. Those without a name are of a killed process.
         is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
         table = None if is_anothers else self._settle(name)
         if table is None:
@@ -223,11 +223,11 @@ class TableFiles:
 
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
-        """Alone among all processes that change names in this folder.
+        """Hold the lock under which processes change names in this folder.
 
         Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
         """
-        self._make_folder()
+        made = self._make_folder()
         lock = FileLock(self.folder / "lock", mode=0o600)
         try:
             self._acquire(lock, time.monotonic() + timeout)
@@ -239,27 +239,59 @@ class TableFiles:
             ) from None
         except OSError as error:
             raise StorageError(
-                f"the n-gram memory in {self.folder} cannot be locked: {error.strerror}"
+                f"the n-gram memory in {self.folder} cannot be locked: {error.strerror}",
+                "Check that this directory and the file `lock` in it are writable.",
             ) from None
+        finally:
+            is_same = self._is_same(made)
         try:
+            if not is_same:
+                self._remove_empty()
+                raise self._home_deleted()
             yield
         finally:
             lock.release()
 
-    def _make_folder(self) -> None:
-        """Create the folder, but never the data directory: a home that was deleted stays deleted.
+    def _make_folder(self) -> int | None:
+        """Create the folder, but never the data directory: a deleted home is not created again.
 
-        The lock's library creates every missing parent, so this comes before each lock. Raises
+        Return a descriptor of the folder, None on systems other than POSIX: the lock's library creates every
+        missing parent, and as long as it is open no other folder gets its inode number. Raises
         :class:`StorageError`.
         """
+        if not self.folder.parent.parent.is_dir():
+            raise self._home_deleted()
+        try:
+            private_dir(self.folder.parent, parents=False)
+            private_dir(self.folder, parents=False)
+            return os.open(self.folder, os.O_RDONLY) if os.name == "posix" else None
+        except FileNotFoundError:
+            raise self._home_deleted() from None
+
+    def _is_same(self, made: int | None) -> bool:
+        """Return True if the folder is still the one of the descriptor, which is closed."""
+        if made is None:
+            return True
+        try:
+            return os.path.samestat(os.stat(self.folder), os.fstat(made))
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(made)
+
+    def _remove_empty(self) -> None:
+        """Remove what the lock's library has created in a deleted home: the lock and its empty parents."""
+        (self.folder / "lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty: another daemon has begun in it
+            for path in (self.folder, self.folder.parent, self.folder.parent.parent):
+                path.rmdir()
+
+    def _home_deleted(self) -> StorageError:
         data = self.folder.parent.parent
-        if not data.is_dir():
-            raise StorageError(
-                f"{data} was deleted: nothing is learnt or forgotten in its n-gram memory",
-                "Run `localspec daemon restart` if its home was moved.",
-            )
-        private_dir(self.folder.parent, parents=False)
-        private_dir(self.folder, parents=False)
+        return StorageError(
+            f"the data directory {data} was deleted: its n-gram memory cannot be changed",
+            "If it was moved, set LOCALSPEC_HOME accordingly and run `localspec daemon restart`.",
+        )
 
     def _acquire(self, lock: FileLock, until: float) -> None:
         while True:
@@ -267,13 +299,13 @@ class TableFiles:
                 lock.acquire(blocking=False)
                 return
             except Timeout:
-                if time.monotonic() >= until or self.hurry.wait(POLL_S):
+                if time.monotonic() >= until or self.stop_waiting.wait(POLL_S):
                     raise
 
     def _settle(self, name: str) -> NgramTable | None:
-        """Keep the newest sound file of this name and clear the others away; needs the lock.
+        """Keep the newest sound file of this name and remove the others; needs the lock.
 
-        Raises :class:`NewerFormat` if only a later version knows what is newest.
+        Raises :class:`NewerFormat` if the newest file is of a later version.
         """
         self._clear_scratch(name)
         newest: NgramTable | None = None
@@ -290,14 +322,14 @@ class TableFiles:
             if newest is None and not table.is_superseded:
                 newest = table
                 continue
-            # A process may have it open still: it was killed who should have told it.
+            # A process may still have it open: the one that replaced it was killed before marking it.
             table.supersede()
             table.close()
             _unlink(path)
         return newest
 
     def _newest(self, files: list[Path], name: str) -> NgramTable | None:
-        """The newest file that is this table and is in use."""
+        """The newest valid file of this table that is not superseded."""
         for path in files:
             with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
                 if path.suffix == ".ngm":
@@ -308,7 +340,7 @@ class TableFiles:
         return None
 
     def _clear_scratch(self, name: str) -> None:
-        """Remove what was being written when its process was killed."""
+        """Remove the unfinished files of killed processes."""
         for pattern in (f"{name}.*.tmp", f".{name}.sources.*", ".forgotten.*"):
             for path in self.folder.glob(pattern):
                 _unlink(path)
@@ -324,13 +356,13 @@ class TableFiles:
         return self._map(self._path(header), name)
 
     def _write(self, header: Header, state: State, entries: bytes) -> None:
-        """A complete file under its name, or none. Raises :class:`DiskFull`."""
+        """Write a complete file under its name, or none. Raises :class:`DiskFull`."""
         path = self._path(header)
         scratch = path.with_suffix(".tmp")
         try:
             fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
             with os.fdopen(fd, "wb") as file:
-                # Zeros are written too: a page that the disk has no room for would be a SIGBUS later.
+                # Zeros are written too: a page without room on the disk would raise SIGBUS later.
                 file.write(header.pack(state) + entries)
                 file.flush()
                 os.fsync(fd)
@@ -383,6 +415,6 @@ def _generation(path: Path) -> int:
 
 
 def _unlink(path: Path) -> None:
-    # Windows keeps what a process has mapped; the next who settles this name tries again.
+    # Windows keeps a file that a process has mapped; the next call of `_settle` tries again.
     with contextlib.suppress(OSError):
         path.unlink()

@@ -1,4 +1,4 @@
-"""The first page of a table's file: what the table is, and where it stands."""
+"""The first page of a table's file: its constant header and its state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from localspec.errors import MemoryCorrupt
+from localspec.errors import MemoryCorrupt, NewerFormat
 from localspec.memory.workspace import plain
 
 MAGIC = b"LSNGRAM\0"
@@ -22,31 +22,22 @@ PRELUDE = struct.Struct("<8sII")
 FIELDS = struct.Struct("<III32s64sH")
 """entry size, log2 of the number of entries, generation, name, vocab_fp, bytes of the workspace's path"""
 STATE_AT = 3072
-"""the fields and the path stand before it; what changes in place stands behind it, outside the crc"""
+"""offset of the state, which changes in place and is outside the crc; before it: the fields and the path"""
 STATE = struct.Struct("<QIIQQd")
 MARKER_AT, COUNTERS_AT = STATE_AT + 8, STATE_AT + 12
 COUNTERS = struct.Struct("<IQQd")
-"""the state behind epoch and marker"""
+"""the part of the state after epoch and marker"""
 PATH_AT = PRELUDE.size + FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
 SUPERSEDED = 0x4F564552
-"""the marker of a file that live processes must leave; no other value means anything"""
-
-
-class NewerFormat(MemoryCorrupt):
-    """A sound file of a later version, which will want to find it where it is.
-
-    Every version keeps the prelude, and what its crc is of.
-    """
-
-    default_remedy = "Update localspec, or let go of the table with `localspec memory forget`."
+"""the marker of a file that processes must no longer use; all other values mean nothing"""
 
 
 class State(NamedTuple):
-    """What changes while a table lives."""
+    """The fields that change during a table's life."""
 
     epoch: int
-    """chosen at random; one more after everything was forgotten"""
+    """chosen at random; incremented when everything is forgotten"""
     marker: int = 0
     clock: int = 0
     """counts the times that half the table's size was inserted: the unit of age"""
@@ -59,7 +50,7 @@ class State(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What never changes in one file."""
+    """The fields that never change in one file."""
 
     bits: int
     """log2 of the number of entries"""
@@ -67,7 +58,7 @@ class Header(NamedTuple):
     name: str
     vocab_fp: str
     workspace: str
-    """a path, cut to the room there is; empty: the user-wide table"""
+    """a path, cut to :data:`PATH_ROOM` bytes; empty: the user-wide table"""
 
     @property
     def file_bytes(self) -> int:
@@ -86,23 +77,23 @@ class Header(NamedTuple):
 def read_header(page: bytes, file_bytes: int) -> Header:
     """Check a file's first page against itself and the file's size.
 
-    Raises :class:`MemoryCorrupt` with the first thing that is wrong, :class:`NewerFormat` among them.
+    Raises :class:`MemoryCorrupt` for the first defect, or its subclass :class:`NewerFormat`.
     """
     if len(page) < HEADER_BYTES:
-        raise MemoryCorrupt("it is too short")
+        raise MemoryCorrupt("the file is too short")
     magic, version, crc = PRELUDE.unpack_from(page)
     if magic != MAGIC:
-        raise MemoryCorrupt("it is no n-gram table")
+        raise MemoryCorrupt("the file is not an n-gram table")
     if zlib.crc32(page[PRELUDE.size : STATE_AT]) != crc:
-        raise MemoryCorrupt("its header is damaged")
+        raise MemoryCorrupt("the file's header is damaged")
     if version != VERSION:
         kind = NewerFormat if version > VERSION else MemoryCorrupt
-        raise kind(f"its format is version {version}, not {VERSION}")
+        raise kind(f"the file's format is version {version}, not {VERSION}")
     entry, bits, generation, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
     workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
     header = Header(bits, generation, _text(name), _text(vocab_fp), workspace)
     if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
-        raise MemoryCorrupt("its size is not what its header says")
+        raise MemoryCorrupt("the file's size is not that of its header")
     return header
 
 

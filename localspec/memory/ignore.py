@@ -1,7 +1,8 @@
 """The rules of a ``.gitignore``, matched in time linear in a path's length.
 
-They come from cloned repositories: each pattern is translated to RE2, which never backtracks, and they are
-bounded in size. The translation follows git's ``wildmatch.c`` and ``dir.c`` byte by byte.
+The rules are untrusted, as they come from cloned repositories: each pattern is translated to RE2, which never
+backtracks, and their size is bounded. The translation follows git's ``wildmatch.c`` and ``dir.c``, byte by
+byte.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import re2
 MAX_BYTES = 256 * 1024
 """of a file of rules"""
 MAX_GLOBS = 32 * 1024
-"""bytes of all patterns with wildcards of one file; those without cost next to nothing"""
+"""bytes of all patterns with wildcards of one file; patterns without cost next to nothing"""
 MAX_PATH = 1024
 """bytes of a path that is matched"""
 MATCH_S = 0.1
-"""seconds of computing after which a file's patterns are found to cost too much"""
+"""CPU seconds of one match beyond which a file's patterns are no longer matched"""
 SET_BYTES = 4 * 1024
 """bytes of the patterns that are matched at once"""
 MAX_MEMORY = 4 << 20
-"""bytes that the automaton of one set may take"""
+"""bytes; the limit of the automaton of one set"""
 ENTRY = 256
-"""bytes as which a file of rules itself counts"""
+"""bytes added to the size of each file of rules"""
 SPECIAL = frozenset(b"*?[\\")
 SLASH, STAR, BACKSLASH, CLOSING, DASH = b"/*\\]-"
 ANY = b"(?s:.*)"
@@ -50,11 +51,11 @@ CLASSES = {
 
 
 class TooLarge(ValueError):
-    """Rules or a path of which more is asked than is matched."""
+    """Rules or a path beyond the limits of matching."""
 
 
 class Rule(NamedTuple):
-    """A line, without its marks; an anchored pattern is matched against the whole path, another against
+    """A line, without its marks; an anchored pattern is matched against the whole path, any other against
     the name alone."""
 
     pattern: bytes
@@ -84,7 +85,7 @@ class Rules:
             else:
                 globs[rule.is_anchored].append((number, rule.pattern))
         self.globs = sum(len(pattern) for numbered in globs.values() for _, pattern in numbered)
-        """bytes of the patterns that are no literal names"""
+        """bytes of the patterns with wildcards"""
         if self.globs > MAX_GLOBS:
             raise TooLarge("patterns with too many wildcards")
         for is_anchored, numbered in globs.items():
@@ -120,8 +121,8 @@ class Rules:
 
 
 class _Kept:
-    """The rules of the files that were used last, together as much as one file may hold: an automaton grows
-    to some kilobytes for each byte of a hostile pattern."""
+    """The rules of the files used last, within the limits of one file: an automaton grows to some kilobytes
+    for each byte of a hostile pattern."""
 
     def __init__(self) -> None:
         self._rules: OrderedDict[bytes, Rules | None] = OrderedDict()
@@ -129,7 +130,7 @@ class _Kept:
         self._lock = Lock()
 
     def get(self, content: bytes) -> Rules | None:
-        """The rules of a file; None if they are more than are matched."""
+        """The rules of a file; None if they exceed the limits."""
         with self._lock:
             if content in self._rules:
                 self._rules.move_to_end(content)

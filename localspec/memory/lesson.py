@@ -1,4 +1,4 @@
-"""Turning a text's tokens into what a table can be taught, in steps of well under a millisecond."""
+"""The n-grams of a text's tokens without secrets, computed in steps of well under a millisecond."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Lesson(NamedTuple):
     tokens: Sequence[int]
     """not to be changed afterwards"""
     workspace: str | None
-    """the path of the workspace whose table learns it; None: the user-wide one does"""
+    """the path of the workspace whose table learns it; None: the user-wide table"""
     source: str
-    """who taught it, such as ``chat:<session>``, ``run`` or ``file:<path>``"""
+    """the origin of the text, such as ``chat:<session>``, ``run`` or ``file:<path>``"""
 
 
 class Grams(NamedTuple):
-    """The n-grams of one order: ``tokens[i]`` followed what ``hashes[i]`` stands for."""
+    """The n-grams of one order: ``tokens[i]`` followed the n tokens of ``hashes[i]``."""
 
     order: int
     hashes: Words
@@ -46,7 +46,7 @@ def steps(
 ) -> Iterator[list[Grams]]:
     """The n-grams of a text without those that touch a secret; an empty list is a step of preparation.
 
-    ``withhold`` is told how many tokens are of secrets.
+    ``withhold`` is called with the number of tokens of secrets.
     """
     public = yield from _public(tokens, piece)
     withhold(len(public) - int(public.sum()))
@@ -58,7 +58,7 @@ def steps(
 
 
 def _grams(words: Words, known: int, orders: Sequence[int]) -> list[Grams]:
-    """The n-grams whose continuation comes after the first ``known`` tokens."""
+    """The n-grams with a continuation after the first ``known`` tokens."""
     found = []
     for n, hashes in hashes_in(words, orders).items():
         first = max(known, n)
@@ -69,7 +69,7 @@ def _grams(words: Words, known: int, orders: Sequence[int]) -> list[Grams]:
 def _public(
     tokens: Sequence[int], piece: Callable[[int], bytes]
 ) -> Generator[list[Grams], None, NDArray[np.bool_]]:
-    """Which tokens share no byte with a secret."""
+    """A mask of the tokens: True for those that share no byte with a secret."""
     pieces: list[bytes] = []
     for start in range(0, len(tokens), PIECES):
         pieces += map(piece, tokens[start : start + PIECES])

@@ -22,29 +22,29 @@ from localspec.memory.table import NgramTable
 from localspec.memory.taught import Taught
 
 STEP_S = 0.0005
-"""when a call of :meth:`Memory.work` begins no further step; a step takes about as long again"""
+"""seconds after which a call of :meth:`Memory.work` begins no further step; a step takes about as long"""
 
 WAITING = 1 << 18
-"""tokens that may wait to be learnt"""
+"""most tokens that wait to be learned"""
 LESSON = 16
-"""tokens as which a text itself counts"""
+"""tokens added to the length of each waiting text"""
 CLOSE_S = 2.0
-"""that the end of an engine takes to learn what waits, at most"""
+"""longest time to learn the waiting texts when an engine ends"""
 ERASE_S = 5.0
-"""that it then takes to erase what was forgotten, at most"""
+"""longest time to erase forgotten entries after that"""
 CHAT = "chat:"
-"""prefix of the sources whose texts repeat everything before them at every turn"""
+"""prefix of the sources whose texts repeat the whole chat at every turn"""
 OPEN_TABLES = 16
-"""kept mapped for the next request; one that is in use stays mapped anyway"""
+"""tables kept mapped for the next request; a table in use stays mapped anyway"""
 FAULTS = (LocalspecError, OSError, ValueError, struct.error)
-"""what a file can bring about, whatever is in it"""
+"""the errors that a file's content can cause"""
 
 log = logging.getLogger(__name__)
 
 
 class Moment(NamedTuple):
-    """When a text was said, as far as forgetting is concerned: its table, that table's epoch if there was
-    one, and seconds since the epoch."""
+    """The time of a text, for comparison with forgetting: its table, the table's epoch if there was a table,
+    and seconds since 1970."""
 
     table: str
     epoch: int | None
@@ -54,10 +54,10 @@ class Moment(NamedTuple):
 class Memory:
     """The tables of one vocabulary. Used from one thread; other processes may have the same tables open.
 
-    ``directory`` holds a folder per vocabulary; files are opened at their first use and made when there
-    is something to learn. ``piece`` gives a token's bytes. ``notice`` is told, once each, what a person
-    should know: a file set aside, a full disk. No method raises because of a file. ``orders`` are the n of
-    the n-grams to learn, longest first; look up with :func:`hashes_of` for the same.
+    ``directory`` holds a folder per vocabulary; files are opened at their first use and created when there
+    is something to learn. ``piece`` returns a token's bytes. ``notice`` is called once with each message for
+    the user: a file set aside, a full disk. No method raises because of a file. ``orders`` are the n of the
+    n-grams to learn, longest first; look up with :func:`hashes_of` for the same.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Memory:
     ) -> None:
         self.orders = orders
         self.failure: LocalspecError | None = None
-        """the last error of ours that a file brought about, for those who want to know at once"""
+        """the last LocalspecError that a file caused; None if there was none"""
         self.withheld = 0
-        """tokens of texts that are not learnt, as they are of what looks like secrets"""
+        """tokens that were not learned because they look like secrets"""
         self.lost = 0
-        """tokens of texts that are not learnt: too many waited, or there was no time at the end"""
-        self._piece, self._tell = piece, notice
-        self._told: set[str] = set()
+        """tokens that were not learned because too many waited, or the engine ended first"""
+        self._piece, self._report = piece, notice
+        self._reported: set[str] = set()
         self._files = TableFiles(
             directory / vocab_fp, self._notice, start_bits=min(START_BITS, max_bits), max_bits=max_bits
         )
@@ -88,28 +88,28 @@ class Memory:
         self._lessons: OrderedDict[int, tuple[Lesson, Moment]] = OrderedDict()
         self._numbers = count()
         self._chats: dict[tuple[str, str], int] = {}
-        """by table and source, the text of a chat that waits"""
+        """the number of the waiting text of each chat, by table and source"""
         self._waiting = 0
         self._taught = Taught(orders[0])
         self._steps: Iterator[None] = iter(())
         self._erasures: dict[tuple[str, str], int] = {}
-        """the tags of what is to be erased once more, by table and source"""
+        """the tags of entries to be erased once more, by table and source"""
         self._unerased: dict[tuple[str, str], int] = {}
-        """those of which that failed, to be tried again with the next text and at the end"""
+        """failed erasures, tried again with the next text and at the end"""
         self._forgotten: dict[int, float] = {}
-        """when which tags were forgotten here"""
+        """the time at which each tag was forgotten by this process, in seconds since 1970"""
 
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
-        """The workspace's own table, then the user-wide one; those that exist and can be opened.
+        """The workspace's own table, then the user-wide one, as far as they exist and can be opened.
 
-        A table that another process has replaced or forgotten is opened anew: call this per request.
+        A table that another process has replaced or forgotten is opened anew: call this for each request.
         """
         places = (workspace, None) if workspace is not None else (None,)
         names = [name for place in places if (name := self._name(place)) is not None]
         return tuple(table for name in names if (table := self._table(name)) is not None)
 
     def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
-        """What :meth:`NgramTable.find` takes: the hashes of the last n tokens, longest order first."""
+        """The hashes of the last n tokens, longest order first, for :meth:`NgramTable.find`."""
         return hashes_of(context, self.orders)
 
     def rolled(self, value: int, oldest: int, newest: int) -> int:
@@ -117,40 +117,40 @@ class Memory:
         return rolled(value, oldest, newest, self.orders[0])
 
     def moment(self, workspace: str | None) -> Moment | None:
-        """This moment, for a text that is learnt later; None for a workspace that can have no table."""
+        """The current moment, for a text that is learned later; None for a workspace without a table name."""
         name = self._name(workspace)
         if name is None:
             return None
         table = self._tables.get(name)
-        # One that was forgotten or replaced before this text was said is not where it belongs.
+        # A table that was forgotten or replaced before this text came is not the one to learn it.
         epoch = None if table is None or table.is_superseded else table.epoch
         return Moment(name, epoch, time.time())
 
-    def learn(self, lesson: Lesson, said: Moment | None = None) -> None:
-        """Queue a text; :meth:`work` inserts it, unless its like was forgotten since it was ``said``: now,
-        or when :meth:`moment` told. Of a chat what is new in it is inserted.
+    def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
+        """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
+        default now. Of a chat only the new part is inserted.
 
-        A chat that waits already gives way to its continuation; of more than :data:`WAITING` tokens the texts
-        that have waited longest are given up.
+        A waiting text of a chat is replaced by its continuation; beyond :data:`WAITING` tokens the texts that
+        have waited longest are dropped.
         """
-        said = said or self.moment(lesson.workspace)
-        if said is None:
+        moment = moment or self.moment(lesson.workspace)
+        if moment is None:
             return
         self._try_again()
         number = next(self._numbers)
         if lesson.source.startswith(CHAT):
-            place = said.table, lesson.source
+            place = moment.table, lesson.source
             earlier = self._chats.get(place)
             if earlier is not None and self._gives_way(*self._lessons[earlier], lesson):
                 self._take(earlier)
             self._chats[place] = number
-        self._lessons[number] = lesson, said
+        self._lessons[number] = lesson, moment
         self._waiting += _weight(lesson)
         while len(self._lessons) > 1 and self._waiting > WAITING:
-            self._lose(self._next()[0], "more is said than can be learnt meanwhile")
+            self._lose(self._next()[0], "too many were waiting")
 
     def forget(self, source: str) -> None:
-        """What waits to be learnt from a source never will be; what was learnt just now goes, too.
+        """Drop the waiting texts of a source, and erase its entries in the open tables.
 
         Files that are not open here are left to :func:`localspec.memory.upkeep.forget`.
         """
@@ -160,13 +160,13 @@ class Memory:
             for name, table in self._tables.items():
                 if source in self._sources_of(name):
                     table.forget(tag)
-                    # It may be growing just now: in the copy the entries are erased under the lock.
+                    # The table may be growing: entries in the copy are erased under the lock.
                     self._erasures[name, source] = tag
         except FAULTS as error:
             self._complain(error)
 
     def work(self) -> bool:
-        """Insert for about a millisecond at most; returns whether anything is left to do."""
+        """Insert for about a millisecond at most; returns True if anything is left to do."""
         until = time.perf_counter() + STEP_S
         while self._step():
             if time.perf_counter() >= until:
@@ -174,10 +174,10 @@ class Memory:
         return False
 
     def close(self) -> None:
-        """Insert what is queued while :data:`CLOSE_S` lasts, and tell what is not; flush, unmap. The tables
-        handed out cannot be used any more.
+        """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; flush, unmap. Tables
+        handed out before cannot be used any more.
 
-        What is to be erased is waited for longer, :data:`ERASE_S`, where another process has the lock.
+        Erasures are waited for longer, :data:`ERASE_S`, if another process has the lock.
         """
         self._try_again()
         until = time.perf_counter() + CLOSE_S
@@ -197,34 +197,36 @@ class Memory:
         return self._take(next(iter(self._lessons)))
 
     def _take(self, number: int) -> tuple[Lesson, Moment]:
-        """A text that waits no longer."""
-        lesson, said = self._lessons.pop(number)
+        """Remove a text from those that wait; returns it."""
+        lesson, moment = self._lessons.pop(number)
         self._waiting -= _weight(lesson)
-        place = said.table, lesson.source
+        place = moment.table, lesson.source
         if self._chats.get(place) == number:
             del self._chats[place]
-        return lesson, said
+        return lesson, moment
 
     def _give_up(self) -> None:
-        """End what is being learnt; what is to be erased still is."""
+        """Stop learning and drop the waiting texts; erasures are still done."""
         self._stop()
         while self._lessons:
-            self._lose(self._next()[0], "there was no time at the end")
+            self._lose(self._next()[0], "the engine ended first")
         until = time.perf_counter() + ERASE_S
         while self._step():
             if time.perf_counter() >= until:
                 self._stop()
                 break
         if self._erasures or self._unerased:
-            self._notice("not all that was forgotten is erased: another process has locked the n-gram memory")
+            self._notice(
+                "some forgotten entries were not erased: another process has locked the n-gram memory"
+            )
 
     def _stop(self) -> None:
-        """End the step that is being done, without waiting for another process."""
-        self._files.hurry.set()
+        """End the current step without waiting for another process."""
+        self._files.stop_waiting.set()
         if isinstance(self._steps, Generator):
             self._steps.close()
         self._steps = iter(())
-        self._files.hurry.clear()
+        self._files.stop_waiting.clear()
 
     def _try_again(self) -> None:
         self._erasures |= self._unerased
@@ -232,7 +234,7 @@ class Memory:
 
     def _lose(self, lesson: Lesson, reason: str) -> None:
         self.lost += len(lesson.tokens)
-        self._notice(f"not all that was said is learnt: {reason}")
+        self._notice(f"some texts were not learned: {reason}")
 
     def _step(self) -> bool:
         try:
@@ -247,12 +249,12 @@ class Memory:
         except FAULTS as error:
             self._complain(error)
         except Exception:
-            # A text that is not learnt costs a draft; an engine that ends costs every request its answer.
-            log.exception("a text could not be learnt")
+            # A text that is not learned costs a draft; an engine that ends costs every request its answer.
+            log.exception("a text could not be learned")
         return True
 
     def _erase(self) -> Iterator[None]:
-        # Taken here: an iterator that is closed before its first step has taken nothing.
+        # Popped here: an iterator that is closed before its first step has popped nothing.
         place, tag = self._erasures.popitem()
         try:
             yield from apart(partial(self._files.erase, *place, tag))
@@ -264,34 +266,34 @@ class Memory:
             raise
 
     def _teach(self) -> Iterator[None]:
-        lesson, said = self._next()
+        lesson, moment = self._next()
         is_chat, parts = lesson.source.startswith(CHAT), [(0, len(lesson.tokens))]
-        key = said.table, lesson.source
+        key = moment.table, lesson.source
         if is_chat:
             parts = yield from self._taught.fresh(key, lesson.tokens)
-        is_void = yield from self._teach_parts(lesson, said, parts)
+        is_void = yield from self._teach_parts(lesson, moment, parts)
         if is_chat and is_void:
             yield from self._taught.skip(key, lesson.tokens)
 
     def _teach_parts(
-        self, lesson: Lesson, said: Moment, parts: list[tuple[int, int]]
+        self, lesson: Lesson, moment: Moment, parts: list[tuple[int, int]]
     ) -> Generator[None, None, bool]:
-        """Teach stretches of a text; returns whether it was forgotten meanwhile."""
-        name, since, tag = said.table, said.since, tag_of(lesson.source)
+        """Teach stretches of a text; returns True if it was forgotten meanwhile."""
+        name, since, tag = moment.table, moment.since, tag_of(lesson.source)
         table: NgramTable | None = None
         texts = (lesson.tokens[start:end] for start, end in parts)
         stepped = (steps(text, self._piece, self.orders, self._withhold) for text in texts)
         for grams in chain.from_iterable(stepped):
             if grams:
                 if table is None:
-                    table = yield from self._prepared(lesson, said)
+                    table = yield from self._prepared(lesson, moment)
                 else:
                     table = self._same(table)
                 if table is None or self._is_forgotten(tag, since):
-                    return True  # the table meanwhile, and this text with the rest
+                    return True  # the table was forgotten meanwhile, or the source of this text
                 self._insert(table, grams, lesson)
                 if self._files.forgotten.is_since(tag, since):
-                    # Its entries were overwritten between the two looks, and these came after.
+                    # The source was forgotten between the two checks: these entries came after the erasure.
                     yield from apart(partial(self._files.erase, name, lesson.source, tag))
                     return True
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
@@ -305,26 +307,26 @@ class Memory:
         return False
 
     def _same(self, table: NgramTable) -> NgramTable | None:
-        """A table as it stands now, perhaps grown; None if it was forgotten. Raises :data:`FAULTS`."""
+        """A table's current file, which may have grown; None if it was forgotten. Raises :data:`FAULTS`."""
         current = self._opened(table.header.name)
         return current if current is not None and current.epoch == table.epoch else None
 
-    def _prepared(self, lesson: Lesson, said: Moment) -> Generator[None, None, NgramTable | None]:
-        """The table that is to learn, with the name of who teaches it; None if it was forgotten since.
+    def _prepared(self, lesson: Lesson, moment: Moment) -> Generator[None, None, NgramTable | None]:
+        """The table that learns a text, with the name of its source noted; None if it was forgotten.
 
-        Raises :data:`FAULTS`: of a table that cannot be opened just now the text is learnt another time.
+        Raises :data:`FAULTS` if the table cannot be opened.
         """
-        table = self._opened(said.table)
-        if said.epoch is None and table is None:
-            if self._is_forgotten(tag_of(lesson.source), said.since):
+        table = self._opened(moment.table)
+        if moment.epoch is None and table is None:
+            if self._is_forgotten(tag_of(lesson.source), moment.since):
                 return None
-            make = partial(self._files.open_or_create, said.table, lesson.workspace)
+            make = partial(self._files.open_or_create, moment.table, lesson.workspace)
             table = yield from apart(make)
-            self._keep(said.table, table)
-        if table is None or said.epoch not in (None, table.epoch):
+            self._keep(moment.table, table)
+        if table is None or moment.epoch not in (None, table.epoch):
             return None
-        if lesson.source not in self._sources_of(said.table):
-            yield from apart(partial(self._files.note, said.table, lesson.source, since=said.since))
+        if lesson.source not in self._sources_of(moment.table):
+            yield from apart(partial(self._files.note, moment.table, lesson.source, since=moment.since))
             return self._same(table)
         return table
 
@@ -334,18 +336,18 @@ class Memory:
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
-    def _gives_way(self, earlier: Lesson, said: Moment, lesson: Lesson) -> bool:
+    def _gives_way(self, earlier: Lesson, moment: Moment, lesson: Lesson) -> bool:
         """Return whether the waiting text ``earlier`` is superseded by ``lesson``, which begins with it.
 
-        A forgotten text is not: it stays until its n-grams are marked as not to be learnt again.
+        A forgotten text is not: it stays until its n-grams are marked as not to be learned again.
         """
-        return not self._is_void(earlier, said) and _continues(lesson, earlier)
+        return not self._is_void(earlier, moment) and _continues(lesson, earlier)
 
-    def _is_void(self, lesson: Lesson, said: Moment) -> bool:
+    def _is_void(self, lesson: Lesson, moment: Moment) -> bool:
         """Return whether a text's source, or its table, was forgotten after the text was submitted."""
-        table = self._table(said.table)
-        is_replaced = said.epoch not in (None, None if table is None else table.epoch)
-        return is_replaced or self._is_forgotten(tag_of(lesson.source), said.since)
+        table = self._table(moment.table)
+        is_replaced = moment.epoch not in (None, None if table is None else table.epoch)
+        return is_replaced or self._is_forgotten(tag_of(lesson.source), moment.since)
 
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:
@@ -367,7 +369,7 @@ class Memory:
         return self._sources.setdefault(name, self._files.sources(name))
 
     def _name(self, workspace: str | None) -> str | None:
-        """The name of a workspace's table; None for what can have none."""
+        """The name of a workspace's table; None for an invalid workspace."""
         try:
             return name_of(workspace)
         except FAULTS as error:
@@ -387,7 +389,7 @@ class Memory:
         if table is not None and not table.is_superseded:
             self._keep(name, table)
             return table
-        # Whoever was handed the old one may be using it still: it is unmapped when nobody does.
+        # The old one may still be in use: it is unmapped with its last reference.
         self._tables.pop(name, None)
         table = self._files.open(name, wait=False)
         if table is not None:
@@ -395,7 +397,7 @@ class Memory:
         return table
 
     def _keep(self, name: str, table: NgramTable) -> None:
-        """Hold the tables that were used last; another is unmapped when nobody uses it any more."""
+        """Keep a table open, and release the least recently used beyond :data:`OPEN_TABLES`."""
         self._tables.pop(name, None)
         self._tables[name] = table
         while len(self._tables) > OPEN_TABLES:
@@ -411,9 +413,9 @@ class Memory:
             self._notice(f"the n-gram memory failed: {error}")
 
     def _notice(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
+        if text not in self._reported:
+            self._reported.add(text)
+            self._report(text)
 
 
 def _weight(lesson: Lesson) -> int:

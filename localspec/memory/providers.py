@@ -1,4 +1,4 @@
-"""Keys and tokens by the forms that their providers give them: the rules of gitleaks, matched by RE2."""
+"""Keys and tokens in their providers' formats, found by the rules of gitleaks, matched by RE2."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import re2
 
 MAX_MEMORY = 4 << 20
-"""bytes that the automaton of one rule may take"""
+"""bytes; the limit of the automaton of one rule"""
 
 Span = tuple[int, int]
 
 
 class Rules(NamedTuple):
-    """``of_keyword[i]``: the numbers of the rules that want the keyword ``i``, of which any will do."""
+    """``of_keyword[i]``: the numbers of the rules with keyword ``i``; a rule needs one of its keywords."""
 
     rules: list[dict[str, Any]]
     keywords: re2.Set
@@ -27,7 +27,7 @@ class Rules(NamedTuple):
 
 
 def provider_spans(text: bytes) -> Iterator[list[Span]]:
-    """The (start, end) of what looks like a provider's keys, rule by rule: a step takes less than a
+    """The (start, end) of texts that look like a provider's keys, rule by rule: a step takes less than a
     millisecond for a few kilobytes, and linear time for any text."""
     known = _rules()
     found = known.keywords.Match(text) or ()
@@ -50,7 +50,7 @@ def is_loaded() -> bool:
 def _matches(number: int, text: bytes) -> Iterator[Span]:
     pattern, wanted = _pattern(number), _rules().rules[number].get("group", 0)
     for match in pattern.finditer(text):
-        # As in gitleaks: the secret is the group that is named, else the first that matches anything.
+        # As in gitleaks: the secret is the rule's group, else the first group that matches anything.
         groups = range(1, pattern.groups + 1)
         group = wanted or next((each for each in groups if match.start(each) < match.end(each)), 0)
         yield match.span(group)

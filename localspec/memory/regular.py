@@ -1,4 +1,4 @@
-"""Reading files that anybody may have put there: regular ones alone, and no more than is wanted."""
+"""Bounded reading of untrusted files: regular files only."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes |
     """A regular file's first ``most + 1`` bytes; None for a FIFO, a device, a directory, and, unless
     ``follow``, for a symbolic link. Never waits for a writer. Raises :class:`OSError`."""
     if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):
-        return None  # opening a device may already do something
+        return None  # opening a device may already have an effect
     flags = FLAGS if follow else FLAGS | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return None  # another one took its place
+            return None  # the file was replaced between the two checks
         return file.read(most + 1)

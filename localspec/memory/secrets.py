@@ -1,7 +1,7 @@
-"""What looks like a secret in a text, so that it is never stored.
+"""Detection of secrets in a text, so that they are never stored.
 
 Every pattern is linear: RE2 matches it, or a repetition cannot fail once it has begun, or is short. Bare
-hexadecimal numbers are left alone: nearly all of them are hashes of commits and files.
+hexadecimal numbers do not count: nearly all of them are hashes of commits and files.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import re2
 from localspec.memory.providers import Span, provider_spans
 
 WINDOW = 2048
-"""bytes looked through at once, up to the end of the line"""
+"""bytes searched at once, extended to the end of the line"""
 MAX_WINDOW = 16 * 1024
-"""where no line ends, a secret on the seam goes in two halves"""
+"""bytes of a window without a line end; a secret across its end is seen in two halves"""
 RUN = 512
-"""bytes of a run without a space that are looked at together"""
+"""bytes of a run without a space that are judged together"""
 
 
 def _linear(pattern: bytes) -> Any:
-    """A pattern that RE2 matches: in linear time, whatever the text."""
+    """Compile a pattern with RE2, which matches any text in linear time."""
     options = re2.Options()
     options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
     return re2.compile(pattern, options)
@@ -61,13 +61,13 @@ LONG = re.compile(rb"[A-Za-z0-9+/_-]{24,}={0,2}")
 DIGITS, UPPER, LOWER = re.compile(rb"[0-9]+"), re.compile(rb"[A-Z]+"), re.compile(rb"[a-z]+")
 WORD = re.compile(rb"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 NAME = re.compile(rb"[A-Za-z_][A-Za-z_.]*|[\W\d_]*")
-"""an identifier without digits, or no letters at all: no password"""
+"""an identifier without digits, or no letters at all: not a password"""
 PLACEHOLDER = re.compile(rb"[<${%*.]|your|example|changeme|xxx", re.IGNORECASE)
 
 
 def secret_spans(text: bytes) -> Iterator[list[Span]]:
-    """The (start, end) of what looks like secrets, window by window: each step takes microseconds, and some
-    milliseconds where the whole text is made to take long."""
+    """The (start, end) of texts that look like secrets, window by window: each step takes microseconds, or
+    some milliseconds for a text made to take long."""
     yield [match.span() for match in PEM.finditer(text)]
     start = 0
     while start < len(text):
@@ -114,7 +114,7 @@ def _decoded(value: bytes) -> bytes:
 
 
 def _is_password(value: bytes, *, quoted: bool) -> bool:
-    """Whether what is assigned to a `password` or a `token` is one, and no name, call or blank."""
+    """Return True if a value assigned to a `password` or a `token` is one, not a name, call or blank."""
     if PLACEHOLDER.match(value):
         return False
     if quoted:
@@ -123,7 +123,7 @@ def _is_password(value: bytes, *, quoted: bool) -> bool:
 
 
 def _is_random(run: bytes) -> bool:
-    """Whether upper case, lower case and digits alternate as in a random number, not as in words."""
+    """Return True if upper case, lower case and digits alternate as in a random number, not as in words."""
     groups = [len(kind.findall(run)) for kind in (DIGITS, UPPER, LOWER)]
     return min(groups) >= 2 and sum(groups) * 3 >= len(run) and _share_of_words(run) < 0.5
 

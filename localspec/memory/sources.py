@@ -1,4 +1,4 @@
-"""The names of the sources a table learned from; its entries hold a 16-bit tag of the name only."""
+"""The names of the sources that a table learned from; its entries hold only a 16-bit tag of the name."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from localspec.memory.workspace import plain
 
 TAGS = 0xFFFF
 REMEMBERED_S = 24 * 3600.0
-"""no text waits longer than this to be learned"""
+"""seconds for which forgotten tags are kept: no text waits longer to be learned"""
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
 
 
 def tag_of(source: str) -> int:
-    """1 … 65535. Two names may share a tag: forgetting one then forgets both."""
+    """The tag of a source, 1 … 65535. Two names may share a tag: forgetting one then forgets both."""
     digest = hashlib.sha256(plain(source).encode()).digest()
     return 1 + int.from_bytes(digest[:4], "big") % TAGS
 
 
 class _Cached(Generic[T]):
-    """What a file says, read again only when the file is another or has changed."""
+    """A file's parsed content, read again only when the file was replaced or has changed."""
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self._path, self._parse = path, parse
@@ -40,7 +40,7 @@ class _Cached(Generic[T]):
         try:
             stamp = _stamp(os.stat(self._path))
             if stamp != self._stamp:
-                # The stamp is older than the content at worst: then it is read once more.
+                # At worst the stamp is older than the content: then the file is read once more.
                 self._value, self._stamp = self._parse(self._path.read_bytes()), stamp
         except OSError:
             self._value, self._stamp = self._parse(b""), None
@@ -48,14 +48,14 @@ class _Cached(Generic[T]):
 
 
 class Sources:
-    """A private file of one JSON string a line. To change it needs the lock of the folder."""
+    """A private file of one JSON string a line. Changing it needs the lock of the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._names = _Cached(path, _parse_names)
 
     def names(self) -> list[str]:
-        """The names by age, each once; a line that is none is left out."""
+        """The names, oldest first, each once; malformed lines are left out."""
         return list(self._names.get())
 
     def __contains__(self, name: str) -> bool:
@@ -68,16 +68,16 @@ class Sources:
         if lines:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(fd, "wb") as file:
-                # The newline in front ends what a killed process left half written.
+                # The newline in front ends a line that a killed process left half written.
                 file.write(b"".join(lines))
 
     def remove(self, name: str) -> None:
-        """Forget a name. Raises :class:`OSError`."""
+        """Remove a name. Raises :class:`OSError`."""
         if name in self:
             self._write([each for each in self.names() if each != plain(name)])
 
     def prune(self, tags: Collection[int]) -> None:
-        """Forget the names whose tags are not among these. Raises :class:`OSError`."""
+        """Remove the names with tags that are not among these. Raises :class:`OSError`."""
         names = self.names()
         kept = [name for name in names if tag_of(name) in tags]
         if len(kept) < len(names):
@@ -88,7 +88,7 @@ class Sources:
 
 
 class Forgotten:
-    """When which tags were forgotten: texts that waited since before are not learned any more.
+    """The times at which tags were forgotten: texts that have waited since before are not learned.
 
     A private file of one JSON object, for all tables of a vocabulary. It holds no names.
     """
@@ -98,13 +98,14 @@ class Forgotten:
         self._times = _Cached(path, _parse_times)
 
     def add(self, tag: int) -> None:
-        """Needs the lock of the folder. Raises :class:`OSError`."""
+        """Note that a tag is forgotten now; needs the lock of the folder. Raises :class:`OSError`."""
         now = time.time()
         times = {each: at for each, at in self._times.get().items() if now - REMEMBERED_S < at <= now}
         write_private(self._path, msgspec.json.encode(times | {tag: now}).decode())
 
     def is_since(self, tag: int, then: float) -> bool:
-        """Whether the tag was forgotten after ``then``; a time to come is of a clock that was set back."""
+        """Return True if the tag was forgotten after ``then``; a future time is of a clock set back, and
+        does not count."""
         at = self._times.get().get(tag)
         return at is not None and then <= at <= time.time()
 

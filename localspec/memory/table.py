@@ -1,8 +1,8 @@
 """One table of n-grams in a mapped file, shared by every process that has it open.
 
-Nobody locks to insert. An entry is two words, and the first is the key XORed with the token of the second:
+Insertion takes no lock. An entry is two words, and the first is the key XORed with the token of the second:
 a torn or overwritten entry matches nothing (Hyatt and Mann, "A lock-less transposition-table
-implementation for parallel search", 2002). What is lost or wrong costs a rejected draft at most.
+implementation for parallel search", 2002). A lost or wrong entry costs a rejected draft at most.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ FRESH_SCORE = 3
 MAX_SCORE = 255
 REJECTED = 2
 CROWDED = 0.55
-"""the share of used entries above which full buckets get common: a table that may grow does"""
+"""the share of used entries above which full buckets get common: the table grows, within its limits"""
 SAMPLE = 1024
-"""entries that stand for all of them: hashing spreads them evenly"""
+"""entries counted as a sample of all: hashing spreads them evenly"""
 
 UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
-"""errors of opening that are the file's own fault"""
+"""errors of opening that are caused by the file itself"""
 LATEST_S = 1e11
-"""far in the future; a later last use was never written by us"""
+"""far in the future; a later last use is damage"""
 
 TOKEN = 0xFFFFFF
 LOW = 0xFFFFFFFF
@@ -67,11 +67,11 @@ VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
 
 
 class Recall(NamedTuple):
-    """What a table offers for a context."""
+    """The token that a table drafts for a context."""
 
     token: int
     order: int
-    """how many tokens of the context matched"""
+    """number of tokens of the context that matched"""
     score: int
     """1 … 255"""
     slot: int
@@ -79,7 +79,7 @@ class Recall(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The entries of a table that hold something, as parallel arrays; ``hashes`` are without salt."""
+    """The used entries of a table as parallel arrays; ``hashes`` are without salt."""
 
     hashes: Words
     tokens: Words
@@ -89,7 +89,7 @@ class Entries(NamedTuple):
 
 
 class NgramTable:
-    """Buckets of four entries; which bucket, the upper bits of the key say."""
+    """A hash table in buckets of four entries; the upper bits of the key select the bucket."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, header: Header) -> None:
         self.path, self.header = path, header
@@ -99,21 +99,21 @@ class NgramTable:
 
     @classmethod
     def open(cls, path: Path, *, name: str, vocab_fp: str) -> NgramTable:
-        """Map a file. Raises :class:`MemoryCorrupt` for one that is not this table."""
+        """Map a file. Raises :class:`MemoryCorrupt` if it is not this table."""
         try:
             fd = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
         except OSError as error:
             is_dangling = error.errno == errno.ENOENT and path.is_symlink()
             if error.errno in UNUSABLE or is_dangling:
-                raise MemoryCorrupt(f"it cannot be opened: {error.strerror}") from None
+                raise MemoryCorrupt(f"the file cannot be opened: {error.strerror}") from None
             raise
         with os.fdopen(fd, "rb", buffering=0) as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise MemoryCorrupt("it is no file")
+                raise MemoryCorrupt("the file is not a regular file")
             header = read_header(file.read(HEADER_BYTES), status.st_size)
             if (header.name, header.vocab_fp) != (name, vocab_fp):
-                raise MemoryCorrupt("it belongs to another vocabulary or workspace")
+                raise MemoryCorrupt("the file belongs to another vocabulary or workspace")
             if os.name == "posix" and status.st_mode & 0o077:
                 _make_private(path)
             return cls(path, mmap.mmap(fd, status.st_size), header)
@@ -126,32 +126,31 @@ class NgramTable:
     @property
     def state(self) -> State:
         found = State._make(STATE.unpack_from(self._map, STATE_AT))
-        # No checksum covers it: what is no time (NaN compares as False) counts as never.
+        # No checksum covers it: an invalid time (NaN compares as False) counts as never.
         return found if 0 <= found.last_use < LATEST_S else found._replace(last_use=0.0)
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another file has taken the place of this one, or none should."""
+        """True if another file replaces this one, or the table was forgotten."""
         found: int = _marker.unpack_from(self._map, MARKER_AT)[0]
         return found == SUPERSEDED
 
     def supersede(self) -> None:
-        """Tell every process that has this file open to leave it."""
+        """Mark the file, so that every process that has it open stops using it."""
         _marker.pack_into(self._map, MARKER_AT, SUPERSEDED)
 
     def find(self, hashes: Sequence[int]) -> Recall | None:
-        """The best continuation of the longest n-gram that is known.
+        """The best continuation of the longest known n-gram; None if none is known.
 
-        ``hashes`` are those of :func:`hashes_of`, longest order first; which orders they are, the entries
-        say. A token is below 2**24 whatever the file holds; whether the vocabulary has it is for the
-        caller to check.
+        ``hashes`` are those of :func:`hashes_of`, longest order first; the entries hold their orders. The
+        token is below 2**24 even in a damaged file; the caller checks that the vocabulary has it.
         """
         salt, shift, mapped = self._current_salt(), self._shift, self._map
         for value in hashes:
             key = value * salt & WORD
             offset = HEADER_BYTES + (key >> shift << 6)
             k0, v0, k1, v1, k2, v2, k3, v3 = _bucket(mapped, offset)
-            # A key and the low half of its value: only an entry that was written as a whole matches.
+            # The key XORed with the low half of the value: only an entry that was written as a whole matches.
             lanes = [0] if k0 ^ v0 & LOW == key else []
             if k1 ^ v1 & LOW == key:
                 lanes.append(1)
@@ -173,11 +172,11 @@ class NgramTable:
         return Recall(word & TOKEN, word >> ORDER_AT & BYTE, score, slot)
 
     def _strength(self, word: int) -> int:
-        """Compares continuations of one n-gram: by score, then by age."""
+        """The rank of a continuation among those of one n-gram: by score, then by age."""
         return (word >> SCORE_AT & BYTE) << 8 | ((word >> STAMP_AT) - self._clock - 1) & BYTE
 
     def credit(self, slot: int, token: int, *, accepted: bool) -> None:
-        """Reward or punish the entry that offered ``token``, if ``slot`` still holds it."""
+        """Raise or lower the score of the entry that offered ``token``, if ``slot`` still holds it."""
         offset = HEADER_BYTES + slot * ENTRY_BYTES
         word = _value(self._map, offset + VALUE_AT)[0]
         if word & TOKEN == token:
@@ -186,9 +185,11 @@ class NgramTable:
             _score_stamp(self._map, offset + SCORE_BYTE_AT, score, self._clock & BYTE)
 
     def insert(self, hashes: Words, tokens: Words, order: int, tag: int, *, score: int = FRESH_SCORE) -> None:
-        """Teach that these n-grams of one order were followed by these tokens, says the source ``tag``.
+        """Insert n-grams of one order with the tokens that followed them, learned from the source ``tag``.
 
-        What this source has taught before is not counted twice.
+        A new entry has ``score``, and replaces the weakest of its bucket if none is free. The score of an
+        entry that is in the table is aged; it grows by 1 if another source taught it last, and is at least 1.
+        ``tag`` becomes its source in both cases.
         """
         keys = hashes * np.uint64(self._current_salt())
         lows = tokens | np.uint64(order << ORDER_AT)
@@ -207,11 +208,11 @@ class NgramTable:
                 _entry(mapped, offset + ENTRY_BYTES * _weakest(words, clock), check, low | fresh)
 
     def count(self, tokens: int, entries: int) -> None:
-        """Note how much was learned; what two processes count at one moment may be lost."""
+        """Add to the counters of what was learned; concurrent counts of two processes may be lost."""
         state, step = self.state, 1 << self.header.bits - 1
         inserted = state.inserted + entries
         clock = state.clock + inserted // step - state.inserted // step
-        # Epoch and marker are not ours to write: somebody may be setting them just now.
+        # Epoch and marker are not written: another process may be setting them.
         learned = state.tokens + tokens & WORD
         COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learned, time.time())
 
@@ -221,7 +222,7 @@ class NgramTable:
         return bool(np.count_nonzero(sample) > CROWDED * len(sample))
 
     def entries(self) -> Entries:
-        """Everything that can be offered."""
+        """All entries with a score above 0."""
         words = self._words().reshape(-1, 2).copy()
         values, hashes = words[:, 1], self._keys(words) * np.uint64(pow(self._current_salt(), -1, WORD + 1))
         used = (values >> np.uint64(SCORE_AT) & np.uint64(BYTE)) > 0
@@ -230,19 +231,19 @@ class NgramTable:
         return Entries(hashes[used], *parts)
 
     def tags(self) -> set[int]:
-        """Those of all entries, and 0 where some are free."""
+        """The tags of all entries, and 0 if some are free."""
         tags: list[int] = np.unique((self._words()[1::2] >> np.uint64(TAG_AT)).astype(np.uint16)).tolist()
         return set(tags)
 
     def copy(self) -> Words:
-        """All entries as they stand: buckets x lanes x 2."""
+        """A copy of all entries, of shape buckets x lanes x 2."""
         return self._words().reshape(-1, BUCKET, 2).copy()
 
     def spread(self, words: Words, bits: int) -> Words:
-        """Entries of this table as those of one of ``2**bits``: a bucket's go to its heirs, lane by lane."""
+        """Entries of this table, arranged for one of ``2**bits``: each keeps its lane in its new bucket."""
         keys = self._keys(words)
         homes = np.arange(len(words), dtype=np.uint64)[:, None]
-        # An entry away from its bucket was torn.
+        # An entry outside of its bucket was torn.
         sound = (words[:, :, 1] > np.uint64(0)) & (keys >> np.uint64(self._shift) == homes)
         heirs = keys >> np.uint64(self._shift - (bits - self.header.bits))
         lanes = np.broadcast_to(np.arange(BUCKET), keys.shape)
@@ -251,7 +252,7 @@ class NgramTable:
         return larger
 
     def adopt(self, older: NgramTable, seen: Words) -> None:
-        """Take over what was inserted into the smaller table after its entries were ``seen``."""
+        """Take over the entries that were inserted into the smaller table after ``seen`` was copied."""
         words = older.copy()
         words[(words == seen).all(axis=2)] = 0
         spread = older.spread(words, self.header.bits)
@@ -305,11 +306,13 @@ def _make_private(path: Path) -> None:
     try:
         path.chmod(0o600)
     except PermissionError as error:
-        raise MemoryCorrupt(f"it cannot be made private: {error.strerror}") from None
+        raise MemoryCorrupt(
+            f"other users can read it, and its mode cannot be changed: {error.strerror}"
+        ) from None
 
 
 def _aged(word: int, clock: int) -> int:
-    """An entry's score, halved for every step of the clock since it was last of use."""
+    """An entry's score, halved for every step of the clock since its last use."""
     score: int = (word >> SCORE_AT & BYTE) >> (clock - (word >> STAMP_AT) & BYTE)
     return score
 

@@ -1,4 +1,4 @@
-"""The n-grams that chats have taught, so that a turn teaches what is new of it, not the whole chat again."""
+"""The n-grams learned from chats, so that a turn teaches only its new text, not the whole chat again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from localspec.memory.hashing import MULTIPLIER, Words, hashes_in
 
 SPAN = 1024
-"""tokens that are looked at in a step"""
+"""tokens examined in a step"""
 MARGIN = 64
-"""tokens around what is new that are read with it: a secret is known by what stands beside it"""
+"""tokens around a new text that are examined with it: secrets are recognized by the text beside them"""
 MOST = 1 << 19
-"""n-grams that are remembered, of all chats; then those of the chat that has waited longest go"""
+"""most n-grams kept, of all chats; beyond that those of the least recently extended chat are dropped"""
 
 PORTION = 2048
-"""n-grams that are put among those of a chat at once"""
+"""n-grams merged into those of a chat at once"""
 NOTHING: Words = np.empty(0, np.uint64)
 
 Key = tuple[str, str]
@@ -28,7 +28,7 @@ Key = tuple[str, str]
 class Taught:
     """The n-grams of the longest ``order`` that were taught, by table and source; 8 bytes per token.
 
-    They are kept when a source is forgotten: the chat's next turn does not bring back what was said before.
+    They are kept when a source is forgotten: the chat's next turn does not bring back its earlier text.
     """
 
     def __init__(self, order: int) -> None:
@@ -53,7 +53,7 @@ class Taught:
         return _stretches(places, self._order + MARGIN, len(tokens))
 
     def add(self, key: Key, hashes: Words, tokens: Words) -> None:
-        """These hashes were followed by these tokens, and taught."""
+        """Add n-grams that were taught: these hashes, each followed by the token of its index."""
         self._add(key, _marks(hashes, tokens))
 
     def skip(self, key: Key, tokens: Sequence[int]) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Taught:
             yield
 
     def _marks(self, tokens: Sequence[int]) -> Iterator[tuple[int, Words]]:
-        """The marks of a text's n-grams, with the place of the first one's last token."""
+        """The marks of a text's n-grams, with the index of the first one's last token."""
         n = self._order
         for start in range(n, len(tokens), SPAN):
             words = np.asarray(tokens[start - n : start + SPAN], np.uint64)
@@ -78,7 +78,7 @@ class Taught:
             self._settle()
 
     def _settle(self) -> None:
-        """Put what is new among the rest, which is sorted: in portions, as all of it is moved each time."""
+        """Merge the new marks into the sorted rest, in portions, as each merge moves all of it."""
         new = np.unique(np.concatenate([NOTHING, *self._new]))
         self._new.clear()
         if not len(new):

@@ -22,27 +22,29 @@ IGNORES = ((".git/info/exclude", True), (".gitignore", False))
 
 
 class Ignore(NamedTuple):
-    """One file of rules on what is below ``base``. All of that is ignored where ``rules`` is None: they are
-    there and cannot be told."""
+    """One file of rules for the paths below ``base``. ``rules`` is None if it cannot be read or exceeds the
+    limits: then all of these paths are ignored."""
 
     base: Path
     rules: Rules | None
     size: int
     spared: frozenset[int] = frozenset()
-    """the numbers of rules that do not count"""
+    """the numbers of rules to disregard"""
 
 
 def text_files(path: Path) -> Iterator[Path]:
-    """The real paths of the files at and below ``path``, but for what git ignores, ``.git``, symlinks, and
-    what by its name holds secrets.
+    """The real paths of the files at and below ``path``, except those that git ignores, ``.git``, symlinks,
+    and files whose names stand for secrets.
 
-    A symlink's target is found under its own name if it is in the tree. ``path`` itself is taken
-    whatever git says. What cannot be read is left out. Raises :class:`InvalidOptions` where ``path``
-    itself is a file of secrets.
+    A symlink's target is found under its own name if it is in the tree. ``path`` itself is included even if
+    git ignores it. Unreadable directories are left out. Raises :class:`InvalidOptions` if ``path`` itself is
+    a file of secrets.
     """
     real = path.resolve()
     if real.is_file() and is_secret(real.name):
-        raise InvalidOptions(f"{path} looks like a file of secrets", "Such files are never learnt.")
+        raise InvalidOptions(
+            f"{path} is, by its name, a file of secrets", "Leave it out: such files are never learned."
+        )
     if real.is_file():
         yield real
     elif real.is_dir():
@@ -50,8 +52,8 @@ def text_files(path: Path) -> Iterator[Path]:
 
 
 def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
-    """As :func:`text_files` of a directory, the nearest first; none any more once it ``is_late``, which is
-    asked at every entry: a directory may have a million."""
+    """As :func:`text_files` of a directory, the nearest first; ends once ``is_late`` returns True, which is
+    called at every entry: a directory may have a million."""
     real = path.resolve()
     outer = above = _rules_above(real)
     waiting, parent = deque([real]), None
@@ -59,7 +61,7 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
         folder = waiting.popleft()
         if folder != real and folder.parent != parent:
             parent = folder.parent
-            # Read again: the rules of all directories that wait would be those of the whole tree.
+            # Read again: keeping the rules of all waiting directories would keep those of the whole tree.
             above = outer + [ignore for place in _between(real, parent) for ignore in _ignores(place)]
         for entry in _entries(folder, above + _ignores(folder), is_late):
             if entry.is_dir():
@@ -69,8 +71,8 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
 
 
 def may_learn(path: Path) -> bool:
-    """Whether a file, which need not be there yet, may be learnt from without being named by a person: not
-    what git ignores, nor what by its name holds secrets."""
+    """Return True if a file, which need not exist yet, may be learned without being named by the user: git
+    does not ignore it, and its name does not stand for secrets."""
     real = path.resolve()
     if is_secret(path.name) or is_secret(real.name) or ".git" in real.parts:
         return False
@@ -86,8 +88,8 @@ def may_learn(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text; None if it is no regular file, binary, no UTF-8, empty, larger than 1 MiB, or cannot be
-    read."""
+    """A file's text; None if it is not a regular file, binary, not UTF-8, empty, larger than 1 MiB, or
+    unreadable."""
     try:
         content = read_regular(path, MAX_BYTES)
         if not content or len(content) > MAX_BYTES or b"\0" in content:
@@ -116,7 +118,7 @@ def _below(folder: Path, above: list[Ignore]) -> Iterator[Path]:
 def _entries(
     folder: Path, ignores: list[Ignore], is_late: Callable[[], bool] = lambda: False
 ) -> Iterator[os.DirEntry[str]]:
-    """The files and directories in a directory that are worth a look, by name."""
+    """The files and directories in a directory that may be learned, sorted by name."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(takewhile(lambda _: not is_late(), found), key=lambda entry: entry.name)
@@ -137,15 +139,15 @@ def _between(top: Path, folder: Path) -> list[Path]:
 
 
 def _rules_above(folder: Path) -> list[Ignore]:
-    """The rules of the directories above, up to the repository's root, but for those that leave out
-    ``folder`` itself: who names it wants what is in it."""
+    """The rules of the directories above, up to the repository's root, except those that exclude ``folder``
+    itself: a user who names it wants its content."""
     top = repository_of(folder) or folder
     above = [place for place in folder.parents if place.is_relative_to(top)]
     return [_sparing(ignore, folder) for place in reversed(above) for ignore in _ignores(place)]
 
 
 def _ignores(folder: Path) -> list[Ignore]:
-    """A directory's own rules. As for git, what is no regular file has none."""
+    """A directory's own rules. As in git, only regular files have some."""
     found = []
     for name, follow in IGNORES:
         try:
@@ -170,24 +172,24 @@ def _sparing(ignore: Ignore, folder: Path) -> Ignore:
 
 
 def _is_ignored(path: Path, ignores: Sequence[Ignore], *, is_directory: bool) -> bool:
-    """Return whether the deepest file of rules with a match for ``path`` excludes it.
+    """Return True if the deepest file of rules with a match for ``path`` excludes it.
 
-    True as well where a file of rules cannot be read or matched, or the files are too large together.
+    Also True if a file of rules cannot be read or matched, or the files are too large together.
     """
     known = [ignore.rules for ignore in ignores if ignore.rules is not None]
     size, globs = sum(ignore.size for ignore in ignores), sum(rules.globs for rules in known)
     if len(known) < len(ignores) or size > MAX_RULES or globs > MAX_GLOBS:
         return True
     try:
-        said = (
+        verdicts = (
             rules.excludes(_relative(path, ignore.base), is_directory=is_directory, but=ignore.spared)
             for rules, ignore in zip(reversed(known), reversed(ignores), strict=True)
         )
-        return next((excluded for excluded in said if excluded is not None), False)
+        return next((excluded for excluded in verdicts if excluded is not None), False)
     except TooLarge:
         return True
 
 
 def _relative(path: Path, base: Path) -> bytes:
-    """A path as git's rules see it."""
+    """A path in the form of git's rules: bytes, relative to ``base``, with slashes."""
     return os.fsencode(path.relative_to(base).as_posix())

@@ -1,4 +1,4 @@
-"""What a person does with the memory's files, whether an engine has them open or not."""
+"""Statistics and forgetting of the memory's files, also while engines have them open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Notice = Callable[[str], None]
 
 
 def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
-    """Every vocabulary's tables."""
+    """The tables of each vocabulary."""
     if directory.is_dir():
         for folder in sorted(directory.iterdir()):
             if folder.is_dir() and not folder.is_symlink():
@@ -36,11 +36,11 @@ def stats(directory: Path, notice: Notice) -> list[TableStats]:
 def forget(
     directory: Path, notice: Notice, *, workspace: str | None = None, source: str | None = None
 ) -> int:
-    """Forget a workspace, a source, a source in a workspace, or with neither everything.
+    """Forget a workspace, a source, a source in a workspace, or, without either, everything.
 
-    ``workspace`` is the path of a workspace or of anything in it. Returns how many tables (or, for a
-    source, entries) were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for what is no
-    path.
+    ``workspace`` is the path of a workspace or of anything in it. Returns the number of tables (or, for a
+    source, of entries) that were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an
+    invalid path.
     """
     wanted = None if workspace is None else _name(directory, notice, workspace)
     forgotten = 0
@@ -57,9 +57,15 @@ def forget(
     return forgotten
 
 
+def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> int:
+    """The number of tables that :func:`forget` would forget."""
+    wanted = None if workspace is None else _name(directory, notice, workspace)
+    return sum(wanted in (None, name) for files in vocabularies(directory, notice) for name in files.names())
+
+
 def _name(directory: Path, notice: Notice, workspace: str) -> str:
-    """The tables of what was learned there; where nothing was, of its git repository."""
-    own = name_of(workspace)  # first: it refuses what is no path
+    """The name of the tables of ``workspace``; if it has none, of those of its git repository."""
+    own = name_of(workspace)  # first: it raises for an invalid path
     root = workspace_of(Path(workspace))
     has_own = any(own in files.traces() for files in vocabularies(directory, notice))
     return own if has_own or root is None else name_of(str(root))

@@ -1,4 +1,4 @@
-"""Which workspace a directory belongs to."""
+"""The workspace that a directory belongs to."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 def workspace_of(directory: Path) -> Path | None:
     """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any.
 
-    A root whose ``.git`` belongs to somebody else is none, as for git's own ``safe.directory``: in ``/tmp``
-    anybody could make everything a workspace of theirs.
+    A root whose ``.git`` belongs to another user does not count, as for git's own ``safe.directory``: in
+    ``/tmp`` any user could turn all directories into a workspace of theirs.
     """
     return next((root for root in _roots(directory) if _is_trusted(root)), None)
 
 
 def repository_of(directory: Path) -> Path | None:
-    """The git root that holds ``directory``, whoever owns it: what it ignores counts in any case."""
+    """The git root that holds ``directory``, of any owner: its ignore rules always count."""
     return next(_roots(directory), None)
 
 
@@ -28,7 +28,7 @@ def _roots(directory: Path) -> Iterator[Path]:
 
 
 def _is_trusted(root: Path) -> bool:
-    """Return whether the user or the administrator owns ``root``, its ``.git``, and the target of that link.
+    """Return True if the user or the administrator owns ``root``, its ``.git``, and the target of that link.
 
     False if one cannot be examined; True on systems without user ids.
     """
@@ -50,5 +50,5 @@ def _trusted_users() -> set[int]:
 
 
 def plain(path: str) -> str:
-    """A path as text that any encoder takes: bytes that are no UTF-8 are spelled out, always alike."""
+    """A path as text that any encoder accepts: bytes that are not UTF-8 are escaped, always alike."""
     return path.encode("utf-8", "backslashreplace").decode()

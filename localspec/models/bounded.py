@@ -16,13 +16,13 @@ from localspec.errors import ModelInvalid, ModelNotFound
 T = TypeVar("T")
 
 REMEDY = "Give a complete model directory; `-m bundled` always works."
-RIGHT = "Give yourself the right to read it."
+RIGHT = "Give your user the right to read it."
 LONGEST_SHOWN = 100
 """characters or bytes of a text from a file that are shown"""
 
 
 def shown(text: str | bytes) -> str:
-    """A text from a file as it is told to people: its beginning, in quotes."""
+    """The beginning of a text from a file, in quotes, for a message."""
     return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}…"
 
 
@@ -31,7 +31,7 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """A plain file and its size in bytes; links are followed.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read; what goes wrong while it is open is told as the latter.
+    cannot be read, also where that fails while it is open.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
@@ -45,7 +45,7 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> ModelInvalid:
-    """What is told of a file that cannot be read; another copy is no help where a right is missing."""
+    """The error for a file that cannot be read, with a remedy of its own where only a right is missing."""
     remedy = RIGHT if isinstance(error, PermissionError) else None
     return ModelInvalid(f"{path} cannot be read: {error}", remedy)
 
@@ -59,8 +59,8 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 def decode_json(data: bytes, kind: type[T], path: Path) -> T:
-    """The JSON of ``path`` as a ``kind``; raises :class:`ModelInvalid` where it is none, or another."""
+    """The JSON of ``path`` as a ``kind``; raises :class:`ModelInvalid` where it is not JSON of that form."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ModelInvalid(f"{path} does not hold the JSON it should: {error}", REMEDY) from None
+        raise ModelInvalid(f"{path} does not contain the expected JSON: {error}", REMEDY) from None

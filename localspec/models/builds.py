@@ -1,5 +1,5 @@
-"""The builds of the libraries that run models, and the graphics processors with their drivers: whatever was
-measured with one says nothing about another. Nothing is imported to tell them."""
+"""The builds of the libraries that run models, and the graphics processors with their drivers: a measurement
+with one does not hold for another. No library is imported to find them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES: dict[Format, dict[str, str]] = {
 """the packages that run a format, and the distributions that they come in"""
 NATIVE = (".so", ".dylib", ".dll", ".metallib")
 DEVICES = re.compile("cuda|hip|vulkan|metal|sycl|musa|cann|opencl", re.IGNORECASE)
-"""names of what computes on a device, in the names of native libraries"""
+"""names of device libraries, as they stand in the names of native libraries"""
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
@@ -58,7 +58,7 @@ def native_files(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 @functools.cache
 def has_device_code(format: Format) -> bool:
-    """Whether the packages that run a format came with libraries for devices, by the libraries' names."""
+    """True if the packages that run a format came with libraries for devices, by the libraries' names."""
     for package in LIBRARIES[format]:
         spec = find_spec(package)
         folders = spec.submodule_search_locations if spec is not None else None
@@ -69,14 +69,14 @@ def has_device_code(format: Format) -> bool:
 
 @functools.cache
 def graphics(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> str:
-    """The graphics processors and their drivers, as the system tells of them; empty where it tells of none.
+    """The graphics processors and their drivers, as the system reports them; empty where it reports none.
 
     Drivers that are a part of the system have its version.
     """
-    told = sorted({*_nvidia(proc), *_cards(sys)})
+    found = sorted({*_nvidia(proc), *_cards(sys)})
     if platform.system() == "Darwin":
-        told.append(f"macOS {platform.mac_ver()[0]}")
-    return ", ".join(told)
+        found.append(f"macOS {platform.mac_ver()[0]}")
+    return ", ".join(found)
 
 
 def _nvidia(proc: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ BUNDLED = "bundled"
 BUNDLED_TARGET = "stdlib-6m"
 BUNDLED_DRAFT = "stdlib-1m"
 BUNDLED_NAMES = {BUNDLED: BUNDLED_TARGET, BUNDLED_TARGET: BUNDLED_TARGET, BUNDLED_DRAFT: BUNDLED_DRAFT}
-"""the pair's models by what they are asked for"""
+"""the pair's models by the names that requests use"""
 
 
 def bundled_dir() -> Path:

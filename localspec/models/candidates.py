@@ -1,4 +1,4 @@
-"""Which of the models on this disk could draft for a target, in which order, and why or why not."""
+"""The models on this disk that could draft for a target, the most promising first, with the reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from localspec.config import EngineConfig
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.disk import recent_disk
@@ -15,6 +14,7 @@ from localspec.models.model import Model, place_of, renamed
 from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
 from localspec.models.tried import Tried, known_of
 from localspec.models.vocabulary import read_tokens, vocabulary_size
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0
@@ -27,12 +27,12 @@ KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
 
 
 def no_limit(target: Model) -> int | None:
-    """Of memory nothing is known, or nothing is to be."""
+    """No limit of memory: none is known, or none is to apply."""
     return None
 
 
 class Room(NamedTuple):
-    """What a pair is to fit in: how it is loaded, and the bytes that are free for a target; None: any."""
+    """The room for a pair: how it is loaded, and the bytes that are free for a target; None: no limit."""
 
     config: EngineConfig = EngineConfig()
     free: Callable[[Model], int | None] = no_limit
@@ -61,8 +61,8 @@ class Candidate(NamedTuple):
 
 
 def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[Model | None, str]:
-    """What ``draft = auto`` pairs a target with, and why: the same for all who ask. Never raises for what is
-    wrong with a model: whoever loads it will be told."""
+    """The draft model that ``draft = auto`` pairs a target with, and the reason, alike for all callers. Never
+    raises for a broken model: loading it does."""
     if mate := _bundled_mate(target):
         return mate, PAIR
     try:
@@ -73,7 +73,7 @@ def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[
 
 
 def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
-    """Every other model, the most promising first; what is not asked for is not looked at.
+    """Every other model, the most promising first; each is examined when it is iterated to.
 
     Raises :class:`ModelError` for a target that cannot be read.
     """
@@ -82,7 +82,7 @@ def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[C
 
 
 def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None, str]:
-    """The first that helps, and why, or why none does."""
+    """The first candidate that helps and the reason, or None and the reason why none does."""
     mate, nearly = _bundled_mate(target), ""
     for found in candidates:
         if mate is not None:
@@ -95,11 +95,11 @@ def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None
         may_help = found.verdict != "refused" and found.ratio > 1.0 and found.model.format == target.format
         if may_help and not nearly:
             nearly = f"the best one, {found.name}, {found.reason.removeprefix('it ')}"
-    return None, without(nearly or "none on this disk is smaller and has the same vocabulary")
+    return None, without(nearly or "no model on this disk is smaller and has the same vocabulary")
 
 
 def without(why: str) -> str:
-    """Why no draft model helps, and what does its work."""
+    """The sentence that says why no draft model is used, and which proposers draft instead."""
     return f"no draft model: {why}; prompt lookup and n-gram memory draft instead"
 
 
@@ -146,7 +146,7 @@ class _Pairing:
     # Before anything of it is read.
 
     def may_help(self, model: Model) -> bool:
-        """Whether it is worth to look closer; what is not may be asked for all the same."""
+        """True if a model is worth a closer look; a user may choose any other by name all the same."""
         return model.problem is None and not self._never(model, self._ratio(model))
 
     def _ratio(self, model: Model) -> float:
@@ -176,7 +176,7 @@ class _Pairing:
         )
 
     def _never(self, model: Model, ratio: float) -> str:
-        """Why nobody would choose it, whatever its vocabulary; empty where somebody may."""
+        """The reason why a model cannot help whatever its vocabulary; empty where there is none."""
         if model.format != self._target.format:
             return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
         if ratio <= 1.0:
@@ -184,13 +184,13 @@ class _Pairing:
             return f"it is not smaller: {theirs}, the target {ours}"
         return ""
 
-    # What its headers tell.
+    # From its headers.
 
     def _verdict(self, model: Model) -> Fit:
         """Raises :class:`ModelError`. Models of one vocabulary share a verdict."""
         fingerprint = model.description.vocab_fp
         if fingerprint is None or self._target.description.vocab_fp is None:
-            raise ModelInvalid("a vocabulary is missing")
+            raise ModelInvalid("the target or the draft model has no vocabulary")
         found = self._verdicts.get(fingerprint)
         if found is None:
             try:
@@ -216,11 +216,11 @@ class _Pairing:
     # The sentence.
 
     def _drawback(self, ratio: float, tried: Tried) -> str:
-        """Why it would not help; empty where nothing is known against it."""
+        """The reason why a model would not help; empty where none is known."""
         if tried.failure is not None:
-            return tried.failure.told()
+            return tried.failure.message()
         if tried.loses:
-            return f"it does not pay here: {_right(tried)}"
+            return f"it does not make this target faster: {_acceptance(tried)}"
         if ratio < LEAST and not tried.wins:
             return f"it is only {ratio:.3g} times smaller"
         return ""
@@ -232,16 +232,16 @@ class _Pairing:
 
     def _merits(self, model: Model, verdict: Fit, ratio: float, tried: Tried) -> str:
         family = "same family" if self._is_family(model) else "another family"
-        told = f"{FITS[verdict]}, {family}, {ratio:.3g} times smaller"
+        merits = f"{FITS[verdict]}, {family}, {ratio:.3g} times smaller"
         if tried.wins:
-            told += f"; {_right(tried)}, {tried.gain:.2f} times as fast"
-        return told
+            merits += f"; {_acceptance(tried)}, {tried.gain:.2f} times as fast"
+        return merits
 
 
 def _amount(model: Model) -> str:
-    told = model.description
-    return f"{told.parameters / MILLION:.0f} M parameters" if told.parameters else size(told.size)
+    found = model.description
+    return f"{found.parameters / MILLION:.0f} M parameters" if found.parameters else size(found.size)
 
 
-def _right(tried: Tried) -> str:
-    return f"{tried.accepted / tried.drafted:.0%} of {tried.drafted} drafted tokens were right"
+def _acceptance(tried: Tried) -> str:
+    return f"{tried.accepted / tried.drafted:.0%} of {tried.drafted} drafted tokens were accepted"

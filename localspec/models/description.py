@@ -1,4 +1,4 @@
-"""What is known of one model from its headers alone, and why it cannot be used if it cannot."""
+"""The description of one model from its headers alone, with the reason if it cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localspec.protocol.messages import ModelDescription
 
 Format = Literal["gguf", "mlx"]
 Header = GgufHeader | ModelDirectory
-"""of a GGUF file, or of a directory"""
+"""the header of a GGUF file, or of a model directory"""
 
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
@@ -32,24 +32,24 @@ FIM_PREFIXES = (
     *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>"),
     *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
 )
-"""what families call the token before the text before a gap (llama.cpp's src/llama-vocab.cpp)"""
-MOST_SAID = 200
-"""characters of what a file calls itself; a header has room for millions"""
+"""texts of the FIM prefix token in families of models (llama.cpp's src/llama-vocab.cpp)"""
+MAX_TITLE = 200
+"""characters of the title in a file's header, which has room for millions"""
 HALVES = re.compile("[\ud800-\udfff]")
 """surrogates, which stand for a byte each, or come alone out of JSON"""
 CODESTRALS = b"[PREFIX]"
-"""other models of its makers have it, too, untrained"""
+"""the FIM prefix of Codestral; other Mistral models have the token, too, untrained"""
 
 
 class Vocabulary(msgspec.Struct, frozen=True, array_like=True):
-    """What a description says of a vocabulary: its fingerprint, and which prefix of a gap it has."""
+    """A vocabulary's fingerprint, and the FIM prefix tokens that it has."""
 
     fp: str | None = None
     fim: bool = False
     codestrals: bool = False
 
     def fills_gaps(self, name: str) -> bool:
-        """Whether a model of this name was trained to fill gaps, as far as the vocabulary tells."""
+        """True if a model of this name was trained to fill gaps, as far as the vocabulary shows."""
         return self.fim or (self.codestrals and "codestral" in name.lower())
 
 
@@ -58,12 +58,12 @@ Vocabularies = dict[str, Vocabulary]
 
 
 def format_of(path: Path) -> Format:
-    """Which format a model's file or directory has."""
+    """The format of a model's file or directory."""
     return "mlx" if is_directory_model(path) else "gguf"
 
 
 def has_mlx() -> bool:
-    """Whether what runs MLX directories is installed; importing it would take a second."""
+    """True if mlx-lm is installed; it is not imported, which would take a second."""
     return find_spec("mlx_lm") is not None
 
 
@@ -95,7 +95,7 @@ def describe(
 
 
 def broken(model: ModelDescription, error: ModelError) -> ModelDescription:
-    """The model with what is wrong with it, and what to do."""
+    """The description with an error's message and remedy as its problem."""
     return msgspec.structs.replace(model, problem=text_of(error.message), remedy=text_of(error.remedy))
 
 
@@ -123,7 +123,7 @@ def _of_file(
     split = split_of(path)
     described = msgspec.structs.replace(
         found,
-        architecture=header.architecture[:MOST_SAID],
+        architecture=header.architecture[:MAX_TITLE],
         parameters=header.parameters,
         quantisation=header.quantisation,
         size=header.file_size,
@@ -146,7 +146,7 @@ def _of_directory(
     vocabulary = _vocabulary(fp, vocabularies, lambda: directory_tokens(model.path))
     described = msgspec.structs.replace(
         found,
-        architecture=model.architecture[:MOST_SAID] if model.architecture else None,
+        architecture=model.architecture[:MAX_TITLE] if model.architecture else None,
         parameters=model.parameters,
         quantisation=model.quantisation,
         size=model.size,
@@ -161,16 +161,16 @@ def _of_directory(
 
 
 def _used(model: ModelDescription, other: Other | None) -> ModelDescription:
-    """The description, with the model's kind as its problem where it is none that answers."""
+    """The description, with the model's kind as its problem where it cannot generate text."""
     if other is None:
         return model
-    return broken(model, ModelInvalid(f"it does not answer: {other.what}", other.remedy))
+    return broken(model, ModelInvalid(f"the model cannot generate text: {other.what}", other.remedy))
 
 
 def _vocabulary(
     fp: str | None, known: Vocabularies, read: Callable[[], list[tuple[int, bytes]]]
 ) -> Vocabulary:
-    """What is known of a tokenizer, or else read and known from then on; raises :class:`ModelError`."""
+    """The vocabulary of a tokenizer, read at first use and kept in ``known``; raises :class:`ModelError`."""
     if fp is None:
         return Vocabulary()
     if fp not in known:
@@ -185,13 +185,13 @@ _PREFIXES = {each.encode() for text in FIM_PREFIXES for each in (text, text.repl
 
 
 def context_of(header: GgufHeader) -> int | None:
-    """How many tokens a model was trained for, if it says so."""
+    """The context length in tokens that a model was trained for; None if its header has none."""
     context = header.of_architecture("context_length")
     return context if type(context) is int else None
 
 
 def _title(header: GgufHeader) -> str | None:
-    """What a file calls its model."""
+    """The title of the model in a file's header; None without one."""
     base, size = header.metadata.get("general.basename"), header.metadata.get("general.size_label")
     name = f"{base}-{size}" if base and size else header.metadata.get("general.name")
-    return name[:MOST_SAID] if isinstance(name, str) and name else None
+    return name[:MAX_TITLE] if isinstance(name, str) and name else None

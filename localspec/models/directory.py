@@ -19,13 +19,14 @@ INDEX = "model.safetensors.index.json"
 MAX_CONFIG = 16 * 1024 * 1024
 # The index of the largest models of 2026 has 9 MB.
 MAX_INDEX = 100 * 1024 * 1024
-# What the wire can carry, and more than any model has.
+# The largest integer on the wire, and more than any model has.
 MAX_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """What a model directory says about itself; ``weights`` are the files to load, ``size`` their bytes."""
+    """The configuration and weights of a model directory: ``weights`` are the files to load, ``size`` their
+    bytes."""
 
     path: Path
     config: dict[str, Any]
@@ -43,7 +44,7 @@ class ModelDirectory:
 
     @property
     def context(self) -> int | None:
-        """How many tokens the model was trained for, if it says so."""
+        """The context length in tokens that the model was trained for; None if its configuration has none."""
         return number_of(self.config, "max_position_embeddings")
 
 
@@ -52,7 +53,7 @@ class _Index(msgspec.Struct):
 
 
 def is_directory_model(path: Path) -> bool:
-    """Whether this is a directory with a ``config.json``."""
+    """Return True if this is a directory with a ``config.json``."""
     return os.path.isfile(path / CONFIG)
 
 
@@ -60,7 +61,7 @@ def read_directory(path: Path) -> ModelDirectory:
     """Read a model directory's configuration and check its weight files' headers.
 
     Raises :class:`ModelNotFound` for a directory that is not there, :class:`ModelInvalid` for one
-    that is no model's, is incomplete, needs code of its own, or has a file that cannot be used.
+    that is not a model's, is incomplete, needs code of its own, or has a file that cannot be used.
     """
     if not os.path.isdir(path):
         if os.path.exists(path):
@@ -69,8 +70,8 @@ def read_directory(path: Path) -> ModelDirectory:
     config = read_config(path)
     if "model_file" in config:
         raise ModelInvalid(
-            f"{path} wants to run its own code: its config.json names a model_file",
-            "A model's own code is never run; give a model whose architecture is known.",
+            f"{path} needs code of its own: its config.json has the key model_file",
+            "Choose another model: localspec never runs code that comes with a model.",
         )
     weights = _weight_files(path)
     tensors: dict[str, Weight] = {}
@@ -81,7 +82,7 @@ def read_directory(path: Path) -> ModelDirectory:
         size += header.file_size
     layers = number_of(config, "num_hidden_layers") or 0
     if layers > len(tensors):
-        raise _bad(path, f"its config.json tells of {layers} layers, its weights of {len(tensors)} tensors")
+        raise _bad(path, f"its config.json states {layers} layers, its weights have {len(tensors)} tensors")
     settings = config.get("quantization")
     return ModelDirectory(
         path=path,
@@ -94,19 +95,19 @@ def read_directory(path: Path) -> ModelDirectory:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The ``config.json`` of a directory; raises :class:`ModelInvalid` where it is no JSON object."""
+    """The ``config.json`` of a directory; raises :class:`ModelInvalid` where it is not a JSON object."""
     file = path / CONFIG
     try:
         data = read_bounded(file, MAX_CONFIG)
     except ModelNotFound:
         raise _bad(path, f"it has no {CONFIG}") from None
     try:
-        # Not msgspec: the configurations of real models hold the word Infinity.
+        # Not msgspec: the configurations of real models contain the word Infinity.
         config = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise ModelInvalid(f"{file} is no JSON: {error}", REMEDY) from None
+        raise ModelInvalid(f"{file} is not valid JSON: {error}", REMEDY) from None
     if not isinstance(config, dict):
-        raise ModelInvalid(f"{file} holds no JSON object", REMEDY)
+        raise ModelInvalid(f"{file} does not contain a JSON object", REMEDY)
     return config
 
 
@@ -120,7 +121,7 @@ def number_of(config: dict[str, Any], key: str) -> int | None:
 
 
 def _weight_files(path: Path) -> tuple[Path, ...]:
-    """What MLX will load, and what the index names; or else every weight file there is."""
+    """The weight files that mlx-lm loads and those that the index names; without any, every weight file."""
     try:
         names = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     except OSError as error:
@@ -133,16 +134,16 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
 
 
 def _indexed(path: Path) -> set[str]:
-    """The files that the index of split weights names, if there is one; all are there."""
+    """The files that the index of split weights names, if there is one; raises where one is missing."""
     index = path / INDEX
     if not os.path.lexists(index):
         return set()
     names = set(decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values())
     for name in sorted(names):
         if not name.endswith(".safetensors") or "/" in name or "\\" in name:
-            raise _bad(path, f"{INDEX} names {name[:200]!r}, which is no safetensors file beside it")
+            raise _bad(path, f"{INDEX} names {name[:200]!r}, which is not a safetensors file beside it")
         if not os.path.exists(path / name):
-            raise _bad(path, f"{name[:200]!r} is missing, which {INDEX} names")
+            raise _bad(path, f"{name[:200]!r}, which {INDEX} names, is missing")
     return names
 
 
@@ -158,13 +159,13 @@ def _quantisation(tensors: dict[str, Weight], settings: object) -> str:
 
 
 def _bits(settings: object) -> int | None:
-    """How many bits a weight has, by (a part of) the ``quantization`` of a configuration."""
+    """The bits of a weight by (a part of) the ``quantization`` of a configuration; None without any."""
     bits = settings.get("bits") if isinstance(settings, dict) else None
     return bits if type(bits) is int and 0 < bits <= 32 else None
 
 
 def _elements(name: str, tensors: dict[str, Weight], settings: object) -> int:
-    """How many weights a tensor stands for: several in each U32 of a quantised one, none in its scales."""
+    """The number of weights in a tensor: several in each U32 of a quantised one, none in its scales."""
     module, _, role = name.rpartition(".")
     packed = tensors.get(f"{module}.weight")
     own = settings.get(module) if isinstance(settings, dict) else None

@@ -16,7 +16,7 @@ from localspec.errors import ModelInvalid
 from localspec.models.bounded import REMEDY
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
 from localspec.models.description import BACKENDS, Format, text_of
-from localspec.models.gguf import MISSING_PART
+from localspec.models.gguf import MISSING_PART, RENAMED_PART
 from localspec.models.index import Index, index_path
 from localspec.models.model import Model
 from localspec.models.names import parse, pulled_name, typed_names
@@ -26,20 +26,20 @@ from localspec.models.stores.store import Store, User, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
 
 Progress = Callable[[str, float], None]
-"""what is being read, and the fraction of models that were, 0 to 1"""
+"""called with a text that names what is being read, and the fraction of models read so far, 0 to 1"""
 
 
-GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART)
-"""what mends any model that is damaged; its store has better advice"""
+GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART, RENAMED_PART)
+"""remedies for any damaged model, replaced by the better one of its store"""
 OLLAMAS_HUB = "hf.co/"
-"""how Ollama's names of the hub's models begin"""
+"""beginning of Ollama's names of the hub's models"""
 FRESH_S = 2.0
-"""for so long a name is looked up in what was found last: a request looks up several, and a client may send
-one that no model has again and again"""
+"""seconds for which names are looked up in the last reading of the disk: a request looks up several, and a
+client may repeat one that no model has"""
 
 
 class Disk(NamedTuple):
-    """Every model, by stores; and the stores that are there."""
+    """Every model, by stores; and the stores that exist."""
 
     found: list[Model]
     stores: list[StoreDescription]
@@ -58,18 +58,18 @@ class _Sighting(NamedTuple):
 
 
 def silent(what: str, fraction: float) -> None:
-    """Tells nobody of the progress."""
+    """Report no progress."""
 
 
 def read_disk(
     model_dirs: Iterable[str] = (), *, user: User | None = None, progress: Progress = silent
 ) -> Disk:
-    """Look into every store. What cannot be read is told with its reason, never raised."""
+    """Read every store. A store or model that cannot be read is described with the reason, never raised."""
     return _read(stores_of(user or User.here(), model_dirs), progress)
 
 
 class _Recent:
-    """What was found last in these stores, and until when it is taken for what is there."""
+    """The last reading of these stores, and the time until which it is used."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -82,8 +82,7 @@ _recent = _Recent()
 
 
 def recent_disk(model_dirs: Iterable[str] = (), *, progress: Progress = silent) -> Disk:
-    """As :func:`read_disk`, but for what changed within the last :data:`FRESH_S`; who comes while it is read
-    waits for that."""
+    """As :func:`read_disk`, but up to :data:`FRESH_S` old; a caller waits for a reading under way."""
     stores = list(stores_of(User.here(), model_dirs))
     with _recent.lock:
         if stores != _recent.stores or time.monotonic() >= _recent.until:
@@ -93,7 +92,7 @@ def recent_disk(model_dirs: Iterable[str] = (), *, progress: Progress = silent) 
 
 
 def forget_recent() -> None:
-    """Have the next lookup read the disk anew: something of it has been seen to change."""
+    """Make the next lookup read the disk anew, as a file was seen to have changed."""
     with _recent.lock:
         _recent.until = -1.0
 
@@ -106,7 +105,7 @@ def _read(stores: Iterable[Store], progress: Progress) -> Disk:
     try:
         for number, sighting in enumerate(sightings):
             found = sighting.found
-            if found.problem is None and not index.knows(found.path):
+            if found.problem is None and not index.has(found.path):
                 progress(f"reading {text_of(found.id)}", number / len(sightings))
             models.append(_read_one(sighting, index))
     finally:
@@ -133,12 +132,12 @@ def _everything(stores: Iterable[Store], report: list[StoreDescription]) -> Iter
 
 
 def _scanned(store: Store) -> tuple[list[Found] | None, str | None]:
-    """What is in a store, None if it is not there; and why no more could be read."""
+    """The models in a store (None if it does not exist), and the reason if not all could be read."""
     found: list[Found] = []
     try:
         if not stat.S_ISDIR(os.stat(store.root).st_mode):
             return None, None
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no name of a file
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: not a valid path
         return None, None
     except OSError as error:
         return found, f"{text_of(store.root)} cannot be read: {error.strerror}"
@@ -172,7 +171,7 @@ def _keys(found: Found) -> Iterator[object]:
         yield found.path
         return
     yield place.st_dev, place.st_ino
-    if found.digest is not None:  # of what is whole: what was cut short has another size
+    if found.digest is not None:  # with the size, as a truncated copy has another one
         yield found.digest, place.st_size
 
 
@@ -187,7 +186,7 @@ def _read_one(sighting: _Sighting, index: Index) -> Model:
 
 
 def _unread(found: Found) -> Model:
-    """The model of a file that is known as broken without being read."""
+    """The model of a file that its store reported as broken; the file is not read."""
     try:
         size = os.stat(found.path).st_size
     except (OSError, ValueError):
@@ -206,27 +205,27 @@ def _unread(found: Found) -> Model:
 
 
 def _named(models: list[Model], sightings: list[_Sighting]) -> list[Model]:
-    """Give each model its names: the one to type first, then what its stores call it."""
+    """Give each model its names: the one to type first, then those of its stores."""
     both = [(model.description, found) for model, found in zip(models, sightings, strict=True)]
     parts = [None if _has_no_other(model) else parse(model, found.found.hint) for model, found in both]
     ids = [_ids(model, found) for model, found in both]
-    # What is broken hides nothing: its name may be another's.
+    # A broken model takes no name: it may be another's.
     taken = [() if model.problem else own for model, own in zip(models, ids, strict=True)]
     named = []
-    for model, name, own, said in zip(models, typed_names(parts, taken), ids, parts, strict=True):
+    for model, name, own, taken_apart in zip(models, typed_names(parts, taken), ids, parts, strict=True):
         names = tuple(dict.fromkeys([name, *own] if name else own))
         known = replace(model.description, names=names)
-        named.append(dataclasses.replace(model, known=known, parts=said))
+        named.append(dataclasses.replace(model, known=known, parts=taken_apart))
     return named
 
 
 def _has_no_other(model: ModelDescription) -> bool:
-    """Whether a model goes by what its store calls it alone."""
+    """True if a model has only the name of its store."""
     return model.problem is not None or model.store == BUNDLED
 
 
 def _ids(model: ModelDescription, found: _Sighting) -> list[str]:
-    """What its stores call a model; and its path, where that is not what it is shown as."""
+    """The names of a model in its stores; and its path, where that differs from the shown one."""
     places = (found.found, *found.others)
     ids = [text_of(each.id) for each in places]
     ids += [id.removesuffix(":latest") for id in ids]

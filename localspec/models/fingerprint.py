@@ -1,4 +1,4 @@
-"""``vocab_fp``: one number for what a model's token ids mean, equal for GGUF and tokenizer.json."""
+"""``vocab_fp``: a hash of the texts of a model's token ids, equal for GGUF and tokenizer.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _gpt2_alphabet() -> dict[str, int]:
 ALPHABET = _gpt2_alphabet()
 _NO_LATIN_1 = 0xFFFF
 _AS_LATIN_1 = dict.fromkeys(range(256), _NO_LATIN_1) | {ord(char): byte for char, byte in ALPHABET.items()}
-"""a stand-in's byte as the character of that number; what stands for none is made not to encode"""
+"""a stand-in's byte as the character of that number; other characters map to one that fails to encode"""
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -69,7 +69,7 @@ def gguf_tokens(header: GgufHeader) -> list[tuple[int, bytes]]:
 def directory_tokens(path: Path) -> list[tuple[int, bytes]]:
     """The real tokens of a model directory by id, without padding and ids that the model cannot produce.
 
-    Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or is none.
+    Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or invalid.
     """
     texts = read_tokenizer(path)
     own, added = _decoders(of_bytes=texts.byte_level)
@@ -83,7 +83,7 @@ def directory_tokens(path: Path) -> list[tuple[int, bytes]]:
 
 
 def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
-    """What makes bytes of a model's own tokens, and of those that were added to it as literal text.
+    """The functions that give the bytes of a model's own tokens, and of those added to it as literal text.
 
     With SentencePiece the spaces of the latter, too, may be written as ▁: converters differ.
     """
@@ -91,5 +91,5 @@ def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
 
 
 def _is_padding(token: int, text: str) -> bool:
-    """Whether this only fills an id that no token has, as llama.cpp's converter writes it."""
+    """True if this only fills an id that no token has, as llama.cpp's converter writes it."""
     return text.startswith("[PAD") and text == f"[PAD{token}]"

@@ -1,4 +1,4 @@
-"""What memory a model needs, from its headers alone, and what memory there is."""
+"""The memory that a model needs, from its headers alone, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -9,38 +9,47 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from localspec.config import EngineConfig
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
 from localspec.models.gguf import GgufHeader, Tensor
 from localspec.models.model import Model
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB, size
 
 DEFAULT_CTX = 8192
 MIN_CTX = 64
 CELL_BYTES = {0: 2.0, 8: 34 / 32, 4: 18 / 32}
-"""of one number in the cache, by ``kv_bits``"""
+"""bytes of one number in the KV cache, by ``kv_bits``"""
 PROCESS = 100 * MB
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
 ROWS = 256
-"""of float32 logits that a forward has room for"""
+"""rows of float32 logits that a forward has room for"""
 ROLLBACK = 8
-"""tokens that a round can take back of a recurrent model: a state for each, and drafts are rarely longer"""
+"""tokens that a round can roll back of a recurrent model: a state for each, and drafts are rarely longer"""
 MARKS = 2
-"""copies of a sequence's state, where it can come back to: its prompt's mark, and one beside that"""
+"""copies of a sequence's state to return to: that of its prompt, and one more"""
 STATES_SHARE = 0.125
-"""of the free memory, at most, for earlier states"""
+"""largest share of the free memory for earlier states"""
 ROLLED_BACK = frozenset(
     ("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "kimi-k3")
     + ("deepseek4", "glm5-next", "bailingmoe3")
 )
 """architectures of which llama.cpp keeps earlier states (its ``llm_arch_supports_rs_rollback``)"""
+FIRST_ALONE = frozenset(("glm5-next",))
+"""architectures of which llama.cpp computes only the context's first sequence right: in the second one, the
+same tokens have logits that differ by more than 1 (random weights, llama.cpp of llama-cpp-python 0.3.36)"""
 CONVOLUTIONS = ("ssm_conv1d", "shortconv.conv")
 """prefixes of the tensors of which a recurrent layer has one, or one each for query, key and value"""
+PLE_CONVOLUTION = "ple_conv1d.weight"
+"""tensor of a layer that mixes embeddings of n-grams in; its dilation is the n-gram's length"""
+COMPRESSOR = "compressor_ape.weight"
+"""suffix of a DeepSeek 4 compressor's position embeddings: one row per token that an entry stands for"""
+OVERLAPPED = 4
+"""tokens per entry at which entries overlap, and a state covers two of them"""
 NUMBER = 4
 """bytes of one number of a state"""
 MOST = 2**31
-"""of a size that a header tells: more is no model's"""
+"""largest size in a header that a model can have"""
 EMBEDDING = "token_embd.weight"
 """the tensor with a row for each token"""
 CGROUPS = Path("/sys/fs/cgroup")
@@ -61,20 +70,21 @@ class Needs(NamedTuple):
         return self.weights + self.cells + self.draft + self.overhead
 
     def check(self, model: str, free: int) -> None:
-        """Raises :class:`ModelTooLarge`, with all numbers, if that is more than ``free`` bytes."""
+        """Raise :class:`ModelTooLarge`, with all numbers, if the total is more than ``free`` bytes."""
         if self.total > free:
             raise ModelTooLarge(
-                f"{model} needs {size(self.total)} of memory (weights {size(self.weights)}, cells "
-                f"{size(self.cells)}, draft {size(self.draft)}, overhead {size(self.overhead)}); "
+                f"{model} needs {size(self.total)} of memory (weights {size(self.weights)}, KV "
+                f"cache {size(self.cells)}, draft {size(self.draft)}, overhead {size(self.overhead)}); "
                 f"{size(max(0, free))} are free",
                 "Use a smaller model or quantisation, a smaller n_ctx, or unload others: "
-                "`localspec models unload`. Where memory_mb is set, more may be allowed.",
+                "`localspec models unload`. If memory_mb is set, raise it.",
             )
 
 
 class Size(NamedTuple):
     """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits; whether its
-    weights are mapped; bytes of a recurrent state, and whether earlier ones are kept."""
+    weights are mapped; bytes of a recurrent state, and whether earlier ones are kept; whether a context can
+    have one sequence only."""
 
     weights: int
     cell: float
@@ -83,11 +93,12 @@ class Size(NamedTuple):
     mapped: bool
     state: int = 0
     rolls_back: bool = False
+    single: bool = False
 
     def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
-        """The least that this target needs beside a draft, with as many earlier states as ``free`` bytes have
+        """The least memory for this target beside a draft, with as many earlier states as ``free`` bytes have
         room for; None: as many as are of use."""
-        sequences = max(1, config.parallel)
+        sequences = 1 if self.single else max(1, config.parallel)
         n_cells = context_size(self.context, config) * sequences
         kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
         cells = int(self.cell * n_cells) + (1 + kept + MARKS) * self.state * sequences
@@ -100,7 +111,7 @@ class Size(NamedTuple):
 
 
 def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int | None = None) -> Needs:
-    """The least that target and draft need: what the headers do not tell counts as nothing. ``free``: see
+    """The least memory for target and draft; sizes missing in the headers count as 0. ``free``: see
     :meth:`Size.needs`.
 
     Raises :class:`ModelError`.
@@ -120,12 +131,12 @@ def states_kept(state: int, sequences: int, free: int | None) -> int:
 
 
 def context_size(trained: int | None, config: EngineConfig) -> int:
-    """Tokens per sequence: what the configuration says, or else the model's own, within bounds."""
+    """Tokens per sequence: the configuration's ``n_ctx``, or else the model's own, within bounds."""
     return config.n_ctx or max(MIN_CTX, min(trained or DEFAULT_CTX, DEFAULT_CTX))
 
 
 def size_of(model: Model, config: EngineConfig) -> Size:
-    """The size that the headers tell of; raises :class:`ModelError`."""
+    """The size of a model by its headers; raises :class:`ModelError`."""
     header = model.header
     if isinstance(header, ModelDirectory):
         return _size_of_directory(header, config)
@@ -144,9 +155,13 @@ def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
     if f"{header.architecture}.attention.head_count_kv" in header.metadata:
         of_cells = number("attention.head_count_kv")  # a list differs by layer: then nothing is known
     width = number("attention.key_length") or number("embedding_length") // max(1, heads)
-    state = _state_bytes(header)
-    layers = _cells_of_hybrid(header, of_cells) if state else of_cells * number("block_count")
-    cell = 2 * CELL_BYTES[config.kv_bits] * width * layers
+    if header.architecture == "deepseek4":
+        keys, state = _compressed(header)
+        cell = CELL_BYTES[config.kv_bits] * keys
+    else:
+        state = _state_bytes(header)
+        layers = _cells_of_hybrid(header, of_cells) if state else of_cells * number("block_count")
+        cell = 2 * CELL_BYTES[config.kv_bits] * width * layers
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
     return Size(
         header.file_size,
@@ -156,6 +171,7 @@ def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
         mapped=True,
         state=state,
         rolls_back=header.architecture in ROLLED_BACK,
+        single=header.architecture in FIRST_ALONE,
     )
 
 
@@ -172,7 +188,27 @@ def _state_bytes(header: GgufHeader) -> int:
         matrix = head * head * heads
     elif _are_numbers(inner, size):
         matrix = inner * size
-    return NUMBER * sum(each + matrix for each in convolved.values())
+    return NUMBER * (sum(each + matrix for each in convolved.values()) + _ngram_numbers(header))
+
+
+def _ngram_numbers(header: GgufHeader) -> int:
+    """Numbers of the state behind embeddings of n-grams (``ple_conv_state``)."""
+    dilation = header.of_architecture("ple.ngram_size")
+    if type(dilation) is not int or not _are_numbers(dilation):
+        return 0
+    found = [t.shape for t in header.tensors if t.name.endswith(PLE_CONVOLUTION)]
+    return dilation * sum((kernel - 1) * math.prod(width) for kernel, *width in found)
+
+
+def _compressed(header: GgufHeader) -> tuple[float, int]:
+    """Return two sizes of a model that stores one key for several tokens: the numbers kept per token, and the
+    bytes of a sequence's keys and scores that are no entry yet (``llama_dsv4_comp_state``)."""
+    keys, rows = 0.0, 0
+    for width, ratio in (t.shape for t in header.tensors if t.name.endswith(COMPRESSOR)):
+        entries = 2 if ratio == OVERLAPPED else 1
+        keys += width / entries / ratio
+        rows += width * entries * ratio
+    return keys, 2 * NUMBER * rows
 
 
 def _is_convolution(tensor: Tensor) -> bool:
@@ -185,7 +221,7 @@ def _are_numbers(*values: object) -> bool:
 
 
 def _cells_of_hybrid(header: GgufHeader, heads: int) -> int:
-    """Heads of keys in all layers of a model of which some layers have no cells."""
+    """Heads of keys in all layers of a model of which some layers have no KV entries."""
     by_layer = header.of_architecture("attention.head_count_kv")
     if isinstance(by_layer, tuple):
         return sum(number for number in by_layer if _are_numbers(number))
@@ -202,7 +238,7 @@ def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
 
 
 def _layers_with_all_cells(config: Mapping[str, Any]) -> int:
-    """How many layers keep a cell of every token, where that is plain to see."""
+    """The number of layers that keep a KV entry of every token; 0 for compressed entries."""
     if "kv_lora_rank" in config:
         return 0  # compressed
     kinds = config.get("layer_types")
@@ -212,14 +248,14 @@ def _layers_with_all_cells(config: Mapping[str, Any]) -> int:
 
 
 def free_memory() -> int:
-    """Bytes that are there for the taking: this machine's, or what is left to the container."""
+    """Bytes of memory that are available on this machine, or within the container's limit."""
     left = _left_to_cgroup(OWN_CGROUP, CGROUPS)
     available = int(psutil.virtual_memory().available)
     return available if left is None else min(available, left)
 
 
 def _left_to_cgroup(own: Path, root: Path) -> int | None:
-    """What the limits of version 2's control groups leave, from our own up to the root; None: no limit."""
+    """Bytes left by the limits of version 2's control groups, from our own up to the root; None: no limit."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -240,6 +276,6 @@ def _left_to(group: Path) -> int | None:
         kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such file, or "max"
         return None
-    # Files that were read are given up for whoever needs the room.
+    # The kernel gives up cached files where memory is needed.
     cached = int(kept.get("active_file", 0)) + int(kept.get("inactive_file", 0))
     return max(0, limit - used + cached)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Collection
@@ -21,7 +22,7 @@ from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-# Each several times what the largest models of 2026 need (262k tokens: 18 MB of header).
+# Each several times the need of the largest models of 2026 (262k tokens: 18 MB of header).
 MAX_HEADER = 64 * 1024 * 1024
 MAX_ENTRIES = 65_536
 MAX_ARRAY = 2_000_000
@@ -60,11 +61,13 @@ TENSOR_TYPES = {
 # No type packs a weight into less than one bit.
 LEAST = ("", 8, 1)
 
-# The arrays that are kept, and what they hold.
-MISSING_PART = "Download the missing part."
+MISSING_PART = "Put it beside the first part, or run `localspec models pull` again."
+RENAMED_PART = "Restore the original file names, or download all parts again."
+# The arrays that are kept, and the type of their items.
 KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
 MAX_LAYERS = 1024
 """numbers in an array that is kept in any case: it may have one for each layer"""
+BLOCK = re.compile(r"blk\.(\d{1,6})\.")
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
 
@@ -83,7 +86,7 @@ class GgufHeader:
     """The metadata (arrays only where kept, or short and of numbers) and the tensors of a GGUF file, or of
     all parts of a split one.
 
-    ``tokenizer_fp`` is 16 hex digits of sha256 over all that it says of its tokenizer; None if nothing.
+    ``tokenizer_fp`` is 16 hex digits of sha256 over all of its tokenizer metadata; None without any.
     """
 
     metadata: dict[str, Any]
@@ -116,8 +119,25 @@ class GgufHeader:
         """The names of all types that tensors have."""
         return {TENSOR_TYPES[t.type][0] if t.type in TENSOR_TYPES else str(t.type) for t in self.tensors}
 
+    def bytes_of_last(self, n: int) -> int:
+        """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``.
+
+        These are those of the output, which counts as a layer, and of the last layers; the input embedding
+        stays with the processor, or is copied where it is the output's too (``load_tensors`` of its
+        src/llama-model.cpp).
+        """
+        blocks = [int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name))]
+        first = max(max(blocks, default=-1) + 2 - n, 0)
+        is_tied = not any(tensor.name == "output.weight" for tensor in self.tensors)
+        outputs = ("output", "token_embd.") if is_tied else ("output",)
+        return sum(
+            _elements(tensor.shape) // TENSOR_TYPES[tensor.type][1] * TENSOR_TYPES[tensor.type][2]
+            for tensor in self.tensors
+            if tensor.type in TENSOR_TYPES and n > 0 and _is_on_gpu(tensor.name, first, outputs)
+        )
+
     def of_architecture(self, key: str) -> Any:
-        """``general.architecture``'s own value, such as ``context_length``; None if not there."""
+        """The value of a key of the architecture, such as ``context_length``; None if not there."""
         return self.metadata.get(f"{self.architecture}.{key}")
 
 
@@ -127,7 +147,7 @@ def read_header(path: Path, *, texts: bool = True) -> GgufHeader:
     Without ``texts`` no long array is kept, which saves half of the time.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, is no GGUF, is truncated, or whose counts and offsets do not fit its size; and for
+    cannot be read, is not GGUF, is truncated, or whose counts and offsets do not fit its size; and for
     a split model that is incomplete, or named by another part than the first.
     """
     split = split_of(path)
@@ -145,7 +165,9 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
     claimed = first.metadata.get("split.count", split.total)
     if claimed != split.total:
         raise ModelInvalid(
-            f"{split.path} says that it is one of {claimed} parts, its name says {split.total}"
+            f"the header of {split.path} says the model has {claimed} parts, its file name says "
+            f"{split.total}",
+            RENAMED_PART,
         )
     tensors, size = first.tensors, first.file_size
     for number in range(2, split.total + 1):
@@ -178,7 +200,7 @@ def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
 
 
 def count_tokens(path: Path) -> int:
-    """How many tokens a file tells of, without reading them: in microseconds. 0: of none.
+    """The number of tokens in a file, without reading them: in microseconds. 0: no vocabulary.
 
     For files that :func:`read_header` has found sound; raises as it does.
     """
@@ -187,7 +209,7 @@ def count_tokens(path: Path) -> int:
 
 
 class _Reader:
-    """Reads, and does not map: a mapped file that somebody shortens kills the process."""
+    """A reader that does not map the file: a mapped file that is shortened kills the process."""
 
     def __init__(self, file: BinaryIO, path: Path, kept: Collection[str] = KEPT_ARRAYS) -> None:
         self.file, self.path, self.kept, self.at = file, path, kept, 0
@@ -205,10 +227,10 @@ class _Reader:
             raise self.bad("it does not start with the letters GGUF")
         version = self.scalar("I")
         if version not in VERSIONS:
-            raise self.bad(f"version {version}; versions 2 and 3 are known")
+            raise self.bad(f"its version is {version}; versions 2 and 3 are supported")
         n_tensors, n_values = self.scalar("Q"), self.scalar("Q")
         if max(n_tensors, n_values) > MAX_ENTRIES:
-            raise self.bad(f"it claims {n_tensors} tensors and {n_values} values")
+            raise self.bad(f"it states {n_tensors} tensors and {n_values} values; {MAX_ENTRIES} are the most")
         metadata: dict[str, Any] = {}
         for _ in range(n_values):
             self.entry(metadata)
@@ -216,23 +238,24 @@ class _Reader:
         if self.kept:
             self.check_vocabulary(metadata)
         self.check_data(tensors, metadata.get(ALIGNMENT, 32))
-        said = any(key.startswith(TOKENIZER) for key in metadata)
-        return GgufHeader(metadata, tensors, self.size, self.tokenizer.hexdigest()[:16] if said else None)
+        has_tokenizer = any(key.startswith(TOKENIZER) for key in metadata)
+        fp = self.tokenizer.hexdigest()[:16] if has_tokenizer else None
+        return GgufHeader(metadata, tensors, self.size, fp)
 
     def entry(self, metadata: dict[str, Any]) -> None:
-        """The next key and its value."""
+        """Read the next key and its value into ``metadata``."""
         start = self.at
         key, kind = self.string(MAX_KEY), self.scalar("I")
         if key in metadata:
-            raise self.bad(f"it has two values of {shown(key)}")
+            raise self.bad(f"it has two values for the key {shown(key)}")
         if key == ALIGNMENT and kind != _UINT32:
-            raise self.bad(f"an alignment of type {kind}")
+            raise self.bad(f"its alignment has the value type {kind}, not {_UINT32} (uint32)")
         metadata[key] = self.value(kind, keep=key in self.kept)
         if key.startswith(TOKENIZER):
             self.tokenizer.update(self.data[start : self.at])
 
     def need(self, n: int) -> None:
-        """Have the next ``n`` bytes in memory."""
+        """Read until the next ``n`` bytes are in memory."""
         end = self.at + n
         if end > self.size:
             raise self.bad("it is truncated inside its header")
@@ -244,14 +267,14 @@ class _Reader:
                 raise self.bad("it became shorter while it was read")
 
     def n_tokens(self) -> int:
-        """Read up to the vocabulary."""
+        """Read up to the vocabulary, and return its number of tokens; 0 without one."""
         if self.take(len(MAGIC)) != MAGIC:
             raise self.bad("it does not start with the letters GGUF")
-        self.scalar("I"), self.scalar("Q")  # the version, and how many tensors there are
+        self.scalar("I"), self.scalar("Q")  # the version, and the number of tensors
         for _ in range(self.scalar("Q")):
             key, kind = self.string(MAX_KEY), self.scalar("I")
             if key == "tokenizer.ggml.tokens":
-                self.scalar("I")  # what the array holds
+                self.scalar("I")  # the type of its items
                 return int(self.scalar("Q"))
             self.value(kind, keep=False)
         return 0
@@ -269,7 +292,7 @@ class _Reader:
     def string(self, limit: int) -> str:
         n = self.scalar("Q")
         if n > limit:
-            raise self.bad(f"a text of {n} bytes in its header")
+            raise self.bad(f"its header has a string of {n} bytes; {limit} are the most")
         return self.take(n).decode("utf-8", "replace")
 
     def value(self, kind: int, *, keep: bool) -> Any:
@@ -278,23 +301,23 @@ class _Reader:
         if kind == _ARRAY:
             return self.array(keep=keep)
         if kind not in _SCALARS:
-            raise self.bad(f"a value of unknown type {kind}")
+            raise self.bad(f"its header has a value of the unknown type {kind}")
         return self.scalar(_SCALARS[kind])
 
     def array(self, *, keep: bool) -> tuple[Any, ...] | None:
         kind, n = self.scalar("I"), self.scalar("Q")
         if n > MAX_ARRAY:
-            raise self.bad(f"an array of {n} items in its header")
+            raise self.bad(f"its header has an array of {n} items; {MAX_ARRAY} are the most")
         if kind == _STRING:
             return self.strings(n, keep=keep)
         if kind not in _SCALARS:
-            raise self.bad(f"an array of unknown type {kind}")
+            raise self.bad(f"its header has an array of the unknown type {kind}")
         form = struct.Struct(f"<{n}{_SCALARS[kind]}")
         data = self.take(form.size)
         return form.unpack(data) if keep or n <= MAX_LAYERS else None
 
     def strings(self, n: int, *, keep: bool) -> tuple[str, ...] | None:
-        """An array of texts: the loop over a vocabulary, which takes most of a header's time."""
+        """An array of strings: the loop over a vocabulary, which takes most of a header's time."""
         texts: list[str] = []
         data, length_at, at = self.data, _FORMS["Q"].unpack_from, self.at
         have = len(data)
@@ -318,23 +341,25 @@ class _Reader:
         name = self.string(MAX_KEY)
         dimensions = self.scalar("I")
         if not 0 < dimensions <= MAX_DIMENSIONS:
-            raise self.bad(f"tensor {shown(name)} has {dimensions} dimensions")
+            raise self.bad(
+                f"tensor {shown(name)} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}"
+            )
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
         if not 0 < _elements(shape) <= MAX_ELEMENTS:
-            raise self.bad(f"tensor {shown(name)} has the shape {shape}")
+            raise self.bad(f"tensor {shown(name)} has the invalid shape {shape}")
         return Tensor(name, shape, self.scalar("I"), self.scalar("Q"))
 
     def check_vocabulary(self, metadata: dict[str, Any]) -> None:
-        """The kept arrays hold what they are read as."""
+        """Raise :class:`ModelInvalid` if a kept array has items of another type."""
         for key, kind in KEPT_ARRAYS.items():
             items = metadata.get(key, ())
             if not isinstance(items, tuple) or not all(type(item) is kind for item in items[:1]):
-                raise self.bad(f"{key} is no list of {kind.__name__}")
+                raise self.bad(f"{key} is not a list of {kind.__name__}")
 
     def check_data(self, tensors: tuple[Tensor, ...], alignment: int) -> None:
-        """Every tensor lies inside the file."""
+        """Raise :class:`ModelInvalid` if a tensor lies outside of the file."""
         if alignment < 1 or alignment & (alignment - 1):
-            raise self.bad(f"alignment {alignment}")
+            raise self.bad(f"its alignment is {alignment}, not a power of two")
         data = -(-self.at // alignment) * alignment
         for tensor in tensors:
             _, block, width = TENSOR_TYPES.get(tensor.type, LEAST)
@@ -343,6 +368,12 @@ class _Reader:
                 raise self.bad(
                     f"it is truncated: tensor {shown(tensor.name)} ends {end - self.size} bytes past its end"
                 )
+
+
+def _is_on_gpu(name: str, first: int, outputs: tuple[str, ...]) -> bool:
+    """Return True if the tensor is of a layer from ``first`` on, or of no layer and named as ``outputs``."""
+    block = BLOCK.match(name)
+    return name.startswith(outputs) if block is None else int(block[1]) >= first
 
 
 def _elements(shape: tuple[int, ...]) -> int:

@@ -1,7 +1,7 @@
-"""What was read of each model, kept in the cache directory: a model is read anew when its files change.
+"""Descriptions of models, kept in the cache directory: a model is read anew when its files change.
 
-Two processes may write it at once: each writes a whole file, and the last one stays. What the other
-found is then read again, once.
+Two processes may write the file at once: each writes all of it, and the last one stays. The models of the
+other process are then read again, once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from localspec.protocol.pairs import Signature
 
 MAX_INDEX = 64 * 1024 * 1024
 LAYOUT = f"{__version__}/3"
-"""a file of another layout is thrown away: raise the number when descriptions say more, or otherwise"""
+"""a file of another layout is ignored: raise the number when descriptions change in form or meaning"""
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -38,7 +38,7 @@ class _Content(msgspec.Struct):
 
 
 def index_path() -> Path | None:
-    """The file of the index; None where there can be no cache."""
+    """The file of the index; None where no cache is possible."""
     with contextlib.suppress(LocalspecError):
         return home.cache_dir() / "models.json"
     return None
@@ -64,12 +64,12 @@ class Index:
         format: Format = "mlx" if known.model.format == "mlx" else "gguf"
         return Model(path, format, known=known.model, stamp=signature)
 
-    def knows(self, path: Path) -> bool:
-        """Whether there is a description, current or not."""
+    def has(self, path: Path) -> bool:
+        """True if there is a description for a path, current or not."""
         return text_of(path) in self._content.models
 
     def save(self) -> None:
-        """Write what was read anew; where that is not possible, it will be read again."""
+        """Write the descriptions if some are new; where that fails, those are read again next time."""
         if not self._changed or self._path is None:
             return
         models = {path: entry for path, entry in self._content.models.items() if os.path.lexists(path)}

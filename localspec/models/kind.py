@@ -1,4 +1,4 @@
-"""Kinds of files and directories that have a model's form and are none that answers."""
+"""Kinds of files and directories that have a model's form and cannot generate text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from localspec.models.directory import ModelDirectory
 from localspec.models.gguf import GgufHeader
 
 MODULES = "modules.json"
-"""what sentence-transformers puts beside a model that it made of another"""
-EMBED = "it makes embeddings of texts"
-PROJECTOR = "it is the projector that lets another model see or hear"
+"""a file that sentence-transformers puts beside a model that it made of another"""
+EMBED = "it is an embedding model"
+PROJECTOR = "it is a multimodal projector: the part of another model that reads images or audio"
 OTHER_TYPES = {
     "adapter": "it is an adapter (LoRA), which goes on top of a model",
     "mmproj": PROJECTOR,
-    "imatrix": "it is an importance matrix, which quantising reads",
-    "vocab": "it holds a vocabulary and no weights",
+    "imatrix": "it is an importance matrix, made for quantising a model",
+    "vocab": "it has a vocabulary, but no weights",
 }
-"""``general.type`` of what is no model"""
+"""``general.type`` of files that are not a model"""
 EMBEDDERS = {
     *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3"),
     *("eurobert", "gemma-embedding", "t5encoder", "llama-embed"),
@@ -26,30 +26,30 @@ EMBEDDERS = {
 READ_BY_MLX = {"bitnet", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "compressed-tensors", "modelopt"}
 """``quantization_config.quant_method`` that mlx-lm converts while it loads (its utils.py)"""
 GENERATES = ("CausalLM", "ConditionalGeneration", "LMHead", "VL")
-"""what the names of transformers' classes that generate text hold"""
+"""parts of the names of transformers' classes that generate text"""
 HEADS = {"eagle3": "an EAGLE-3 head", "dflash": "a DFlash head", "gemma4-assistant": "an MTP head"}
 """``general.architecture`` of drafters that read their target's hidden states (llama.cpp's src/models)"""
 DSPARK = "markov_w1.weight"
-"""the tensor that tells DSpark from DFlash, which share an architecture"""
+"""the tensor by which DSpark differs from DFlash, which has the same architecture"""
 MTP = "an MTP head"
-NAME_A_MODEL = "Name another model."
+NAME_A_MODEL = "Choose another model."
 NAME_THE_TARGET = (
-    "Name the model that it drafts for, in a GGUF file of its own. Heads are not used yet; a smaller model "
+    "Choose the model that it drafts for, in a GGUF file of its own. Heads are not used yet; a smaller model "
     "of the same vocabulary, prompt lookup and the n-gram memory draft instead."
 )
 MOST_OF_A_NAME = 64
-"""characters of a name that a file may choose"""
+"""characters of a name from a file"""
 
 
 class Other(NamedTuple):
-    """A kind of file that answers nothing, as a clause with the subject "it", and what to do instead."""
+    """A kind of file that cannot generate text, as a clause with the subject "it", and what to do instead."""
 
     what: str
     remedy: str = NAME_A_MODEL
 
 
 def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> Other | None:
-    """The kind of a GGUF file that is no model that answers; None for one that is."""
+    """The kind of a GGUF file that cannot generate text; None for one that can."""
     architecture = header.architecture
     kind = header.metadata.get("general.type")
     if isinstance(kind, str) and kind in OTHER_TYPES:
@@ -59,8 +59,8 @@ def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> Other | None:
     if not header.tensors:
         return Other(OTHER_TYPES["vocab"])
     if head := _head(header):
-        told = f"it is {head} for {_target_of(header)}: it drafts for that model and is no model of its own"
-        return Other(told, NAME_THE_TARGET)
+        what = f"it is {head} for {_target_of(header)}, and drafts for that model alone"
+        return Other(what, NAME_THE_TARGET)
     if architecture in EMBEDDERS or header.of_architecture("pooling_type"):
         return Other(EMBED)
     return None if has_vocabulary else Other("it has no vocabulary")
@@ -79,18 +79,18 @@ def _head(header: GgufHeader) -> str | None:
 
 
 def _target_of(header: GgufHeader) -> str:
-    """The model that a head was made for, as far as its file says."""
+    """The model that a head was made for, as far as its file states it."""
     name = header.metadata.get("general.base_model.0.name")
     if isinstance(name, str) and name:
         return name[:MOST_OF_A_NAME]
     width = header.of_architecture("target_hidden_size")
     if type(width) is int:
-        return f"a model whose hidden states have {width} numbers"
+        return f"a model with a hidden size of {width}"
     return f"a {header.architecture[:MOST_OF_A_NAME]} model" if _head(header) == MTP else "another model"
 
 
 def kind_of_directory(model: ModelDirectory) -> Other | None:
-    """The kind of a model directory that MLX cannot answer with; None for one that it can."""
+    """The kind of a model directory that MLX cannot generate text with; None for one that it can."""
     found = _kind_of_directory(model)
     return None if found is None else Other(found)
 
@@ -100,18 +100,18 @@ def _kind_of_directory(model: ModelDirectory) -> str | None:
     if (model.path / MODULES).exists():
         return EMBED
     if config.get("is_encoder_decoder") is True:
-        return "it is an encoder with a decoder, which MLX does not run"
+        return "it is an encoder-decoder model, which MLX does not run"
     named = config.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     if names and not any(mark in name for name in names for mark in GENERATES):
-        return f"it is a {names[0][:64]}, which generates no text"
+        return f"its architecture is {names[0][:64]}"
     return _unreadable(model)
 
 
 def _unreadable(model: ModelDirectory) -> str | None:
-    """Why mlx-lm reads none of the weights that are there."""
+    """The reason why mlx-lm reads none of the weights that are there; None if it reads them."""
     if not any(file.name.startswith("model") for file in model.weights):
-        return f"MLX reads model*.safetensors alone, and its weights are in {model.weights[0].name[:64]}"
+        return f"MLX reads only model*.safetensors, and its weights are in {model.weights[0].name[:64]}"
     settings = model.config.get("quantization_config")
     method = settings.get("quant_method") if isinstance(settings, dict) else None
     if isinstance(method, str) and method not in READ_BY_MLX and "quantization" not in model.config:

@@ -1,15 +1,16 @@
-"""The lookup of models: which model a name or a path means, in the bundled pair, the configured directories
-and the stores of other programs.
+"""The lookup of models by name or path, in the bundled pair, the configured directories and the stores of
+other programs.
 
-A name of a bundled model is that model, a path is what lies there. Every other name is looked up so:
+A name of a bundled model means that model, a path the file or directory there. Every other name is looked up
+so:
 
 1. A name in full, that of the list or of a store; the bundled models' before those in ``model_dirs``, and
    these before all others.
 2. A ``family:size``, such as ``qwen2.5-coder:7b``.
 3. The beginning of a name.
 
-Upper and lower case are alike. A model that can be used comes before one that cannot: of that a name leads to
-the reason alone.
+Upper and lower case are alike. A model that can be used comes before one that cannot: the name of such a one
+leads to an error with the reason.
 
 Models of one family, size and variant differ in quantisation, format and store alone. Of those a name means
 the one in the wanted format, then the first of :data:`PREFERRED`, as ``models pull`` chooses, then the
@@ -33,12 +34,13 @@ from localspec.models.disk import recent_disk
 from localspec.models.model import Model, model_at, renamed
 from localspec.models.stores.store import CONFIGURED
 from localspec.protocol.messages import ModelDescription
+from localspec.protocol.options import is_written_as_path
 
 SUFFIX = ".gguf"
 HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
-"""what ``models pull`` may take"""
+"""names that ``models pull`` takes"""
 SHOWN = 8
-"""matches of an ambiguous name that are told"""
+"""matches of an ambiguous name that a message lists"""
 FIRST = (BUNDLED, CONFIGURED)
 """stores whose models' names nothing else takes"""
 
@@ -60,19 +62,19 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     if found := meant(name, known):
         return chosen(name, found, format)
     path = _path(name)
-    if _may_be_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
+    if is_written_as_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
         return _at(path)
     names = {each.lower(): each for each in (BUNDLED, *(n for one in known for n in one.names))}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ""
-    pull = f"`localspec models list` shows what is here; `localspec models pull {name}` gets it from the hub."
+    pull = f"`localspec models list` shows those here; `localspec models pull {name}` downloads it."
     remedy = pull if HUBS_NAME.fullmatch(name) else None
     raise ModelNotFound(f"there is no model named {name!r}{hint}", remedy)
 
 
 def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
-    """Return all that settings for ``name`` are for: every model of a ``family:size``, a model in both
-    formats.
+    """Return all models that settings for ``name`` apply to: every model of a ``family:size``, a model in
+    both formats.
 
     Raises as :func:`find`.
     """
@@ -119,7 +121,7 @@ def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is a path's; other names may hold a ``/``, as those of repositories do."""
+    """Return True if a name is a path; other names may contain a ``/``, as those of repositories do."""
     path = _path(name)
     from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
     return from_somewhere or ("/" in name and os.path.exists(path))
@@ -128,7 +130,7 @@ def is_path(name: str) -> bool:
 def absolute(name: str) -> str:
     """Return a typed path as the daemon can find it from its own directory; names stay as they are.
 
-    Raises :class:`InvalidOptions` for one without a letter, which would pass for this directory.
+    Raises :class:`InvalidOptions` for an empty one, which would mean this directory.
     """
     if not name:
         raise InvalidOptions(
@@ -140,13 +142,13 @@ def absolute(name: str) -> str:
         return os.path.abspath(_path(name)) if _is_typed_path(name) else name
     except OSError as error:
         raise InvalidOptions(
-            f"{name} cannot be looked for: {error.strerror}",
+            f"{name} cannot be looked up on this disk: {error.strerror}",
             "Give one of `localspec models list`, or its path.",
         ) from None
 
 
 def _is_typed_path(name: str) -> bool:
-    """Whether a person who types a name in a directory means a file there."""
+    """True if a name that a user types in a directory means a file there."""
     if is_path(name):
         return True
     path = _path(name)
@@ -162,13 +164,13 @@ def _known_names() -> set[str]:
 
 
 def _given(name: str, format: Format | None = None) -> Model | None:
-    """Return what needs no list: a bundled model, whose name nothing takes, or a path's."""
+    """Return a model that needs no list: a bundled one, whose name no other model can have, or a path's."""
     if bundled := BUNDLED_NAMES.get(name.lower()):
         wanted = format or "gguf"
         return Model(bundled_model(bundled, wanted), wanted)
     path = _path(name)
-    is_file = _may_be_path(name) and os.path.exists(path) and not os.path.isdir(path)
-    # Bytes that are no text are shown as U+FFFD: which they are only the list knows.
+    is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
+    # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.
     return _at(path) if is_file or (is_path(name) and "\ufffd" not in name) else None
 
 
@@ -184,11 +186,6 @@ def _at(path: Path) -> Model:
     return model_at(Path(os.path.abspath(path)))
 
 
-def _may_be_path(name: str) -> bool:
-    """Whether a name is written as paths are: with a separator, a ``~`` or a model file's suffix."""
-    return "/" in name or name.startswith("~") or name.endswith(SUFFIX) or name in (".", "..")
-
-
 def _path(name: str) -> Path:
     return Path(os.path.expanduser(name))
 
@@ -197,7 +194,7 @@ def _path(name: str) -> Path:
 
 
 def meant(name: str, known: Sequence[Model]) -> list[Model]:
-    """Return what ``name`` may stand for, the preferred first; nothing where no model has such a name."""
+    """Return the models that ``name`` may mean, the preferred first; empty where no model has such a name."""
     wanted = name.lower()
     for matches in (_is_called, _is_of, _begins):
         if found := [each for each in known if matches(each, wanted)]:
@@ -210,8 +207,8 @@ def meant(name: str, known: Sequence[Model]) -> list[Model]:
 
 
 def covered(name: str, known: Sequence[Model]) -> list[Model]:
-    """Return what settings for ``name`` are for: all of that family and size, or else the model that is
-    meant, in all quantisations and formats that are called so. Raises as :func:`chosen`."""
+    """Return the models that settings for ``name`` apply to: all of that family and size, or else the model
+    meant, in all quantisations and formats of that name. Raises as :func:`chosen`."""
     family = [each for each in known if _is_of(each, name.lower())]
     found = meant(name, known)
     if found and not family:
@@ -225,12 +222,12 @@ def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> M
     Raises :class:`ModelAmbiguous`, naming them, for different models; :class:`ModelInvalid` for a broken one.
     """
     wanted = [each for each in found if each.format == (format or "gguf")] or found
-    # What has one name in full is one model in two formats, though their sizes may be told differently.
+    # Models with one name in full are one model in two formats, though their stated sizes may differ.
     rivals = wanted if all(_is_called(each, name.lower()) for each in found) else found
     if len(set(map(kind_of, rivals))) > 1:
         names = sorted({each.name for each in rivals})
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        raise ModelAmbiguous(f"{name!r} may be {', '.join(names[:SHOWN])}{more}")
+        raise ModelAmbiguous(f"{name!r} is ambiguous: it may be {', '.join(names[:SHOWN])}{more}")
     first = wanted[0].description
     if first.problem is not None:
         raise ModelInvalid(f"{wanted[0].name} cannot be used: {first.problem}", first.remedy)
@@ -238,22 +235,22 @@ def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> M
 
 
 def kind_of(model: Model) -> tuple[str, ...]:
-    """Return what is alike for one model in all quantisations and formats."""
+    """Return the part of a name that is alike for one model in all quantisations and formats."""
     return (model.description.id,) if model.parts is None else (model.parts.short, model.parts.variant)
 
 
 def _is_called(model: Model, name: str) -> bool:
-    """Whether this is one of its names in full; all names that are asked for are in lower case."""
+    """True if this is one of the model's names in full; ``name`` is in lower case."""
     return name in (each.lower() for each in model.names)
 
 
 def _is_of(model: Model, name: str) -> bool:
-    """Whether it is of this family and size."""
+    """True if the model is of this family and size."""
     return model.parts is not None and model.parts.short == name
 
 
 def _begins(model: Model, name: str) -> bool:
-    """Whether one of its names begins so."""
+    """True if one of the model's names begins with this one."""
     return any(each.lower().startswith(name) for each in model.names)
 
 

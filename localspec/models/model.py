@@ -1,4 +1,4 @@
-"""One model on this disk, as a value that :mod:`localspec.models.library` makes once."""
+"""One model on this disk, as a value made once by :mod:`localspec.models.library`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Model:
 
     ``path`` is absolute and unresolved: links in a store have names, their targets have digests. ``known`` is
     the description of a model that is in a store, ``parts`` its name taken apart (None: bundled, or not
-    usable). ``stamp`` is the state of its files when ``known`` was read. What is read of the files (place,
-    header, description, signature) is read once, when it is first asked for.
+    usable). ``stamp`` is the state of its files when ``known`` was read. Place, header, description
+    and signature are read once, at their first use.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it can be asked for by, the one to type first."""
+        """All names that mean this model, the one to type first."""
         return (self.known.names if self.known is not None else ()) or (self.own_name,)
 
     @property
@@ -86,7 +86,7 @@ class Model:
 
     @cached_property
     def description(self) -> ModelDescription:
-        """All that the headers tell; a problem is in the description, never raised."""
+        """The description from the headers; a problem is in it, never raised."""
         return self.known if self.known is not None else self.described(self.own_name)
 
     @property
@@ -105,7 +105,7 @@ class Model:
 
     @property
     def is_current(self) -> bool:
-        """Whether its files are as they were when it was found."""
+        """True if its files are as they were when it was found."""
         return self.signature == signature_of(self.path)
 
     def current(self) -> Model:
@@ -113,7 +113,7 @@ class Model:
         return self if self.is_current else replace(self, stamp=None)
 
     def check_unchanged(self) -> None:
-        """Raises :class:`ModelChanged` where its files are not as they were when it was found."""
+        """Raise :class:`ModelChanged` where its files are not as they were when it was found."""
         if self.is_current:
             return
         what = "changed" if os.path.exists(self.path) else "removed"
@@ -123,17 +123,17 @@ class Model:
         )
 
     def as_frame(self) -> ModelFile:
-        """The same for another process."""
+        """The frame that sends the model to another process."""
         return ModelFile(os.fsencode(self.path), self.signature, self.description)
 
 
 def model_at(path: Path) -> Model:
-    """The model at a path, which is one."""
+    """The model at a path, which must be a model's file or directory."""
     return Model(path, format_of(path))
 
 
 def model_from(frame: ModelFile) -> Model:
-    """The model that another process found, as it was found: nothing is read."""
+    """The model that another process found, in its state at that time; no file is read."""
     format: Format = "mlx" if frame.description.format == "mlx" else "gguf"
     return Model(Path(os.fsdecode(frame.path)), format, known=frame.description, stamp=frame.signature)
 

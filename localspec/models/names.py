@@ -1,4 +1,4 @@
-"""Names that can be typed, such as ``qwen2.5-coder:7b``: made of what the names of files and stores say."""
+"""Names that can be typed, such as ``qwen2.5-coder:7b``: made from the names of files and stores."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
 LONGEST = 300
-"""characters of a name that are looked at: more would take time"""
+"""characters of a name that are parsed: more would take time"""
 QUANTISATION = re.compile(
     r"(?:^|[-._ ])((?:ud-)?(?:i?q\d\w*|mxfp\d(?:_moe)?|nvfp4|bf16|fp?16|fp?32|\d{1,2}-?bit)(?:-gs\d+|-dwq)?)"
     r"(?=$|[-. ])"
 )
 SIZE = re.compile(r"(?:^|[-_:. ])((?:\d+x)?e?\d+(?:\.\d+)?[bm](?:-a\d+(?:\.\d+)?b)?)(?=$|[-_. ])")
 FLAT = re.compile(r"^[^_]+_.*gguf_(?=.)")
-"""what llama.cpp's older cache puts before a file's own name: user and repository"""
+"""prefix of file names in llama.cpp's older cache: user and repository"""
 FORM = re.compile(r"[-._ ](gguf|mlx|safetensors|hf|imatrix|imat|i1)(?=$|[-._ ])")
 VARIANT = re.compile(r"[-_ ](instruct|chat|it|base|thinking|reasoning|pt)$")
 PREFERRED = (
@@ -34,9 +34,9 @@ LABEL = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
     re.IGNORECASE,
 )
-"""how the names of GGUF files on the hub end"""
+"""quantisation at the end of the names of GGUF files on the hub"""
 RESERVED = ("auto", "none")
-"""what a draft model may be called that is none"""
+"""values of ``draft`` that are not the name of a model"""
 
 
 class Parts(NamedTuple):
@@ -55,13 +55,13 @@ class Parts(NamedTuple):
     @property
     def preference(self) -> int:
         """The place of the quantisation among :data:`PREFERRED`, after all of them if it is not there."""
-        said = self.quantisation.replace("-bit", "bit").upper()
-        alike = (said and (said.startswith(each) or each.startswith(said)) for each in PREFERRED)
+        own = self.quantisation.replace("-bit", "bit").upper()
+        alike = (own and (own.startswith(each) or each.startswith(own)) for each in PREFERRED)
         return next((place for place, is_it in enumerate(alike) if is_it), len(PREFERRED))
 
 
 def label_of(stem: PurePath) -> str | None:
-    """The quantisation that a file without its ending, or else its directory, is named by."""
+    """The quantisation in the name of a file without its suffix, or else in that of its directory."""
     for name in (stem.name, stem.parent.name):
         if found := LABEL.search(name):
             return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
@@ -76,8 +76,8 @@ def pulled_name(repository: str, path: Path) -> str:
 
 
 def typed_names(models: Sequence[Parts | None], called: Sequence[Collection[str]]) -> list[str | None]:
-    """A name for each model that no other has: ``family:size``, and of what tells it from others as much
-    as is needed; None for None. ``called`` is what stores call each: no model gets such a name of another."""
+    """A unique name for each model: ``family:size``, and as many of the other parts as are needed; None for
+    None. ``called`` are the names of each in its stores: no model gets such a name of another."""
     groups = defaultdict[str, list[Parts]](list)
     for each in models:
         if each is not None:
@@ -86,7 +86,7 @@ def typed_names(models: Sequence[Parts | None], called: Sequence[Collection[str]
 
 
 def parse(model: ModelDescription, hint: str = "") -> Parts:
-    """What the names of a model say: the first of file, repository and title that has a size. ``hint`` is
+    """The parts of a model's name: of the first of file, repository and title that has a size. ``hint`` is
     more words of its name, such as its repository's."""
     texts = [_plain(text) for text in (model.id, hint, model.title) if text] or [""]
     chosen = next((text for text in texts if SIZE.search(text)), texts[0])
@@ -104,7 +104,7 @@ def parse(model: ModelDescription, hint: str = "") -> Parts:
 
 
 def _plain(text: str) -> str:
-    """The name of a model, without who made it, or in which form."""
+    """The name of a model in lower case, without its publisher and file format."""
     name = FLAT.sub("", text[-LONGEST:].lower().rpartition("/")[2]).removesuffix(":latest")
     return FORM.sub("", name)
 
@@ -114,7 +114,7 @@ def _slug(text: str) -> str:
 
 
 def _measured(parameters: int | None) -> str:
-    """A size in words, where no name says it."""
+    """The size as in names, such as ``7b``, for a model whose names have none; empty below a million."""
     if not parameters or parameters < MILLION:
         return ""
     if parameters < 1000 * MILLION:
@@ -123,19 +123,20 @@ def _measured(parameters: int | None) -> str:
 
 
 def _qualified(each: Parts, group: list[Parts]) -> str:
-    """The short name, and of the parts in which models of that name differ as many as tell most apart."""
+    """The short name, and as many of the parts in which models of that name differ as distinguish most of
+    them."""
     differing = [place for place in range(2, len(each)) if len({other[place] for other in group}) > 1]
-    told_apart = [
+    distinct = [
         len({tuple(other[place] for place in differing[:n]) for other in group})
         for n in range(len(differing) + 1)
     ]
-    needed = differing[: told_apart.index(max(told_apart))]
-    told = "-".join(each[place] for place in needed if each[place])
-    return f"{each.short}{'-' if each.size else ':'}{told}" if told else each.short
+    needed = differing[: distinct.index(max(distinct))]
+    rest = "-".join(each[place] for place in needed if each[place])
+    return f"{each.short}{'-' if each.size else ':'}{rest}" if rest else each.short
 
 
 def _numbered(names: Sequence[str | None], called: Sequence[Collection[str]]) -> list[str | None]:
-    """The names, a number at the end of those that another model has already, or that its store gave it."""
+    """The names, with a number at the end of those that another model has, by its own or its store's name."""
     owners = defaultdict[str, set[int]](set)
     for place, ids in enumerate(called):
         for id in ids:

@@ -1,4 +1,4 @@
-"""Files that are mapped while a model is used: whoever overwrites them in place changes the model itself."""
+"""Files that are mapped while a model is used: overwriting them in place changes the loaded model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Stamp(NamedTuple):
 
 
 class OpenedFiles:
-    """Files as they were when this was made; each is held open, so that a new file which takes the name of
-    one is not taken for it.
+    """Files as they were when this was made; each is held open, so that a new file of the same name is
+    not taken for it.
 
     Raises :class:`ModelNotFound` for one that is not there.
     """
@@ -40,22 +40,22 @@ class OpenedFiles:
             raise ModelNotFound(f"{error.filename} cannot be opened: {error.strerror}") from None
 
     def check_sometimes(self) -> None:
-        """As :meth:`check`, where the last one was :data:`INTERVAL_S` ago: for the hot path."""
+        """As :meth:`check`, at most once in :data:`INTERVAL_S`: for the hot path."""
         if time.monotonic() - self._checked >= INTERVAL_S:
             self.check()
 
     def check(self) -> None:
-        """Raises :class:`ModelChanged` where one is not what it was. Some microseconds a file."""
+        """Raise :class:`ModelChanged` where a file is not as it was. Some microseconds a file."""
         self._checked = time.monotonic()
         for descriptor, path, before in self._files:
             now = _stamp(descriptor)
             if now != before:
-                told = f"; it had {before.size} bytes, and has {now.size}" if now.size != before.size else ""
+                sizes = f"; it had {before.size} bytes, and has {now.size}" if now.size != before.size else ""
                 self._checked = -math.inf
-                raise ModelChanged(f"{path} was overwritten while it was in use{told}")
+                raise ModelChanged(f"{path} was overwritten while it was in use{sizes}")
 
     def close(self) -> None:
-        """Let the files go; nothing is checked from then on."""
+        """Close the files; nothing is checked from then on."""
         while self._files:
             os.close(self._files.pop()[0])
 

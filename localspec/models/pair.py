@@ -1,6 +1,6 @@
-"""The one choice of what answers: a target, the backend that runs it, and its drafter, with the reasons.
+"""The one choice of a target, the backend that runs it, and its drafter, with the reasons.
 
-The daemon makes it, or the command with ``--no-daemon``; whoever opens the models is given the result.
+The daemon makes it, or the command with ``--no-daemon``; the process that opens the models gets the result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from localspec.config import EngineConfig
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError
 from localspec.models.candidates import KINDS, Room, auto_draft
 from localspec.models.description import BACKENDS, FORMATS, has_mlx
@@ -19,20 +18,22 @@ from localspec.models.fit import Needs, size_of
 from localspec.models.library import find, in_formats, named
 from localspec.models.model import Model, model_from
 from localspec.models.tried import known_speed
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
 
 ANYWHERE = Room()
 NOTHING = Needs()
 Speed = Callable[[Model], float | None]
-"""seconds that a plain step of a model takes, if that was measured once"""
+"""seconds that a plain step of a model takes; None if that was never measured"""
 
 
 @dataclass(frozen=True)
 class Drafter:
-    """What drafts for a target, and why, or why nothing does.
+    """The drafter of a target, or none, and the reason.
 
     ``kind``: "model" is a model of its own; a head within the target's files, or one made for the target,
-    gets a kind of its own. One that was not ``asked`` for is left out where it cannot be loaded.
+    gets a kind of its own. One that was not requested (``asked``) is left out where it cannot be
+    loaded.
     """
 
     kind: DrafterKind = "none"
@@ -43,8 +44,8 @@ class Drafter:
 
 @dataclass(frozen=True)
 class Pair:
-    """A target, its drafter, why the target is run by its backend, and the memory that both need;
-    ``least``: what they can do with, as a drafter that nobody asked for may be left out."""
+    """A target, its drafter, the reason for its backend (``why``), and the memory that both need; ``least``:
+    the memory without a drafter that was not requested, as such a one may be left out."""
 
     target: Model
     drafter: Drafter
@@ -59,21 +60,21 @@ class Pair:
 
     @property
     def backend(self) -> str:
-        """The name of the backend that runs it."""
+        """The name of the backend that runs the target."""
         return BACKENDS[self.target.format]
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """All whose files are opened."""
+        """The models whose files are opened."""
         return (self.target,) if self.draft is None else (self.target, self.draft)
 
     def check_unchanged(self) -> None:
-        """Raises :class:`ModelChanged` where a file is not as it was when it was chosen."""
+        """Raise :class:`ModelChanged` where a file is not as it was when the pair was chosen."""
         for model in self.models:
             model.check_unchanged()
 
     def as_frame(self) -> PairFile:
-        """The same for another process."""
+        """The frame that sends the pair to another process."""
         drafter, model = self.drafter, self.draft
         file = None if model is None else model.as_frame()
         return PairFile(
@@ -82,14 +83,14 @@ class Pair:
 
 
 def pair_from(frame: PairFile) -> Pair:
-    """The pair that another process chose; nothing is read."""
+    """The pair that another process chose; no file is read."""
     drafter = frame.drafter
     model = None if drafter.model is None else model_from(drafter.model)
     return Pair(model_from(frame.target), Drafter(drafter.kind, model, drafter.why, drafter.asked), frame.why)
 
 
 class Wish(NamedTuple):
-    """What a request asks for: a model's name, a draft's, ``auto`` or ``none``, a backend's or ``auto``."""
+    """The values of a request: a model's name; a draft's, ``auto`` or ``none``; a backend's or ``auto``."""
 
     model: str
     draft: str = "auto"
@@ -105,11 +106,15 @@ def choose(
     speed: Speed = known_speed,
     room: Room = ANYWHERE,
 ) -> Pair:
-    """Choose a pair; ``draft`` may be ``auto`` or ``none``, ``backend`` may be ``auto``.
+    """Choose the target, the backend that runs it, and its drafter.
 
-    ``room`` is how the pair is loaded, and what one that ``auto`` chooses is to fit in. Raises
-    :class:`ModelNotFound` and the like, :class:`BackendUnavailable` for a backend that localspec does not
-    have here, and :class:`InvalidOptions` for one that cannot run this model.
+    ``model`` and ``draft`` are names or paths. ``draft`` may also be ``auto``, which chooses a draft model
+    that fits into the memory of ``room``, or ``none``; ``backend`` may be ``auto``. ``room`` has the
+    settings that the pair is loaded with. ``speed`` gives the measured speed of a model.
+
+    Raises the errors of :func:`find` for a model that is not found, ambiguous or damaged,
+    :class:`BackendUnavailable` for a backend that this installation does not have, and
+    :class:`InvalidOptions` for one that cannot run this model.
     """
     wish = Wish(model, draft, backend)
     pair = _choose(wish, model_dirs, speed, room)
@@ -129,18 +134,18 @@ def _choose(wish: Wish, model_dirs: tuple[str, ...], speed: Speed, room: Room) -
 
 
 def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room) -> Drafter:
-    """The drafter that is asked for, or chosen."""
+    """The drafter that was requested, or that ``auto`` chooses."""
     if draft == "none":
-        return Drafter(why="no draft model was wanted")
+        return Drafter(why="no draft model was requested (draft = none)")
     if draft == "auto":
         model, why = auto_draft(target, model_dirs, room)
         return Drafter("none" if model is None else "model", model, why, asked=False)
     found = find(draft, model_dirs, format=target.format)
-    return Drafter("model", named(found, model_dirs), "this draft model was asked for")
+    return Drafter("model", named(found, model_dirs), "this draft model was requested")
 
 
 def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:
-    """The memory that both need, and the least; nothing is known of what cannot be read."""
+    """The memory that both need, and the least; zeros where a header cannot be read."""
     try:
         size = size_of(target, config)
         alone = size.needs(None, config)
@@ -153,9 +158,9 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
 
 
 def _target(wish: Wish, model_dirs: tuple[str, ...], speed: Speed) -> tuple[Model, str]:
-    """The model, and why in this format."""
+    """The model, and the reason for its format."""
     if wish.backend != "auto":
-        return _wanted(wish, model_dirs), "as asked"
+        return _wanted(wish, model_dirs), "as requested"
     gguf, *others = in_formats(wish.model, model_dirs)
     if not others:
         return gguf, f"which runs {KINDS[gguf.format]}"
@@ -166,7 +171,7 @@ def _target(wish: Wish, model_dirs: tuple[str, ...], speed: Speed) -> tuple[Mode
         best = gguf if seconds[0] <= seconds[1] else mlx
         return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
     if not is_apple_silicon():
-        return gguf, "as this is no Apple silicon"
+        return gguf, "as this is not Apple silicon"
     if not has_mlx():
         return gguf, "as mlx-lm is not installed"
     return mlx, "as this is Apple silicon"
@@ -178,13 +183,14 @@ def _wanted(wish: Wish, model_dirs: tuple[str, ...]) -> Model:
         raise BackendUnavailable(f"there is no backend {wish.backend!r} in this installation")
     found = find(wish.model, model_dirs, format=wanted)
     if found.format != wanted:
+        forms = f"{KINDS[found.format]}, not {KINDS[wanted]}"
         raise InvalidOptions(
-            f"{wish.model} is {KINDS[found.format]}; {wish.backend} runs {KINDS[wanted]}",
-            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may ask for {wish.backend}.",
+            f"the backend {wish.backend} cannot run {wish.model}: it is {forms}",
+            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may have set {wish.backend}.",
         )
     return found
 
 
 def is_apple_silicon() -> bool:
-    """Whether this machine's own memory is its graphics processor's."""
+    """True on Apple silicon, on which processor and graphics processor share the memory."""
     return platform.system() == "Darwin" and platform.machine() == "arm64"

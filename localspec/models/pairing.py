@@ -1,4 +1,4 @@
-"""May this draft model speculate for that target? Exact, compatible, or refused with the reason.
+"""The check that a draft model can draft for a target: exact, compatible, or refused with the reason.
 
 The rule for vocabularies that differ is llama.cpp's (common/speculative.cpp): the same kind, the same BOS
 and EOS, a size difference of at most 128, equal text for every id from 5 on.
@@ -15,14 +15,14 @@ from localspec.models.bounded import shown
 Fit = Literal["exact", "compatible"]
 
 FITS: dict[Fit, str] = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
-"""for people"""
+"""the results, for messages"""
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
 
 
 class Tokens(NamedTuple):
-    """What two vocabularies are compared by: the bytes of all real tokens by id, how many rows of logits
-    there are, the tokenizer's kind, BOS if it is added, EOS."""
+    """A vocabulary as it is compared: the bytes of all real tokens by id, the number of tokens in a row of
+    logits, the tokenizer's kind, BOS if it is added, EOS."""
 
     texts: Mapping[int, bytes]
     size: int
@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
 
 
 def check_pair(target: Tokens, draft: Tokens) -> Fit:
-    """Raises :class:`TokenizerMismatch` naming the first difference."""
+    """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference."""
     if target.texts == draft.texts:
         return "exact"
     differs = _first_difference(target, draft)
@@ -51,7 +51,7 @@ def check_pair(target: Tokens, draft: Tokens) -> Fit:
 
 
 def check_sizes(target: int, draft: int) -> None:
-    """Raises :class:`TokenizerMismatch` where the numbers of tokens alone rule a pair out."""
+    """Raise :class:`TokenizerMismatch` where the numbers of tokens alone rule a pair out."""
     if abs(target - draft) > MAX_SIZE_DIFFERENCE:
         raise TokenizerMismatch(f"the draft model's vocabulary has {draft} tokens, the target's {target}")
 

@@ -1,4 +1,4 @@
-"""The name of this kind of machine: what was learnt about speed on one says nothing about another."""
+"""The name of this kind of machine: speeds measured on one do not hold for another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localspec.models.builds import graphics
 
 @functools.cache
 def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name as the system tells it; Linux tells it in a file only."""
+    """The processor's name as the system reports it; Linux does so in a file only."""
     with contextlib.suppress(OSError):
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -22,5 +22,5 @@ def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def machine_name() -> str:
-    """The kind of machine that something was measured or computed on, its graphics drivers included."""
+    """The kind of this machine, with its graphics processors and drivers, as a key for measurements."""
     return " with ".join(filter(None, (f"{platform.machine()} {processor_name()}", graphics())))

@@ -1,4 +1,4 @@
-"""Small files of JSON that hold what was learnt about models on this machine."""
+"""Small JSON files of what was learnt about models on this machine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ log = logging.getLogger(__name__)
 
 FORMAT = 8
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""what reading a record that somebody else wrote may raise"""
+"""errors of reading a record with arbitrary content"""
 
 
 class Learnt(Protocol):
-    """What can be written down and read again."""
+    """State that a :class:`Record` can write and read again."""
 
     def state(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """The state as JSON values."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        """Restore what :meth:`state` returned. Raises ValueError, KeyError or TypeError for anything else."""
 
 
 class Record:
-    """One of the files: what was learnt of ``what`` on this kind of machine. ``what`` names the device and
-    the build of the library where the result depends on them; of another one nothing is read.
+    """One file: what was learnt of ``what`` on this kind of machine. ``what`` names the device and the build
+    of the library where the result depends on them; a record of another one is not read.
 
-    A file that cannot be read or written costs what was learnt, nothing else.
+    Where the file cannot be read or written, only what was learnt is lost.
     """
 
     def __init__(self, directory: Path, what: str, learnt: Learnt) -> None:
@@ -45,7 +45,7 @@ class Record:
         self._written = ""
 
     def read(self) -> None:
-        """Restore what was written, if that is possible."""
+        """Restore the written state, if the file can be used."""
         try:
             content = self._path.read_text(encoding="utf-8")
             document = json.loads(content)
@@ -57,7 +57,7 @@ class Record:
             log.warning("%s cannot be used: %s", self._path, error)
 
     def write(self) -> None:
-        """Write it down where it has changed."""
+        """Write the state if it has changed."""
         learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self._learnt.state()})
         if learnt == self._written:
             return
@@ -67,5 +67,5 @@ class Record:
 
 
 def learnt_dir() -> Path:
-    """Where they are kept; raises :class:`LocalspecError` where there can be none."""
+    """The directory of the records; raises :class:`LocalspecError` where it cannot be made."""
     return home.private_dir(home.cache_dir() / "learnt")

@@ -1,8 +1,8 @@
 """``python -m localspec.models.rendering``: the process in which a model's chat template is run.
 
-A template is a program of the model's author. Jinja's sandbox keeps it from everything but texts, lists and
-numbers; what it does with these is bounded by the system, for no operation, filter or method does without
-memory or processor time. Frames, each msgpack after its length, come on stdin and go to stdout:
+A template is a program of the model's author. Jinja's sandbox limits it to texts, lists and numbers; the
+system limits the memory and processor time of its operations, filters and methods on these. Frames, each
+msgpack after its length, come on stdin and go to stdout:
 :class:`Begin`, then the variables of each rendering; a :class:`Rendered` answers each.
 """
 
@@ -29,7 +29,7 @@ AGAIN_S = 0.05
 LONGEST_ERROR = 1000
 """characters"""
 SPARE_S = 1
-"""processor time after the limit, until the system ends what no signal interrupts"""
+"""seconds of processor time after the limit, until the system ends code that no signal interrupts"""
 
 
 class Begin(msgspec.Struct):
@@ -70,7 +70,7 @@ def framed(message: object) -> bytes:
 
 
 class Generation(Extension):
-    """The block ``{% generation %}``, by which transformers knows what is to be trained on: its content."""
+    """The block ``{% generation %}``, by which transformers marks text to train on: only its content."""
 
     tags = {"generation"}
 
@@ -115,7 +115,7 @@ class Renderer:
             pieces.append(piece)
             length += len(piece)
             if length > self._begin.chars:
-                raise TemplateError(f"it makes more than {self._begin.chars} characters")
+                raise TemplateError(f"its text is longer than {self._begin.chars} characters")
         return "".join(pieces)
 
     def _bounded(self, work: Callable[[], str]) -> Rendered:
@@ -123,7 +123,7 @@ class Renderer:
             with _processor_time(self._begin.seconds):
                 return _done(work)
         except MemoryError:
-            return Rendered(error=memory_told(self._begin.memory))
+            return Rendered(error=memory_exceeded(self._begin.memory))
         except TemplateError as error:
             return Rendered(error=str(error))
 
@@ -134,17 +134,17 @@ def _done(work: Callable[[], str]) -> Rendered:
     except MemoryError:
         raise
     except Exception as error:
-        # Whatever a template raises is the model's fault: not only TemplateError, but nesting too deep,
-        # numbers too long, and what Python's own methods say. Telling it takes time and memory, too.
+        # Any exception of a template is the model's fault: besides TemplateError nesting too deep, numbers
+        # too long, and errors of Python's own methods. Making the message takes time and memory, too.
         return Rendered(error=(str(error) or type(error).__name__)[:LONGEST_ERROR])
 
 
-def time_told(seconds: float) -> str:
-    return f"it computed for longer than {seconds:g} s"
+def time_exceeded(seconds: float) -> str:
+    return f"it took more than {seconds:g} s of processor time"
 
 
-def memory_told(size: int) -> str:
-    return f"it takes more than {size >> 20} MB of memory"
+def memory_exceeded(size: int) -> str:
+    return f"it took more than {size >> 20} MB of memory"
 
 
 def _as_json(
@@ -166,15 +166,15 @@ def _raise_exception(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _processor_time(seconds: float) -> Iterator[None]:
-    """Inside, this process computes for so long at most. Then an exception is raised, again and again in case
-    that it is swallowed, and in the end, where no Python runs that could raise one, the kernel ends it."""
+    """Limit this process to so many seconds of processor time inside. After them an exception is raised, and
+    again in case that the template catches it; code that no exception reaches is ended by the kernel."""
     if sys.platform == "win32":
         yield
         return
     import resource
 
     def over(*_: object) -> NoReturn:
-        raise TemplateError(time_told(seconds))
+        raise TemplateError(time_exceeded(seconds))
 
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1 + SPARE_S, hard))
@@ -202,7 +202,7 @@ def _answer(stdout: BinaryIO, rendered: Rendered) -> None:
     try:
         frame = framed(rendered)
     except ValueError as error:  # a lone surrogate, in an error's text perhaps
-        frame = framed(Rendered(error=f"it makes text that is no Unicode: {error}"))
+        frame = framed(Rendered(error=f"its text is not valid Unicode: {error}"))
     stdout.write(frame)
     stdout.flush()
 

@@ -16,19 +16,20 @@ import psutil
 
 from localspec import process
 from localspec.errors import EngineError, of_system
-from localspec.models.rendering import Begin, Rendered, framed, memory_told, receive, time_told
+from localspec.models.rendering import Begin, Rendered, framed, memory_exceeded, receive, time_exceeded
 
-WHAT = "the chat template's process"
+WHAT = "the process that renders the chat template"
+REMEDY = "Close other programs or raise the limit of processes (`ulimit -u`), then try again."
 WAIT_S = 20.0
-"""longest wait for an answer, as the process may get little of a busy machine's time"""
+"""longest wait for an answer in seconds, as the process may get little of a busy machine's time"""
 LOOK_S = 0.02
-"""interval at which its memory is looked at: not every system limits that by itself"""
+"""interval in seconds at which its memory is checked: not every system limits that by itself"""
 
 
 class RenderingProcess:
-    """A process of :mod:`.rendering`; it ends with this object, and at whatever exceeds its limits.
+    """A process of :mod:`.rendering`; it ends with this object, and where it exceeds its limits.
 
-    Start it early: importing Python's and Jinja's modules takes it some 0.2 s, for which nobody waits.
+    Start it early: importing Python's and Jinja's modules takes it some 0.2 s.
     Raises :class:`EngineError` where it cannot be started.
     """
 
@@ -44,8 +45,8 @@ class RenderingProcess:
                 **process.surroundings(),
             )
         except OSError as error:
-            told = f"{WHAT} cannot be started"
-            raise of_system(error, told) or EngineError(f"{told}: {error.strerror}") from None
+            failure = f"{WHAT} cannot be started"
+            raise of_system(error, failure) or EngineError(f"{failure}: {error.strerror}", REMEDY) from None
         self.end = weakref.finalize(self, _end, self._process)
         """ends the process; no effect after the first call"""
 
@@ -59,16 +60,16 @@ class RenderingProcess:
     def send(self, message: object) -> None:
         """Send a message without waiting for anything; :meth:`answer` returns the answer to the last one.
 
-        Raises :class:`ValueError` for what no frame can hold, :class:`EngineError` for want of a thread.
+        Raises :class:`ValueError` where no frame can hold it, :class:`EngineError` without a thread.
         """
-        # A thread for each exchange writes and reads: neither direction of a pipe has a time limit by itself
-        # that every system knows. It ends with the process.
+        # A thread for each exchange writes and reads, as pipes have no time limit on every system. It ends
+        # with the process.
         frame, self._answer = framed(message), SimpleQueue()
         exchange = threading.Thread(target=_exchange, args=(self._process, frame, self._answer), daemon=True)
         try:
             exchange.start()
         except RuntimeError as error:
-            raise EngineError(f"{WHAT} cannot be asked: {error}") from None
+            raise EngineError(f"no thread can be started to write to {WHAT}: {error}", REMEDY) from None
 
     def answer(self, limits: Begin) -> Rendered:
         """The answer to the message sent last, or the limit that ended the process.
@@ -85,7 +86,7 @@ class RenderingProcess:
                 return Rendered(error=f"its process did not answer within {WAIT_S:g} s", is_final=False)
             if self._memory() > limits.memory:
                 self.end()
-                return Rendered(error=memory_told(limits.memory))
+                return Rendered(error=memory_exceeded(limits.memory))
 
     def _memory(self) -> int:
         """Bytes of memory that the process takes; 0 where it has ended."""
@@ -101,8 +102,8 @@ class RenderingProcess:
         code = self._process.poll()
         self.end()
         if code is not None and code == -getattr(signal, "SIGXCPU", 0):
-            return Rendered(error=time_told(limits.seconds))
-        return Rendered(error=f"its process ended with {code}", is_final=False)
+            return Rendered(error=time_exceeded(limits.seconds))
+        return Rendered(error=f"its process ended with exit code {code}", is_final=False)
 
 
 def _exchange(process: subprocess.Popen[bytes], frame: bytes, answer: SimpleQueue[bytes | None]) -> None:

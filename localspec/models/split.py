@@ -10,7 +10,7 @@ _NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", 
 
 
 class Split(NamedTuple):
-    """One part of a split model; ``stem`` is what all parts' names begin with."""
+    """One part of a split model; ``stem`` is the beginning of all parts' names."""
 
     path: Path
     stem: str
@@ -18,12 +18,12 @@ class Split(NamedTuple):
     total: int
 
     def part(self, number: int) -> Path:
-        """Where another part lies: beside this one."""
+        """The path of another part: beside this one."""
         return self.path.with_name(f"{self.stem}-{number:05}-of-{self.total:05}.gguf")
 
 
 def split_of(path: Path) -> Split | None:
-    """Which part of which model this is by its name; None for a file that is a model by itself."""
+    """The part of a split model that this file is by its name; None for a file that is a model by itself."""
     found = _NAME.fullmatch(path.name)
     if found is None:
         return None

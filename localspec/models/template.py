@@ -17,7 +17,7 @@ MAX_CHARS = 8_000_000
 MAX_MEMORY = 512 << 20
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
 
-# What llama.cpp falls back to as well: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
+# The fallback of llama.cpp as well: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -28,8 +28,8 @@ _REMEDY = "Use --raw to send the text without a template."
 class ChatTemplate:
     """A chat template, compiled in the background from now on.
 
-    ``process``: one that was started earlier, which becomes the template's own. Raises :class:`EngineError`
-    where none can be started.
+    ``process``: one that was started earlier, which the template takes over. Raises :class:`EngineError`
+    where no process can be started.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class ChatTemplate:
         self._own = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True}
         self._turn = threading.Lock()
         self._broken = ""
-        """the compiler's error: another process would meet it, too"""
+        """the compiler's error, which another process would repeat"""
         self._is_compiled = False
         self._process = self._begun(process)
 
     def render(self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_VARIABLES) -> str:
         """The prompt text that asks for the next assistant message; ``variables`` stand beside its own.
 
-        Raises :class:`ModelInvalid` where the source is no Jinja, or a rendering fails, computes for longer
-        than two seconds, takes more than 512 MB or makes a text of more than eight million characters.
+        Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails, takes more
+        than two seconds of processor time or 512 MB, or makes more than eight million characters.
         """
         turns = [{"role": m.role, "content": m.content} for m in messages]
         with self._turn:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.errors import ModelError, ModelInvalid, ModelNotFound
 from localspec.models.bounded import REMEDY, decode_json, read_bounded
 from localspec.models.directory import number_of, read_config
 from localspec.models.gguf import MAX_ARRAY
@@ -17,6 +19,8 @@ TOKENIZER = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 MAX_TOKENIZER = 256 * 1024 * 1024
+MAX_SETTINGS = 64 * 1024 * 1024
+"""bytes of a file of settings; old ones hold all added tokens"""
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ARRAY)]
 Pieces = Annotated[list[tuple[str, float]], msgspec.Meta(max_length=MAX_ARRAY)]
@@ -41,7 +45,7 @@ class _Numbered(_Added):
 
 
 class _Model(msgspec.Struct):
-    """Of BPE a table of ids, of Unigram a list of pieces and their scores."""
+    """A vocabulary: a table of ids for BPE, a list of pieces and their scores for Unigram."""
 
     vocab: dict[str, TokenId] | Pieces
 
@@ -62,7 +66,7 @@ class _Settings(msgspec.Struct):
 def read_tokenizer(path: Path) -> TokenTexts:
     """The tokens of the model directory ``path``.
 
-    Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or is none.
+    Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or invalid.
     """
     tokenizer = decode_json(_tokenizer_file(path), _Tokenizer, path / TOKENIZER)
     parts = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
@@ -75,7 +79,7 @@ def read_tokenizer(path: Path) -> TokenTexts:
 
 
 def tokenizer_fp(path: Path) -> str:
-    """16 hex digits of sha256 over all that decides what a model directory's tokens are.
+    """16 hex digits of sha256 over all files and values that define a model directory's tokens.
 
     Raises :class:`ModelInvalid` as :func:`read_tokenizer` does.
     """
@@ -87,10 +91,37 @@ def tokenizer_fp(path: Path) -> str:
 
 
 def has_template(path: Path) -> bool:
-    """Whether a model directory has a chat template; raises :class:`ModelInvalid`."""
+    """Return True if a model directory has a chat template; raises :class:`ModelInvalid`."""
     if any((path / name).exists() for name in TEMPLATES):
         return True
     return bool(_settings_file(path).chat_template)
+
+
+def read_settings(path: Path, name: str = SETTINGS) -> dict[str, Any]:
+    """Return a directory's optional file of settings; one that cannot be read says nothing."""
+    try:
+        found = json.loads(read_bounded(path / name, MAX_SETTINGS))
+    except (ModelError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def text_of_token(token: Any) -> str | None:
+    """The text of a token, which files give plainly or with its properties."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
+def chat_template(path: Path, settings: Mapping[str, Any]) -> str | None:
+    """The chat template of a model directory with these ``settings``; None if it has none."""
+    try:
+        return read_bounded(path / TEMPLATES[0], MAX_SETTINGS).decode()
+    except (ModelError, UnicodeDecodeError):
+        found = settings.get("chat_template")
+    if isinstance(found, list):
+        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        found = named.get("default")
+    return found if isinstance(found, str) else None
 
 
 def _tokenizer_file(path: Path) -> bytes:

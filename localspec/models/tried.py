@@ -1,4 +1,4 @@
-"""How a draft model has fared with a target on this machine: known before either is loaded."""
+"""Results of a draft model with a target on this machine: known before either is loaded."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from localspec.models.model import Model
 from localspec.models.record import Record, learnt_dir
 
 ENOUGH = 64
-"""drafted tokens from which on a pair is known"""
+"""drafted tokens after which the result of a pair counts"""
 HOPELESS = 0.02
-"""share of drafted tokens under which it pays nowhere, however long the drafts were"""
+"""share of accepted tokens below which no draft length saves time"""
 FAILURE_S = 86_400.0
 """seconds after which a draft that could not be loaded is tried again: memory was short, perhaps"""
 PACKAGES: dict[Format, tuple[str, ...]] = {"gguf": ("llama-cpp-python",), "mlx": ("mlx", "mlx-lm")}
-"""what loads a format: another version of it may do better"""
+"""the packages that load a format: another version may load a draft that failed"""
 
 
 class Failure(NamedTuple):
@@ -31,15 +31,15 @@ class Failure(NamedTuple):
     at: float
     under: str
 
-    def told(self) -> str:
+    def message(self) -> str:
         when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(self.at))
         return f"it could not be loaded on {when}: {self.why}"
 
 
 class Tried(NamedTuple):
-    """``accepted`` of ``drafted`` tokens were right; ``gain`` is how many times as fast as plain decoding the
-    best drafts are expected to be, 1 where none pays; None: what steps cost is not known. ``failure``: of the
-    draft when it was last chosen, while nothing has changed since."""
+    """Counts of ``drafted`` tokens and of those ``accepted``; ``gain`` is the expected speed with the best
+    drafts as a multiple of plain decoding, 1 where none saves time; None: the cost of steps is not known.
+    ``failure``: of the draft when it was last chosen, while nothing has changed since."""
 
     drafted: int = 0
     accepted: int = 0
@@ -48,23 +48,23 @@ class Tried(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether enough was drafted to tell; until then ``gain`` is what most drafts come to."""
+        """True if enough was drafted to judge; until then ``gain`` is that of most drafts."""
         return self.drafted >= ENOUGH
 
     @property
     def loses(self) -> bool:
-        """Whether this draft is known to be of no use."""
+        """True if this draft is known not to help."""
         hopeless = self.accepted < HOPELESS * self.drafted
         return self.is_known and (hopeless or self.gain == 1.0)
 
     @property
     def wins(self) -> bool:
-        """Whether this draft is known to be of use."""
+        """True if this draft is known to help."""
         return self.is_known and self.gain is not None and not self.loses
 
 
 class TriedRecord:
-    """The same as it is written down; see :class:`Learnt`."""
+    """A :class:`Tried` as it is written; see :class:`Learnt`."""
 
     def __init__(self) -> None:
         self.tried = Tried()
@@ -75,15 +75,15 @@ class TriedRecord:
     def restore(self, state: Mapping[str, Any]) -> None:
         drafted, accepted, gain, failure = (state[field] for field in Tried._fields)
         if not (type(drafted) is type(accepted) is int and 0 <= accepted <= drafted):
-            raise ValueError("more tokens right than drafted")
+            raise ValueError("more tokens accepted than drafted")
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
-            raise ValueError("no gain")
+            raise ValueError("the gain is not from 1 to 1000")
         self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
 
 
 class KnownSpeed:
-    """Seconds that a plain step of a model takes: what decides between formats before one is loaded.
-    ``measure`` gives the newest figure, where there is one; see :class:`Learnt`."""
+    """Seconds that a plain step of a model takes, by which its format is chosen before it is loaded.
+    ``measure`` returns the newest figure, or None; see :class:`Learnt`."""
 
     def __init__(self, measure: Callable[[], float | None] = lambda: None) -> None:
         self.seconds: float | None = None
@@ -96,7 +96,7 @@ class KnownSpeed:
     def restore(self, state: Mapping[str, Any]) -> None:
         seconds = float(state.get("seconds", 0.0))
         if seconds and not 1e-7 <= seconds < 1e3:
-            raise ValueError("no time of a step")
+            raise ValueError("the seconds of a step are not from 1e-7 to 1000")
         self.seconds = seconds or None
 
 
@@ -114,14 +114,14 @@ def known_speed(model: Model) -> float | None:
 
 
 def name_of_pair(target: Model, draft: Model) -> str:
-    """The name of a pair's record: other files in their places, or another build of the library that runs
-    them, are another pair."""
+    """The name of a pair's record: other files at the same paths, or another build of the library that runs
+    them, count as another pair."""
     pair = " and ".join(f"{each.place!r}, {each.weight_bytes} bytes" for each in (target, draft))
     return f"pair of {pair} by {build_for(target.format)}"
 
 
 def note_failure(target: Model, draft: Model, why: str) -> None:
-    """Let it be known that this draft cannot be loaded, so that the next choice is another."""
+    """Record that this draft cannot be loaded, so that the next choice is another."""
     record = TriedRecord()
     failure = Failure(why, time.time(), _circumstances(target, draft))
     record.tried = known_of(target, draft)._replace(failure=failure)
@@ -130,9 +130,9 @@ def note_failure(target: Model, draft: Model, why: str) -> None:
 
 
 def known_of(target: Model, draft: Model) -> Tried:
-    """What engines with these two models have seen."""
+    """The recorded results of engines with these two models."""
     record = TriedRecord()
-    with contextlib.suppress(LocalspecError, OSError):  # where nothing can be kept, nothing is known
+    with contextlib.suppress(LocalspecError, OSError):  # without a cache directory there are no results
         Record(learnt_dir(), name_of_pair(target, draft), record).read()
     failure = record.tried.failure
     if failure is not None and not _holds(failure, target, draft):
@@ -142,18 +142,18 @@ def known_of(target: Model, draft: Model) -> Tried:
 
 def _failure(why: object, at: object, under: object) -> Failure:
     if not (isinstance(why, str) and isinstance(at, float) and isinstance(under, str)):
-        raise ValueError("no failure")
+        raise ValueError("the failure has another form")
     return Failure(why, at, under)
 
 
 def _holds(failure: Failure, target: Model, draft: Model) -> bool:
-    """Whether the draft would fail again; a clock that was set back makes it worth a try."""
+    """True if the draft would fail again; False also where the clock was set back."""
     is_recent = 0.0 <= time.time() - failure.at < FAILURE_S
     return is_recent and failure.under == _circumstances(target, draft)
 
 
 def _circumstances(target: Model, draft: Model) -> str:
-    """What loads these models, and the state of their files."""
+    """The versions of the packages that load these models, and the state of their files."""
     versions = [f"{package} {_version(package)}" for package in PACKAGES[draft.format]]
     return f"{', '.join(versions)}: {target.signature}, {draft.signature}"
 

@@ -1,4 +1,4 @@
-"""A model's vocabulary as its files tell it, to compare with another's before either is loaded."""
+"""A model's vocabulary from its files, to compare with another's before either is loaded."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BOS_BY_PRETOKENIZER = (
     *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
     *("jina-v5-nano", "tekken", "chameleon"),
 )
-"""where llama.cpp adds BOS though the file does not say so (src/llama-vocab.cpp)"""
+"""pre-tokenizers for which llama.cpp adds BOS though the file does not say so (src/llama-vocab.cpp)"""
 
 
 class _Settings(msgspec.Struct):
-    """Of ``tokenizer_config.json``; a token is a text, or a text with its properties."""
+    """Values of ``tokenizer_config.json``; a token is a text, or an object with its text and properties."""
 
     add_bos_token: bool | None = None
     bos_token: Any = None
@@ -34,7 +34,7 @@ class _Settings(msgspec.Struct):
 
 
 def read_tokens(model: Model) -> Tokens:
-    """Read what a model's vocabulary is compared by; raises :class:`ModelError`, also where it has none."""
+    """Read a model's vocabulary for comparison; raises :class:`ModelError`, also where it has none."""
     tokens = _of_directory(model.path) if model.format == "mlx" else _of_file(model.path)
     if not tokens.texts:
         raise ModelInvalid(f"{model.path} has no vocabulary")

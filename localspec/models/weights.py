@@ -33,7 +33,7 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Weight(NamedTuple):
-    """One tensor of a safetensors file: what type its elements have, and how many they are."""
+    """One tensor of a safetensors file: the type of its elements, and their number."""
 
     type: str
     elements: int
@@ -56,7 +56,7 @@ def read_weights(path: Path) -> WeightsHeader:
     """Read and check a safetensors header.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, is no safetensors file, is truncated, or whose lengths and offsets do not fit its size.
+    cannot be read, is not a safetensors file, is truncated, or whose lengths and offsets do not fit its size.
     """
     with opened(path) as (file, size):
         length = int.from_bytes(file.read(8), "little")
@@ -74,12 +74,12 @@ def read_weights(path: Path) -> WeightsHeader:
 def _weight(path: Path, name: str, raw: msgspec.Raw, room: int) -> Weight:
     """One entry of the header, which lies in the ``room`` bytes after it."""
     if len(name) > MAX_NAME:
-        raise _bad(path, f"a tensor's name of {len(name)} characters")
+        raise _bad(path, f"a tensor's name has {len(name)} characters; {MAX_NAME} are the most")
     entry = decode_json(bytes(raw), _Entry, path)
     if entry.dtype not in TYPES:
         raise _bad(path, f"tensor {name!r} has the unknown type {entry.dtype[:16]!r}")
     if len(entry.shape) > MAX_DIMENSIONS:
-        raise _bad(path, f"tensor {name!r} has {len(entry.shape)} dimensions")
+        raise _bad(path, f"tensor {name!r} has {len(entry.shape)} dimensions; {MAX_DIMENSIONS} are the most")
     begin, end = entry.data_offsets
     elements = math.prod(entry.shape)
     if elements * TYPES[entry.dtype] != (end - begin) * 8:

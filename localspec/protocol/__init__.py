@@ -1,1 +1,1 @@
-"""The words localspec's parts speak: options, requests, results, and the wire's messages."""
+"""The types that localspec's parts exchange: options, requests, results, and the wire's messages."""

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 LONGEST_PATH = 4096
 ENDING = 4
-"""the part of a shortened text that is its end, one in so many"""
+"""a shortened text keeps one part in so many for its end"""
 
 Name = Annotated[str, Meta(max_length=LONGEST_PATH)]
 """a model: its name, or a path"""

@@ -24,7 +24,7 @@ class Delta(msgspec.Struct, frozen=True, tag="delta"):
 
 
 Chunk = Delta
-"""the name that Python programs know it by"""
+"""its name in the Python API"""
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
@@ -49,8 +49,8 @@ class Degraded(msgspec.Struct, frozen=True, tag="degraded"):
 
 
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One round of one request: ``k`` tokens were ``proposed``, ``accepted`` of them stood, and the
-    ``emitted`` tokens ``chosen`` came out of it in ``ms``."""
+    """One round of one request: the ``k`` tokens ``proposed``, the number ``accepted`` of them, and the
+    ``emitted`` tokens ``chosen``, in ``ms`` milliseconds."""
 
     round: int
     proposer: str
@@ -93,16 +93,16 @@ class RoundEvent(RoundFacts, frozen=True, tag_field="kind", tag="round"):
 
 
 class ModelEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="model"):
-    """A model came or went."""
+    """A model was loaded or unloaded, or its worker crashed."""
 
     model: str
     change: Literal["loaded", "unloaded", "crashed"]
 
 
 class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session"):
-    """A chat began, something was said in it or set, it has another title, or it is no more.
+    """A change of a chat: opened, new messages or options, renamed, deleted.
 
-    ``unsaved``: an answer could not be stored. Of private chats nothing is told.
+    ``unsaved``: an answer could not be stored. There are no events of private chats.
     """
 
     session: str

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from localspec.config import EngineConfig
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Event
 from localspec.protocol.pairs import PairFile
 from localspec.protocol.requests import Request
@@ -20,10 +20,10 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: open this pair. Answered by LoadFailed with ``model_changed`` where a file is
-    not as it was when the pair was chosen.
+    """First frame to a worker: open this pair. Answered by LoadFailed with ``model_changed`` if a file has
+    changed since the pair was chosen.
 
-    ``free``: bytes of memory that it may use; None: what is free.
+    ``free``: bytes of memory that it may use; None: all free memory.
     """
 
     pair: PairFile
@@ -32,7 +32,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Run a request; answered by its events, of which one Done or Failed is the last.
+    """Run a request; answered by its events, ending with one Done or Failed.
 
     ``watch``: with a Round for each of its rounds.
     """
@@ -43,10 +43,10 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Tokenize(msgspec.Struct, frozen=True, tag=True):
-    """Find a text's tokens; answered by one Tokenized or Failed of the same id.
+    """Tokenize a text; answered by one Tokenized or Failed of the same id.
 
-    ``start``: with the token before it that texts begin with. ``special``: names of special tokens are those.
-    ``pieces``: with the bytes of each.
+    ``start``: with the token that texts begin with. ``special``: names of special tokens are read as these
+    tokens. ``pieces``: with the bytes of each token.
     """
 
     id: int
@@ -57,19 +57,19 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """End a request at the next round; it still answers Done, with what it has."""
+    """End a request at the next round; it still answers Done, with the text so far."""
 
     id: int
 
 
 class Forget(msgspec.Struct, frozen=True, tag=True):
-    """Give up what was computed of a source, such as ``chat:<session>``."""
+    """Drop all that was computed for a source, such as ``chat:<session>``."""
 
     source: str
 
 
 class Teach(msgspec.Struct, frozen=True, tag=True):
-    """What was accepted into the file at ``path`` is worth remembering, at idle time."""
+    """Learn ``text``, which was accepted into the file at ``path``, at idle time."""
 
     path: str
     text: str
@@ -81,14 +81,17 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
-    """How far the model is loaded, 0 to 1."""
+    """Progress of the load: the ``fraction`` of its ``stage``, 0 to 1."""
 
     stage: str
     fraction: float
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded: what was paired with what, and why; and their places on the disk."""
+    """The model is loaded: target and draft model, the reason for the pairing, and their paths.
+
+    ``offloaded_bytes`` of the target's weights are in a GPU's memory; ``sequences`` can run at once.
+    """
 
     model: str
     draft: str | None
@@ -97,6 +100,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     reason: str
     path: str = ""
     draft_path: str | None = None
+    offloaded_bytes: int = 0
+    sequences: int = 0
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):
@@ -106,21 +111,21 @@ class LoadFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """Each second while there is work: how many steps were done, and how long one may be expected to take."""
+    """Sent each second while there is work: the number of steps done, and the predicted seconds of a step."""
 
     steps: int
     predicted_s: float
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """The tokens of a text, and the bytes that each adds to it if those are wanted."""
+    """The tokens of a text, and the bytes that each adds to it if those were requested."""
 
     tokens: tuple[int, ...]
     pieces: tuple[bytes, ...]
 
 
 class RequestEvent(NamedTuple):
-    """An event of the request, or the answer to the Tokenize, that is called ``id``."""
+    """An event of the request, or the answer to the Tokenize, with this ``id``."""
 
     id: int
     event: Event | Tokenized

@@ -1,4 +1,4 @@
-"""The proof over TCP that both sides know this user's token, which is never sent.
+"""The proof over TCP that both sides have this user's token, which is never sent.
 
 1. The client offers the subprotocol ``localspec.nonce.<64 hex digits>``, new random ones for each connection,
    beside ``localspec.v1``.
@@ -12,7 +12,7 @@ client sends longer ones once ``initialize`` is answered.
 
 A proof is the HMAC-SHA256, as 64 hex digits, of ``localspec.v1 SIDE PORT CLIENT_NONCE DAEMON_NONCE`` with the
 token as it stands in its file for a key (both ASCII); ``SIDE`` is ``daemon`` or ``client``. The port keeps a
-program that took the place of a daemon from passing the proof of the next daemon on.
+program that listens at a former daemon's address from relaying the proof of the next daemon.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def new_nonce() -> str:
 
 def proof(token: str, side: Side, port: int, client_nonce: str, daemon_nonce: str) -> str:
     """Return the proof of ``side`` that it has ``token``: 64 hex digits, computed as described above."""
-    said = f"localspec.v1 {side} {port} {client_nonce} {daemon_nonce}"
-    return hmac.new(token.encode(), said.encode(), "sha256").hexdigest()
+    text = f"localspec.v1 {side} {port} {client_nonce} {daemon_nonce}"
+    return hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
 
 
-def proves(told: str, expected: str) -> bool:
-    """Return whether a proof equals the expected one, comparing in constant time."""
-    return hmac.compare_digest(told.encode(), expected.encode())
+def proves(given: str, expected: str) -> bool:
+    """Return True if a proof equals the expected one, comparing in constant time."""
+    return hmac.compare_digest(given.encode(), expected.encode())

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0, sans I/O: text in, typed messages out, and back. It has no other job."""
+"""JSON-RPC 2.0, sans I/O: text in, typed messages out, and back."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000
 
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Identity
-"""A request's name, repeated in each of its messages."""
+"""a request's id, repeated in each of its messages"""
 LONGEST_FAULT = 500
-"""characters of a fault's message: it may quote what the peer said"""
+"""characters of a fault's message, which may quote the peer's"""
 LONGEST_SENTENCE = 1000
-"""characters of an error's message and of its remedy: they name models and files"""
+"""characters of an error's message and of its remedy, which name models and files"""
 
 
 class Incoming(msgspec.Struct, forbid_unknown_fields=True):
-    """Any message: a request has method and id, a notification method only, a response no method."""
+    """Any message: a request has method and id, a notification has no id, a response no method."""
 
     jsonrpc: str
     method: str | msgspec.UnsetType = msgspec.UNSET
@@ -37,7 +37,7 @@ class Incoming(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):
-    """``data`` is an error of ours: code, message, remedy."""
+    """``data`` is an error of localspec's: code, message, remedy."""
 
     code: int
     message: str
@@ -61,7 +61,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class ProtocolFault(Exception):
-    """A message that breaks JSON-RPC or names no method of ours; ``id`` is what it answers, if known."""
+    """A message that breaks JSON-RPC or names an unknown method; ``id`` is that of the request, if known."""
 
     def __init__(self, code: int, message: str, id: Id | None = None) -> None:
         super().__init__(shortened(message, LONGEST_FAULT))
@@ -107,7 +107,7 @@ class _Named(msgspec.Struct):
 
 
 def _id_of(text: str | bytes) -> Id | None:
-    """The id of a message that is JSON but not ours, so that the refusal can name it."""
+    """The id of a message that is JSON but not JSON-RPC, for the refusal."""
     try:
         return msgspec.json.decode(text, type=_Named).id
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -130,7 +130,8 @@ def result(id: Id, value: Any) -> str:
 
 
 def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
-    """Encode an error: ours as -32000 with data (invalid options as -32602), faults by their code."""
+    """Encode an error: a LocalspecError as -32000 with data (invalid options as -32602), faults by their
+    code."""
     if isinstance(error, ProtocolFault):
         body = ErrorObject(error.code, str(error))
     else:

@@ -1,4 +1,4 @@
-"""What can be asked of the n-gram memory's files, and what comes back."""
+"""Results of the methods ``memory/…`` and of ``localspec memory``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, or what was set aside in its place."""
+    """One table, or the damaged files that were set aside in its place."""
 
     workspace: str | None
-    """a path, or the table's name where only a damaged file is left; None: the user-wide table"""
+    """path; the table's name if only a damaged file is left; None: the user-wide table"""
     vocab_fp: str
     path: str
     bytes: int = 0
     capacity: int = 0
-    """entries there is room for"""
+    """most entries"""
     entries: int = 0
     occupancy: float = 0.0
     tokens: int = 0
@@ -24,25 +24,25 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
     last_use: float | None = None
     """seconds since 1970; None: never"""
     sources: dict[str, int] = {}
-    """entries by who taught them; those whose name was lost are under the tag's number"""
+    """entries by source; those of a source whose name was lost are under the tag's number"""
     quarantined: tuple[str, ...] = ()
 
 
 class MemoryStats(msgspec.Struct, frozen=True):
-    """Every table there is."""
+    """All tables."""
 
     tables: tuple[TableStats, ...]
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """How much was forgotten: n-grams of one source, else whole tables."""
+    """The amount forgotten: n-grams of one source, else whole tables."""
 
     forgotten: int
     unit: Literal["tables", "n-grams"]
 
 
 class Primed(msgspec.Struct, frozen=True):
-    """How much was learned; ``skipped`` files were no text."""
+    """The amount learned; ``skipped`` files were not text."""
 
     files: int
     skipped: int

@@ -32,7 +32,7 @@ from localspec.protocol.sessions import (
 
 PROTOCOL = 1
 FULL = "Too many connections are open."
-"""said with HTTP status 503 to a client that finds no place"""
+"""text of the HTTP status 503 for a client beyond the limit of connections"""
 SUBPROTOCOL = "localspec.v1"
 BEARER = "localspec.bearer."
 
@@ -46,7 +46,7 @@ class ClientInfo(Params):
 
 
 class Initialize(Params, forbid_unknown_fields=False):
-    """Takes unknown fields: whoever sends them speaks another protocol, and is to be told so."""
+    """Unknown fields are accepted: a client of another protocol gets ``version_skew`` instead of a fault."""
 
     protocol: int
     client: ClientInfo
@@ -57,15 +57,15 @@ class Nothing(Params):
 
 
 class DaemonShutdown(Params):
-    """``if_idle`` leaves one alone that is at work: it answers ``engine_busy``."""
+    """With ``if_idle`` a busy daemon keeps running, and answers ``engine_busy``."""
 
     if_idle: bool = False
 
 
 class ModelLoad(Params):
-    """``keep_alive_s``: how long it may idle, instead of what is configured; 0: for ever.
+    """``keep_alive_s``: longest idle time, instead of the configured one; 0: for ever.
 
-    ``workspace``: the directory whose settings hold.
+    ``workspace``: the directory whose settings apply.
     """
 
     model: Name | None = None
@@ -89,7 +89,8 @@ class Generate(Params):
 
     ``tokens`` are continued as they are. ``prefilled``: the last message is the assistant's, and the answer
     goes on after it. ``variables`` are given to the chat template. Deadlines are those of
-    :class:`CompletionInline`.
+    :class:`CompletionInline`. ``progress``: ``stream/progress`` of short prompts, too, the first one before
+    anything is read.
     """
 
     prompt: str | None = None
@@ -101,12 +102,13 @@ class Generate(Params):
     max_ms: Milliseconds | None = None
     max_prompt_ms: Milliseconds | None = None
     max_predict_ms: Milliseconds | None = None
+    progress: bool = False
     options: Options = Options()
 
 
 class Tokenize(Params):
-    """``start`` puts the token before a text that texts begin with; with ``special`` the names of special
-    tokens are those; ``pieces`` asks for the bytes of each."""
+    """``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
+    tokens; ``pieces``: with the bytes of each token."""
 
     text: Annotated[str, Meta(max_length=1 << 18)]
     model: Name | None = None
@@ -116,12 +118,12 @@ class Tokenize(Params):
 
 
 Trigger = Literal["automatic", "invoked"]
-"""whether a completion comes by itself, or somebody asked for one, and is told also what is unsure"""
+"""origin of a completion: the editor by itself, or a command of the user, which also gets unsure text"""
 
 
 class CompletionInline(Params):
-    """``max_ms`` is a deadline for all of it; ``max_prompt_ms`` one until the first token is there,
-    ``max_predict_ms`` one from then on. What has come by then is answered, in whole lines."""
+    """``max_ms`` is a deadline for the whole request; ``max_prompt_ms`` for the time until the first token,
+    ``max_predict_ms`` for the time from then on. The answer then is the text so far, in whole lines."""
 
     prefix: str
     suffix: str
@@ -138,7 +140,7 @@ class CompletionInline(Params):
 
 
 class CompletionFeedback(Params):
-    """What became of an item; ``chars`` of it, in code points, were accepted (``partial``)."""
+    """The fate of an item; ``chars`` of it, in code points, were accepted (``partial``)."""
 
     item: Identity
     event: SuggestionEvent
@@ -146,8 +148,8 @@ class CompletionFeedback(Params):
 
 
 class CompletionWarm(Params):
-    """Read a prompt at background priority before its completion is asked for; that of the same ``path`` ends
-    the reading."""
+    """Prefill a prompt at background priority before its completion is requested; a completion of the same
+    ``path`` ends the prefill."""
 
     prefix: str
     suffix: str
@@ -158,7 +160,8 @@ class CompletionWarm(Params):
 
 
 class MemoryForget(Params):
-    """What ``source`` taught, what ``workspace`` holds, both together; with neither, everything."""
+    """Forget what was learned from ``source``, or in ``workspace``, or from ``source`` in ``workspace``; with
+    neither, everything."""
 
     workspace: Place | None = None
     source: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
@@ -229,7 +232,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 SettingsState = Literal["current", "changed", "broken"]
-"""what became of ``config.toml`` since the daemon read it"""
+"""``config.toml`` compared with the settings that the daemon has read from it"""
 
 
 class Initialized(msgspec.Struct, frozen=True):
@@ -241,9 +244,9 @@ class Initialized(msgspec.Struct, frozen=True):
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One model on this disk; ``problem`` says why it cannot be loaded, ``remedy`` what to do.
+    """One model on this disk; ``problem`` is why it cannot be loaded, ``remedy`` what to do.
 
-    ``names`` can be given for a model, the one to type first; ``also`` are other places of the same content.
+    ``names`` stand for the model, the preferred one first; ``also``: other paths of the same content.
     """
 
     id: str
@@ -266,15 +269,15 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = 1
     """files of weights"""
     title: str | None = None
-    """what its file calls it"""
+    """name in the file's metadata"""
     template: bool = False
-    """whether it brings a chat template"""
+    """True if it has a chat template"""
     tokenizer_fp: str | None = None
-    """of all its file says of the tokenizer: differs between formats, where vocab_fp does not"""
+    """fingerprint of the tokenizer's metadata: differs between formats, where vocab_fp does not"""
 
 
 class StoreDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where models are looked for; ``problem`` says why it cannot be read in full."""
+    """A place where models are searched; ``problem`` is why it cannot be read in full."""
 
     name: str
     path: str
@@ -293,9 +296,9 @@ class CompletionItem(msgspec.Struct, frozen=True):
 
 
 class Completions(msgspec.Struct, frozen=True):
-    """``source`` says who answered: the model; the cache, with what was asked or looked ahead before; or the
-    rest of an item along which the person types. ``reprefilled_tokens`` of the prompt were not cached.
-    ``elapsed_ms``: from the question to this answer, in the daemon."""
+    """``source`` of the answer: the model; the cache, of an earlier answer or a prefetched one; or the rest
+    of an item along which the user types. ``reprefilled_tokens`` of the prompt were not cached.
+    ``elapsed_ms``: from the request to this answer, in the daemon."""
 
     items: tuple[CompletionItem, ...]
     stats: Stats
@@ -306,7 +309,7 @@ class Completions(msgspec.Struct, frozen=True):
 
 
 class TextToken(msgspec.Struct, frozen=True):
-    """A token, and the bytes that stand for it (base64 on the wire) for who wants them."""
+    """A token, and its bytes (base64 on the wire) if requested."""
 
     id: int
     piece: bytes | None = None
@@ -317,14 +320,14 @@ class Tokenized(msgspec.Struct, frozen=True):
 
 
 class Warmed(msgspec.Struct, frozen=True):
-    """How long the prompt is, and how much of it was read now."""
+    """Tokens of the prompt, and those of them that were not in the KV cache and were prefilled now."""
 
     prompt_tokens: int
     reprefilled_tokens: int
 
 
 class LoadedModel(msgspec.Struct, frozen=True):
-    """``path`` and ``draft_path``: where the two lie, alike for all of their names."""
+    """``path`` and ``draft_path``: the models' places on the disk, alike for all of their names."""
 
     model: str
     draft: str | None
@@ -333,13 +336,17 @@ class LoadedModel(msgspec.Struct, frozen=True):
     running: int
     backend: str = ""
     idle_left_s: float | None = None
-    """seconds until it is unloaded if nobody uses it; None: it is at work, or stays"""
+    """seconds until it is unloaded if it stays unused; None: it is in use, or is not unloaded"""
     path: str = ""
     draft_path: str | None = None
     reason: str = ""
-    """why this draft"""
+    """the reason for the choice of the draft model"""
     n_ctx: int = 0
     """tokens of context of each sequence"""
+    offloaded_bytes: int = 0
+    """bytes of the target's weights in a GPU's memory"""
+    sequences: int = 0
+    """sequences that can be at work at once"""
 
 
 class Unloaded(msgspec.Struct, frozen=True):
@@ -359,9 +366,11 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[LoadedModel, ...]
     settings: SettingsState = "current"
     http: str | None = None
-    """the address of the HTTP door, while it is open"""
+    """the address of the HTTP server while it listens"""
     http_problem: str | None = None
-    """why it is not open where it is to be, once that is known"""
+    """the reason why the HTTP server does not listen although it is enabled, once known"""
+    http_remedy: str | None = None
+    """the sentence that says what to do about ``http_problem``"""
     history_problem: str | None = None
     """message if chats are kept in memory only, because the disk is full; else None"""
 
@@ -375,15 +384,15 @@ class Metrics(msgspec.Struct, frozen=True):
 
 
 class StreamStarted(msgspec.Struct, frozen=True):
-    """``stream`` is what ``stream/resume`` calls the request's stream."""
+    """``stream`` is the id of the request's stream, for ``stream/resume``."""
 
     request: Id
     stream: str
 
 
 class StreamProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``fraction`` of a stage, 0 to 1. With ``prefill`` come tokens of the prompt: ``total`` of them,
-    ``processed`` are in the cache by now, ``cached`` were there before."""
+    """``fraction`` of a stage, 0 to 1. In ``prefill``, tokens of the prompt: ``total``, of which
+    ``processed`` are in the KV cache by now and ``cached`` were there before."""
 
     request: Id
     stage: str
@@ -424,7 +433,7 @@ NOTIFICATIONS: dict[str, Any] = {
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """The discovery file, and what ``localspec daemon start --json`` prints."""
+    """The content of the discovery file, and the output of ``localspec daemon start --json``."""
 
     pid: int
     version: str

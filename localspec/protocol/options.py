@@ -6,20 +6,24 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.bounds import LONGEST_PATH, Name, TokenId, shortened
+from localspec.protocol.proposer_kinds import names
 
-ProposerName = Literal["auto", "none", "prompt-lookup", "memory", "draft"]
+if TYPE_CHECKING:
+    ProposerName = str
+else:
+    ProposerName = Literal[names()]
 BackendName = Literal["auto", "llama_cpp", "mlx"]
 MOST_LIKELY = 20
 """of :attr:`Options.top_logprobs`, as in OpenAI's API"""
 LONGEST_SHOWN = 60
-"""characters of a refused value that are repeated to whoever gave it"""
+"""longest refused value, in characters, that an error repeats"""
 _LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -28,11 +32,11 @@ Bias = tuple[TokenId, Annotated[float, Meta(ge=-10_000, le=10_000)]]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How to answer one request. ``None`` means: not said here, ask the next layer.
+    """The options of one request. ``None``: not set here, the next layer decides.
 
-    A request's options override its session's, those the config's. What nobody says is the
-    model's own setting, else temperature 0.7 for chat and 0 for completion, and ``max_tokens``
-    is what the context leaves (256 for completion); 0 reads the prompt and generates nothing.
+    A request's options override its session's, those the configuration's. The default is the model's own
+    setting, else temperature 0.7 for chat and 0 for completion; that of ``max_tokens`` is what the context
+    leaves (256 for completion); 0 reads the prompt and generates nothing.
     """
 
     model: Name | None = None
@@ -40,9 +44,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     draft: Name | None = None
     """its draft model: a name, a path, `none` or `auto`"""
     proposer: ProposerName | None = None
-    """who drafts tokens"""
+    """source of draft tokens"""
     backend: BackendName | None = None
-    """what runs the model"""
+    """library that runs the model"""
     k: Annotated[int, Meta(ge=1, le=20)] | None = None
     """most draft tokens a round; not set: as many as pay"""
     verify: Literal["exact", "threshold"] | None = None
@@ -50,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """of verify = "threshold": the least probability of such a draft; not set: 0.3"""
     exactness: Literal["strict", "fast"] | None = None
-    """at temperature 0 or with a seed: `strict` computes near-ties again, `fast` does not"""
+    """at temperature 0 or with a seed: `strict` recomputes near-ties, `fast` does not"""
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
     """0 is greedy; not set: the model's own, else 0.7 for chat and 0 to fill in"""
     top_k: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
@@ -70,7 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     logit_bias: Annotated[tuple[Bias, ...], Meta(max_length=4096)] | None = None
     """pairs of a token's id and what is added to its logit"""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    """the same seed gives the same text, whoever drafts"""
+    """the same seed gives the same text with any proposer"""
     stop: Annotated[tuple[Stop, ...], Meta(max_length=64)] | None = None
     """texts before which an answer ends"""
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
@@ -87,10 +91,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """a chat longer than the context: `cut` drops its oldest turns; not set: cut, over HTTP `refuse`"""
 
     def over(self, base: Options) -> Options:
-        """These options where they say something, ``base`` elsewhere.
+        """These options where they are set, ``base`` elsewhere.
 
-        A draft model belongs to the model it was named beside: that of ``base`` is not taken over by
-        options that name another model. Who has none in the end gets ``auto``.
+        A draft model belongs to the model it was named with: options that name another model do not take
+        over the draft model of ``base``, and get ``auto`` if they name none.
         """
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
         if names_draft(base) and self._names_another_model(base):
@@ -98,26 +102,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.replace(base, **said)
 
     def _names_another_model(self, base: Options) -> bool:
-        """Whether both name a model, and not the same: a file may be named with its path or without."""
+        """True if both name a model, and not the same: a file may be named with or without its path."""
         if self.model is None or base.model is None:
             return False
-        if _is_path(self.model) and _is_path(base.model):
+        if is_written_as_path(self.model) and is_written_as_path(base.model):
             return _file(self.model) != _file(base.model)
         one, two = (name.rpartition("/")[2].removesuffix(".gguf") for name in (self.model, base.model))
         return one != two
 
 
 def names_draft(options: Options) -> bool:
-    """Whether these want one certain draft model."""
+    """Return True if the options name a draft model."""
     return options.draft not in (None, "auto", "none")
 
 
-def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith(".gguf")
+def is_written_as_path(name: str) -> bool:
+    """True if a name is written like a path: with a separator, a ``~`` or a model file's suffix. Names of
+    repositories are, too."""
+    return "/" in name or name.startswith("~") or name.endswith(".gguf") or name in (".", "..")
 
 
 def _file(path: str) -> str:
-    """The file that a path leads to; what cannot be a path stays as it is."""
+    """The file that a path leads to; an invalid path is returned as it is."""
     try:
         return os.path.realpath(os.path.expanduser(path))
     except (OSError, ValueError):
@@ -148,9 +154,9 @@ def check_value(
     remedy: str = "See `localspec run --help`.",
     strict: bool = False,
 ) -> None:
-    """Raises :class:`InvalidOptions` for what ``field`` of ``struct`` does not take, naming what it takes.
+    """Check a value of ``field`` of ``struct``; raises :class:`InvalidOptions` with the values it takes.
 
-    ``said`` is how the person named the field. Unless ``strict``, texts are read as on the command line.
+    ``said`` is the user's name of the field. Unless ``strict``, texts are read as on the command line.
     """
     try:
         msgspec.convert({field: value}, struct, strict=strict)
@@ -159,7 +165,7 @@ def check_value(
 
 
 def instead(value: object) -> str:
-    """``, not 'many'``: a refused value as its owner wrote it; nothing of a long one."""
+    """``, not 'many'``: a refused value as it was given; empty for one beyond :data:`LONGEST_SHOWN`."""
     if isinstance(value, bool | list | tuple | dict):
         said = msgspec.json.encode(value).decode()
     else:
@@ -168,12 +174,12 @@ def instead(value: object) -> str:
 
 
 def allowed(struct: type[msgspec.Struct], field: str) -> str:
-    """What a field takes, in words: ``a whole number from 1 to 20``."""
+    """The values that a field takes, in words: ``a whole number from 1 to 20``."""
     return _words(_kind(struct, field))
 
 
 def choices(struct: type[msgspec.Struct], field: str) -> tuple[str, ...]:
-    """All values that a field takes, if there are but a few."""
+    """All values of a field of a fixed set or a bool; empty for other fields."""
     match _kind(struct, field):
         case inspect.LiteralType(values=values):
             return tuple(map(str, values))
@@ -204,7 +210,7 @@ def _words(kind: inspect.Type) -> str:
             return f"text of {kind.min_length or 0} to {kind.max_length} characters"
         case inspect.VarTupleType(item_type=item, max_length=most):
             number = "" if most is None else f"at most {most} "
-            return f"a list of {number}{_words(item).replace('text', 'texts')}"
+            return f"a list of {number}{_words(item).replace('text', 'strings')}"
         case inspect.TupleType(item_types=items):
             return f"lists of {' and '.join(map(_words, items))}"
     return "something else"
@@ -218,18 +224,18 @@ def _range(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def check_options(options: Options) -> Options:
-    """Checks over several fields; returns ``options``."""
+    """Check the fields that depend on each other; returns ``options``."""
     if options.threshold is not None and options.verify != "threshold":
         raise InvalidOptions(
             "a threshold was given, but drafts are verified exactly",
-            'Add verify = "threshold" (lossy), or drop the threshold.',
+            'Add verify = "threshold", which is lossy, or leave threshold out.',
         )
     return options
 
 
 def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
-    """The sentence for a key nobody knows, with the nearest one that exists."""
-    # A client may send megabytes as a name: looking for one alike would hold up everybody.
+    """The message for an unknown key, with the nearest one that exists."""
+    # A client may send megabytes as a name: searching one alike would block all other requests.
     name = shortened(name, LONGEST_SHOWN)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -9,13 +9,13 @@ import msgspec
 from localspec.protocol.messages import ModelDescription
 
 Signature = tuple[tuple[int, int, int, int], ...]
-"""of each of a model's files: size, times of the last change of content and of rights (ns), inode"""
+"""of each of a model's files: size, times of the last change of content and of permissions (ns), inode"""
 DrafterKind = Literal["none", "model"]
-"""``model``: a model of its own. A head within the target, or one made for it, is a kind to come."""
+"""``model``: a separate model. Heads within the target, or trained for it, are not supported yet."""
 
 
 class ModelFile(msgspec.Struct, frozen=True):
-    """A model at a path (bytes, which may be no text), with its files' state when it was chosen."""
+    """A model at a path (bytes, not always valid text), with its files' state when it was chosen."""
 
     path: bytes
     signature: Signature
@@ -23,7 +23,7 @@ class ModelFile(msgspec.Struct, frozen=True):
 
 
 class DrafterFile(msgspec.Struct, frozen=True):
-    """A drafter, the reason for it or for none; ``asked``: by name, else chosen."""
+    """A drafter, and the reason for it or for none; ``asked``: it was named, not chosen."""
 
     kind: DrafterKind
     model: ModelFile | None

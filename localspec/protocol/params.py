@@ -1,4 +1,4 @@
-"""What all parameters of the wire's methods have in common."""
+"""The base of all parameters of the wire's methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of an engine, in process or through its worker."""
+"""Requests to an engine, in process or through its worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localspec.protocol.bounds import FilePath, Language
 from localspec.protocol.options import Options
 
 Priority = Literal["completion", "chat", "background"]
-"""who goes first where requests compete, in this order"""
+"""the class of a request, the highest priority first"""
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,13 +28,13 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
-    """Continue this text as it is."""
+    """Continue a text as it is."""
 
     text: str
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
-    """Continue these tokens as they are; nothing is put before them."""
+    """Continue tokens as they are; nothing is put before them."""
 
     tokens: tuple[int, ...]
 
@@ -52,12 +52,12 @@ class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
 
 
 class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
-    """Fill in what stands between ``prefix`` and ``suffix``.
+    """Fill in the text between ``prefix`` and ``suffix``.
 
     ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
     completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``, and
-    at temperature 0 where the model is unsure, unless somebody ``invoked`` it; what has come is then told at
-    the end.
+    at temperature 0 where the model is unsure, unless the user ``invoked`` it; the text is then sent at the
+    end only.
     """
 
     prefix: str
@@ -76,10 +76,10 @@ Prompt = TextPrompt | TokenPrompt | ChatPrompt | FimPrompt
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One generation.
 
-    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds; ``max_prompt_ms`` one over what
-    comes before the first token, ``max_predict_ms`` one from then on. ``source`` is who asked, such as
-    ``chat:<session>``: what the memory learns of it, and what is kept of its cache, can be forgotten by that
-    name. ``priority``: if nothing is said, what fills a gap is a completion, all else a chat.
+    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds; ``max_prompt_ms`` one for the
+    time before the first token, ``max_predict_ms`` one from then on. ``source`` is the request's origin, such
+    as ``chat:<session>``: what the memory learns of it, and its saved KV cache, can be forgotten by that
+    name. ``priority``: None for that of its prompt, ``completion`` for FIM and ``chat`` for all others.
     """
 
     prompt: Prompt
@@ -89,8 +89,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_predict_ms: int | None = None
     source: str = "run"
     priority: Priority | None = None
+    progress: bool = False
+    """report progress of every prompt, from before its first forward; else of those of several pieces"""
 
     @property
     def goes_as(self) -> Priority:
-        """Its priority, said or not."""
+        """The request's priority: as given, else that of its prompt."""
         return self.priority or ("completion" if isinstance(self.prompt, FimPrompt) else "chat")

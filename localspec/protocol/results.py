@@ -20,9 +20,9 @@ class Likely(msgspec.Struct, frozen=True):
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     """One token of the answer.
 
-    ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars``
-    is how many code points of the delta's text this token ends: 0 inside a character. ``top``: the most
-    probable tokens at its position, falling, as many as ``top_logprobs`` asks for.
+    ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars`` is the number
+    of code points of the delta's text that this token ends: 0 inside a character. ``top``: the most probable
+    tokens at its position, the most probable first, as many as ``top_logprobs``.
     """
 
     id: int
@@ -41,14 +41,14 @@ class ProposerStats(msgspec.Struct):
 
 
 class Stats(msgspec.Struct, kw_only=True):
-    """What speculation did for one request.
+    """Statistics of speculation for one request.
 
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
     too. ``rechecks`` rows were decided again as plain decoding would, because their margin was
-    under ``margin_bound``; that wrote the cells of ``replayed_tokens`` anew.
-    ``truncated_messages`` old messages did not fit the context. ``choices`` counts the rounds by who
-    drafted, or by why nobody did. ``time_saved_s`` is what plain decoding would have taken, at the
-    measured cost of a plain step, less what was taken; null until that cost is known.
+    under ``margin_bound``; that wrote the KV entries of ``replayed_tokens`` anew.
+    ``truncated_messages`` old messages did not fit the context. ``choices`` counts the rounds by
+    proposer, or by the reason for no draft. ``time_saved_s`` is the time of plain decoding, at the
+    measured cost of a plain step, less the time taken; null until that cost is known.
     """
 
     rounds: int = 0
@@ -85,7 +85,7 @@ class Stats(msgspec.Struct, kw_only=True):
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The end of a request: ``run --json``, and the wire's terminal response.
 
-    Of ``prompt_tokens`` the first ``cached_tokens`` had not to be read again. ``stop_text``: the one of
+    Of ``prompt_tokens`` the first ``cached_tokens`` were in the KV cache already. ``stop_text``: the one of
     ``stop`` that the model wrote.
     """
 

@@ -23,7 +23,7 @@ class SessionOpen(Params):
 
 
 class SessionQuery(Params):
-    """Sessions that say ``query`` in their title or a message, in whatever case; without it, all."""
+    """Sessions with ``query`` in their title or a message, ignoring case; without it, all."""
 
     query: Annotated[str, Meta(max_length=1000)] = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 200
@@ -39,13 +39,13 @@ class SessionRename(SessionId):
 
 
 class SessionConfigure(SessionId):
-    """``options`` take the place of those that the session had."""
+    """``options`` replace all of the session's."""
 
     options: Options
 
 
 class SessionFork(SessionId):
-    """Up to and including ``message``; without it, the whole."""
+    """Copy up to and including ``message``; without it, all messages."""
 
     message: MessageId | None = None
 
@@ -56,13 +56,13 @@ class ChatSend(SessionId):
 
 
 class ChatEdit(ChatSend, kw_only=True):
-    """``content`` takes the place of the user's ``message``; what came after it is dropped."""
+    """``content`` replaces the user's ``message``; the messages after it are dropped."""
 
     message: MessageId
 
 
 class ChatRegenerate(SessionId):
-    """Answer anew: the user's ``message``, or what the answer ``message`` answered; else the last one."""
+    """Answer anew: the user's ``message``, or that before the answer ``message``; else the last one."""
 
     message: MessageId | None = None
     options: Options = Options()
@@ -79,7 +79,7 @@ class StreamResume(Params):
 
 
 class Pairing(msgspec.Struct, frozen=True):
-    """What answers a session, and why this draft."""
+    """The models and the proposer of a session, and the reason for the choice of the draft model."""
 
     target: str
     draft: str | None
@@ -94,7 +94,7 @@ class SessionOpened(msgspec.Struct, frozen=True):
 
 
 class SessionConfigured(msgspec.Struct, frozen=True):
-    """``pairing`` is None where the model, draft and backend are what they were."""
+    """``pairing`` is None if model, draft and backend have not changed."""
 
     pairing: Pairing | None
 
@@ -118,8 +118,8 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message; ``id`` names it for good, ``created`` is in seconds since 1970. ``stream`` is what
-    ``stream/resume`` calls an answer that is being given to nobody, as its client is gone."""
+    """One message; ``id`` is never reused, ``created`` is in seconds since 1970. ``stream`` is the id, for
+    ``stream/resume``, of an answer that is still generated after its client was lost."""
 
     id: int
     role: Literal["user", "assistant"]

@@ -1,1 +1,1 @@
-"""The daemon as a service of the user's: started at login, and again when it crashes."""
+"""The daemon as a service of the user: started at login, and again after a crash."""

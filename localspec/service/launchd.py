@@ -1,4 +1,4 @@
-"""A launchd agent of the user's, on macOS."""
+"""A launchd agent of the user, on macOS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP_S = 0.1
 
 
 def plist(job: Job) -> bytes:
-    """The agent's file; what the daemon says before it opens its log goes there as well."""
+    """The agent's file; output of the daemon before it opens its log goes to the log as well."""
     return plistlib.dumps(
         {
             "Label": LABEL,
@@ -34,7 +34,7 @@ def plist(job: Job) -> bytes:
             # Again after a crash, not after `localspec daemon stop`.
             "KeepAlive": {"SuccessfulExit": False},
             "ExitTimeOut": STOP_S,
-            # Otherwise macOS takes time and memory from it as from something nobody waits for.
+            # Otherwise macOS limits its time and memory as those of a background task.
             "ProcessType": "Interactive",
             "StandardOutPath": job.log,
             "StandardErrorPath": job.log,
@@ -59,19 +59,19 @@ class Launchd(Manager):
 
     def environment(self, content: bytes) -> dict[str, str]:
         with suppress(ValueError, KeyError, TypeError, ExpatError):
-            said = plistlib.loads(content)["EnvironmentVariables"]
-            return {name: value for name, value in said.items() if isinstance(value, str)}
+            variables = plistlib.loads(content)["EnvironmentVariables"]
+            return {name: value for name, value in variables.items() if isinstance(value, str)}
         return {}
 
     def is_there(self) -> bool:
         return is_usable(("launchctl", "print", self._domain))
 
     def register(self) -> None:
-        """An agent of the directory is loaded at login; one that was disabled is enabled again."""
+        """Enable the agent, also if it was disabled: those of the directory are loaded at login."""
         call(("launchctl", "enable", self._target))
 
     def start(self) -> None:
-        """Load the agent anew: launchd remembers the file as it was."""
+        """Load the agent anew: launchd keeps the file's earlier content."""
         self._unload()
         call(("launchctl", "bootstrap", self._domain, str(self.path)))
 
@@ -91,14 +91,15 @@ class Launchd(Manager):
         return Running(state[1] if state else "unknown", int(pid[1]) if pid else None)
 
     def _unload(self) -> None:
-        """What bootout begins is not over when it returns."""
+        """Unload the agent and wait: it is still ending when bootout returns."""
         if self._is_loaded():
             is_usable(("launchctl", "bootout", self._target))
         deadline = time.monotonic() + GONE_S + STOP_S
         while self._is_loaded():
             if time.monotonic() > deadline:
                 raise ServiceUnavailable(
-                    "launchd does not end the agent", f"Run launchctl bootout {self._target}"
+                    f"launchd did not end the agent {LABEL} within {GONE_S + STOP_S:.0f} s",
+                    f"Run launchctl bootout {self._target}",
                 )
             time.sleep(STEP_S)
 

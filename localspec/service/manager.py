@@ -1,4 +1,4 @@
-"""What localspec asks of a service manager, and how it asks: by the manager's own command."""
+"""The interface of a service manager, used by the manager's own command."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from localspec.process import surroundings
 from localspec.service.job import Job
 
 CALL_S = 60.0
-"""systemctl waits until a daemon listens, or has stopped"""
+"""seconds for a command: systemctl waits until a daemon listens, or has stopped"""
 
 
 class Running(NamedTuple):
-    """How the manager sees the service; ``state`` in its own words."""
+    """The manager's view of the service; ``state`` in its own words."""
 
     state: str
     pid: int | None
 
 
 class Manager(ABC):
-    """Methods that ask the manager, but for :meth:`is_there`, raise :class:`ServiceUnavailable`."""
+    """A service manager; methods that call it raise :class:`ServiceUnavailable`, except :meth:`is_there`."""
 
     name: str
     path: Path
     """the service's file"""
     start_command: tuple[str, ...]
-    """starts it where it does not run"""
+    """command that starts the service if it does not run"""
 
     @abstractmethod
     def render(self, job: Job) -> bytes:
@@ -37,36 +37,36 @@ class Manager(ABC):
 
     @abstractmethod
     def environment(self, content: bytes) -> dict[str, str]:
-        """What a file of :meth:`render` says of the job's environment; empty where it makes no sense."""
+        """The job's environment in a file of :meth:`render`; empty if the file cannot be parsed."""
 
     @abstractmethod
     def is_there(self) -> bool:
-        """Whether the manager of this user answers."""
+        """Return True if the manager of this user answers."""
 
     @abstractmethod
     def register(self) -> None:
-        """Have the service started at login, as its file says."""
+        """Register the service to be started at login, as its file says."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it now, as its file says; nothing of it runs."""
+        """Start the service now, as its file says; it must not be running."""
 
     @abstractmethod
     def remove(self) -> None:
-        """End it, and take its file away."""
+        """Stop the service and delete its file."""
 
     @abstractmethod
     def enabled(self) -> bool:
-        """Whether it is started at login."""
+        """Return True if the service is started at login."""
 
     @abstractmethod
     def running(self) -> Running:
-        """What it is doing."""
+        """The state of the service, and its process."""
 
 
 def call(command: tuple[str, ...]) -> str:
-    """What a command prints. Raises :class:`ServiceUnavailable` with what it complains about."""
-    said = " ".join(command)
+    """Run a command and return its output. Raises :class:`ServiceUnavailable` with its error text."""
+    shown = " ".join(command)
     try:
         done = subprocess.run(
             command,
@@ -78,15 +78,15 @@ def call(command: tuple[str, ...]) -> str:
             **surroundings(),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise ServiceUnavailable(f"`{said}` cannot be run: {error}") from None
+        raise ServiceUnavailable(f"`{shown}` cannot be run: {error}") from None
     if done.returncode != 0:
-        complaint = done.stderr.strip() or f"it exits with {done.returncode}"
-        raise ServiceUnavailable(f"`{said}` fails: {complaint}")
+        reason = done.stderr.strip() or f"exit code {done.returncode}"
+        raise ServiceUnavailable(f"`{shown}` failed: {reason}")
     return done.stdout
 
 
 def is_usable(command: tuple[str, ...]) -> bool:
-    """Whether a command does what it should."""
+    """Return True if a command succeeds."""
     try:
         call(command)
     except ServiceUnavailable:

@@ -1,4 +1,4 @@
-"""Installing, removing and describing the service of this machine's manager."""
+"""Install, remove and describe the service of this machine's manager."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from localspec.service.manager import Manager
 from localspec.service.systemd import Systemd
 
 MANAGERS: dict[str, type[Manager]] = {"linux": Systemd, "darwin": Launchd}
-NO_MANAGER = "The daemon needs no service: every command that wants it starts it. "
+NO_MANAGER = "The daemon needs no service: every command that needs it starts it. "
 REMEDIES = {
-    "linux": NO_MANAGER + "For one, log in (or ssh) to a machine whose users have a systemd; "
-    "su and most containers give none.",
-    "darwin": NO_MANAGER + "For one, log in on the screen of this Mac.",
+    "linux": NO_MANAGER + "To have one, log in (or ssh) to a machine with a systemd for users; "
+    "su and most containers start none.",
+    "darwin": NO_MANAGER + "To have one, log in on the screen of this Mac.",
 }
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``localspec service status --json`` prints."""
+    """The output of ``localspec service status --json``."""
 
     manager: str
     file: str
     installed: bool
     current: bool
-    """whether the file is the one that would be installed now"""
+    """True if the file is the one that would be installed now"""
     other_home: str | None
-    """what says where the files are of the daemon that it starts, where that is another one"""
+    """variables of the daemon's home if the service is of another home than this one, else None"""
     enabled: bool
     state: str
     pid: int | None
-    """the service's process; it may be on its way up or down"""
+    """the service's process, which may be starting or stopping"""
     log: str
 
 
@@ -45,7 +45,7 @@ def this_manager(system: str = sys.platform) -> Manager:
     """The manager of this user's services; raises :class:`ServiceUnavailable` where there is none."""
     kind = MANAGERS.get(system)
     if kind is None:
-        raise ServiceUnavailable(f"there are no services on {system} yet", NO_MANAGER.strip())
+        raise ServiceUnavailable(f"services are not supported on {system} yet", NO_MANAGER.strip())
     manager = kind()
     if not manager.is_there():
         raise ServiceUnavailable(f"{manager.name} does not answer for this user", REMEDIES[system])
@@ -53,9 +53,9 @@ def this_manager(system: str = sys.platform) -> Manager:
 
 
 def install(manager: Manager, job: Job) -> bool:
-    """Write the service's file and register it; returns whether the file is another one than before.
+    """Write the service's file and register it; returns True if the file has changed.
 
-    There is one service: raises :class:`ServiceUnavailable` where it is that of another home, too.
+    There is one service per user: raises :class:`ServiceUnavailable` also if it is that of another home.
     """
     _check_home(manager, job)
     content = manager.render(job)
@@ -69,14 +69,14 @@ def install(manager: Manager, job: Job) -> bool:
     except OSError as error:
         message = f"{error.filename or manager.path} cannot be written: {error.strerror}"
         raise ServiceUnavailable(
-            message, "Make room there, and let yourself write; then install again."
+            message, "Make it writable and free disk space, then run `localspec service install` again."
         ) from None
     manager.register()
     return changed
 
 
 def runs_as(pid: int | None, job: Job) -> bool:
-    """Whether this process is the job as it would be installed now, not as it was when it started."""
+    """Return True if this process runs the job as it would be installed now."""
     import psutil
 
     try:
@@ -91,9 +91,9 @@ def runs_as(pid: int | None, job: Job) -> bool:
 
 
 def uninstall(manager: Manager, job: Job) -> bool:
-    """End the service and forget it; returns whether there was one.
+    """Stop the service and remove it; returns True if there was one.
 
-    Raises :class:`ServiceUnavailable` where it is that of another home, too.
+    Raises :class:`ServiceUnavailable` also if it is that of another home.
     """
     _check_home(manager, job)
     home.starter_path().unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def uninstall(manager: Manager, job: Job) -> bool:
 
 
 def status(manager: Manager, job: Job) -> Status:
-    """The service as its manager sees it."""
+    """The status of the service in its manager."""
     running = manager.running()
     content = _content(manager)
     theirs = _other_home(manager, job)
@@ -113,7 +113,7 @@ def status(manager: Manager, job: Job) -> Status:
         file=str(manager.path),
         installed=content is not None,
         current=content == manager.render(job),
-        other_home=None if theirs is None else _told(theirs),
+        other_home=None if theirs is None else _shown(theirs),
         enabled=content is not None and manager.enabled(),
         state=running.state,
         pid=running.pid,
@@ -125,20 +125,20 @@ def _check_home(manager: Manager, job: Job) -> None:
     theirs = _other_home(manager, job)
     if theirs is not None:
         raise ServiceUnavailable(
-            f"the service that is installed is that of another home: {_told(theirs)}",
-            f"Remove that one: `{as_of(theirs, home_of(job.environment))} localspec service uninstall`.",
+            f"the installed service belongs to another home: {_shown(theirs)}",
+            f"Remove it first: `{as_of(theirs, home_of(job.environment))} localspec service uninstall`.",
         )
 
 
 def _other_home(manager: Manager, job: Job) -> dict[str, str] | None:
-    """Whose service is installed, where it is not this home's."""
+    """The variables of the installed service's home if it is not this home, else None."""
     content = _content(manager)
     theirs = None if content is None else home_of(manager.environment(content))
     return None if theirs == home_of(job.environment) else theirs
 
 
-def _told(home: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in home.items()) or "the usual places"
+def _shown(home: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in home.items()) or "the default directories"
 
 
 def _content(manager: Manager) -> bytes | None:

@@ -1,7 +1,7 @@
 """A unit of the user's systemd.
 
-No socket activation: a daemon listens in two places, one of which moves when it is taken, and says in a file
-where; clients start it by themselves. A second way to start it would have to agree with all of that.
+No socket activation: a daemon listens at two addresses, one of which changes when it is taken, and writes
+them to a file; clients start it. A second way to start it would have to agree with all of that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNIT = "localspec.service"
 SYSTEMCTL = ("systemctl", "--user")
 STOP_S = 20
 UNSAFE = "\\\"'"
-"""what systemd allows in arguments, but not in the path of a program"""
+"""characters that systemd allows in arguments, but not in the path of a program"""
 BY_SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 TEMPLATE = f"""\
@@ -61,7 +61,7 @@ WantedBy=default.target
 
 
 def unit(job: Job) -> str:
-    """The unit's file. ``ExecStart=:`` means that a dollar sign is one."""
+    """The unit's file. ``ExecStart=:`` keeps dollar signs as they are."""
     refused = any(character in UNSAFE for character in job.command[0])
     command = (*BY_SHELL, *job.command) if refused else job.command
     return TEMPLATE.format(
@@ -73,13 +73,13 @@ def unit(job: Job) -> str:
 
 
 def quoted(text: str) -> str:
-    """A word as systemd reads it: C-like quotes, and a specifier's percent sign twice."""
+    """A word in systemd's syntax: C-like quotes, and doubled percent signs."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
 
 class Systemd(Manager):
-    """The user's own manager, as ``systemctl --user`` reaches it."""
+    """The user's systemd, called by ``systemctl --user``."""
 
     name = "systemd"
     start_command = (*SYSTEMCTL, "start", UNIT)
@@ -104,7 +104,7 @@ class Systemd(Manager):
         call((*SYSTEMCTL, "enable", UNIT))
 
     def start(self) -> None:
-        # Crashes of before no longer count; what never failed cannot be reset.
+        # Earlier crashes no longer count; a unit that never failed cannot be reset.
         is_usable((*SYSTEMCTL, "reset-failed", UNIT))
         call(self.start_command)
 

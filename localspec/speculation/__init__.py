@@ -1,1 +1,1 @@
-"""Speculation: what is proposed, how it is verified, and the sampling both share. Pure; no I/O."""
+"""Speculation: proposers, verification, and the sampling that both share. Pure; no I/O."""

@@ -1,10 +1,11 @@
 """Borders of the sets that top-k, top-p and min-p keep while logits move, and a choice's margin.
 
-While no two logits of a row move against each other by ``x`` or more, each is off by less than x / 2 from a
+If no two logits of a row move against each other by ``x`` or more, each is off by less than x / 2 from a
 common shift. Then the r-th largest moves by less than x / 2, and the odds of the mass of the r largest change
-by less than a factor of exp(x / temperature), also where tokens change places or enter the k best. So the
-number of tokens in the nucleus stays between the first ranks at which these odds, raised or lowered so, reach
-those of top-p: a token that is x above what follows the former is kept, one x under the latter is not.
+by less than a factor of exp(x / temperature), even if tokens change places or enter the k best. So the number
+of tokens in the nucleus stays between two ranks: the first ones at which these odds, raised and lowered by
+that factor, reach those of top-p. A token that is x above the one after the former rank is certainly kept,
+a token that is x below the latter is certainly not.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from localspec.speculation.cuts import (
 )
 
 CLEAR = 2.0
-"""logits; margins are not told beyond, because no backend's rounding comes near"""
+"""logits; larger margins are not computed, because no backend's rounding comes near"""
 STEPS = 12
 """halvings of an interval of at most CLEAR"""
 ROUNDING = 1e-4
-"""logits; more than choosing in single precision may be off by"""
+"""logits; more than the error of choosing in single precision"""
 LEVELS = (1e-4, 1e-6)
-"""weights down to which a row is sorted, until what is left out is too little to matter"""
+"""weights down to which a row is sorted, one after the other, until the rest is too little to matter"""
 FEWEST = 32
-"""values that are sorted in any case: what follows the nucleus says how far it is to be left"""
+"""values that are sorted in any case, because the value after the nucleus is needed, too"""
 WEIGHTLESS = 100.0
-"""a weight of exp(−100) is nothing in single precision"""
+"""temperatures below the largest logit at which a weight, exp(−100), is 0 in single precision"""
 EXACT = 1e-12
-"""share of a sum in double precision that may be rounding"""
+"""share of a sum in double precision that may be a rounding error"""
 BLUR = 0.01
-"""share of a bin by which a value may have missed it"""
+"""share of a bin's width by which a value may lie outside of it"""
 
 
 class _Ranks(NamedTuple):
-    """Of the largest tokens, falling: the least that each can be, the most that the next one can be, and
-    the logarithm of the odds of their mass up to there."""
+    """For each rank of the largest logits, falling: the least value of that logit, the most of the following
+    one, and the log-odds of the mass of all logits up to it."""
 
     least: NDArray[np.float64]
     following: NDArray[np.float64]
@@ -54,14 +55,15 @@ class _Ranks(NamedTuple):
 
 
 class Rivals(NamedTuple):
-    """Logits of tokens, and by how much the chosen one leads them, in logits, noise included."""
+    """Logits of other tokens, and the lead of the chosen one over each, in logits, noise included."""
 
     values: Scores
     leads: NDArray[np.float64]
 
 
 class Borders:
-    """Two limits in logits, for any ``x`` from 0 to :data:`CLEAR`."""
+    """The limits in logits above which tokens are surely kept and below which they are surely not, for any
+    movement ``x`` from 0 to :data:`CLEAR`."""
 
     def __init__(self, scores: Scores, cuts: Cuts, kept: Kept) -> None:
         self._temperature = cuts.temperature
@@ -72,7 +74,7 @@ class Borders:
         if 0 < cuts.top_k < len(scores):
             falling = _falling(scores[best(scores, cuts.top_k + 1)])
             self._last, self._next = float(falling[-2]), float(falling[-1])
-            # Bins would be wide if what has no weight at all were in them.
+            # Values without any weight would make the bins wide.
             far = kept.top - WEIGHTLESS * cuts.temperature
             chosen = falling[: max(FEWEST, int(np.count_nonzero(falling[:-1] > far)))][: cuts.top_k]
         if cuts.top_p < 1.0:
@@ -86,7 +88,7 @@ class Borders:
                     self._ranks.following[-1] = self._next
 
     def sure(self, x: float, best_other: float) -> float:
-        """A token with more than this is kept; ``best_other`` is the largest of all others."""
+        """The logit above which a token is kept; ``best_other`` is the largest of all others."""
         found = max(self._next, best_other - self._depth)
         if self._ranks is not None:
             at = int(np.searchsorted(self._ranks.odds, self._limit - x / self._temperature))
@@ -94,7 +96,7 @@ class Borders:
         return found + x
 
     def possible(self, x: float) -> float:
-        """A token with less than this is not."""
+        """The logit below which a token is not kept."""
         found = max(self._last, self._floor)
         if self._ranks is not None:
             at = int(np.searchsorted(self._ranks.odds, self._limit + x / self._temperature))
@@ -103,7 +105,7 @@ class Borders:
         return found - x
 
     def margin(self, own: float, best_other: float, rivals: Rivals, most: float) -> float:
-        """Return the margin of the chosen token: no smaller movement of logits changes it; at most ``most``.
+        """Return the margin of the chosen token, at most ``most``: no smaller movement changes the choice.
 
         ``own`` is the chosen token's logit, ``best_other`` the largest of all others.
         """
@@ -128,8 +130,8 @@ def _falling(values: Scores) -> Scores:
 
 
 def _deep(scores: Scores, cuts: Cuts, kept: Kept) -> Scores:
-    """The largest values, in any order, at least as many as can be in the nucleus while logits move by
-    CLEAR, or as min-p leaves then."""
+    """Return the largest values, in any order: at least as many as can be in the nucleus, or be left by
+    min-p, while logits move by CLEAR."""
     limit = math.log(cuts.top_p) - math.log1p(-cuts.top_p) + CLEAR / cuts.temperature
     enough = math.exp(-(cuts.depth + CLEAR) / cuts.temperature)
     for level in (*LEVELS, 0.0):
@@ -143,7 +145,7 @@ def _deep(scores: Scores, cuts: Cuts, kept: Kept) -> Scores:
 
 
 def _ranks(values: Scores, cuts: Cuts, kept: Kept, size: int) -> _Ranks:
-    """``values`` are the largest of ``size`` among which top-p chooses."""
+    """Return the ranks of ``values``, the largest of the ``size`` values among which top-p chooses."""
     if len(values) <= SORTED:
         falling = _falling(values)
         weights = weigh(falling, kept.top, cuts.temperature, np.empty_like(falling))
@@ -158,6 +160,6 @@ def _ranks(values: Scores, cuts: Cuts, kept: Kept, size: int) -> _Ranks:
         following = (kept.top + BLUR * width) - width * bins.astype(np.float64)
         least = following - (1.0 + 2 * BLUR) * width
     odds = np.log(mass) - np.log(np.maximum(kept.total - mass, EXACT * kept.total))
-    # A lower bound where sums are lost in rounding: no later token is more probable than the following one.
+    # A lower bound for odds lost in rounding: no later token is more probable than the following one.
     alone = (kept.top - following) / cuts.temperature - math.log(size)
     return _Ranks(least, following, np.maximum(odds, alone))

@@ -1,32 +1,33 @@
-"""What a forward of so many tokens costs on this machine.
+"""The cost curve: seconds of a forward by its width and the length of the context, on this machine.
 
-A forward of k+1 tokens takes longer than one of 1, and by how much differs from machine to machine:
-what speculation may gain is decided here. Measured when the machine is idle, refined by every round.
+A forward of k+1 tokens takes longer than one of 1, by a factor that differs from machine to machine and
+decides how much speculation can gain. It is measured when the machine is idle, and refined by every round.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 LEVEL_GAIN = 0.15
-"""how fast the cost of a narrow forward follows the machine, which others use as well"""
+"""share of a change in a narrow forward's cost that is taken over: large, as the machine's load varies"""
 RATIO_GAIN = 0.04
-"""how fast the relative cost of a width moves once it is known"""
+"""share of a change in a width's relative cost that is taken over once it is known"""
 FIRST = 3
-"""forwards of a width of which the fastest is believed, before averages begin"""
+"""first forwards of a width, of which the fastest counts, before averages begin"""
 CLIP = math.log(2.0)
-"""a forward that took longer than twice what was expected was held up by something else"""
+"""the largest change taken from one forward: one of more than twice the expected time was held up"""
 UNKNOWN_S = 0.01
-"""a narrow forward's seconds before any was seen: only ratios matter then"""
+"""seconds of a narrow forward before one was measured: only ratios matter then"""
 FIRST_BUCKET = 1024
 STALE = 0.01
 WIDE = 64
-"""from here on a forward is a piece of a prompt, and costs by the token"""
+"""a forward of more tokens is a piece of a prompt, and has a cost per token"""
 KNOWN = 2
-"""forwards of a width from which on its cost is taken for known"""
+"""forwards of a width after which its cost counts as known"""
 
 PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
     ("(gpu)", {2: 1.03, 4: 1.47, 5: 1.6, 8: 2.69, 16: 3.9, 32: 4.5}),
@@ -35,22 +36,22 @@ PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
     ("Q8", {2: 2.28, 4: 2.67, 5: 3.47, 8: 3.66, 16: 6.0, 32: 10.9}),
     ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 14.1}),
 )
-"""relative costs measured elsewhere, by what names a model's device or precision: MLX on Apple's GPUs,
-processors; the last one is for all others. Where two measurements were at hand, the dearer one stands
-here."""
+"""relative costs measured on other machines, by a part of a model's description, which names its device or
+precision: MLX on Apple's GPUs, then CPUs; the last one is for all others. Of two measurements the higher one
+is listed."""
 
 
 def prior_for(description: str) -> Mapping[int, float]:
-    """The table that is nearest to a model ``description`` such as ``llama_cpp Q8_0``."""
+    """Return the first table that fits a model ``description`` such as ``llama_cpp Q8_0``."""
     return next(ratios for name, ratios in PRIORS if name in description)
 
 
 class CostCurve:
     """Seconds of a forward by its width in tokens, and by the length of the context.
 
-    A bucket of context holds a level, the seconds of a 1-wide forward, and ratios to it: when a
-    neighbour takes half of the machine the level follows within a few rounds, and the ratios stay.
-    ``unknown_s`` is the level before any forward was seen.
+    A bucket of context lengths holds a level, the seconds of a 1-wide forward, and ratios to it: when
+    another program takes half of the machine, the level follows within a few rounds, and the ratios stay.
+    ``unknown_s`` is the level before any forward was measured.
     """
 
     def __init__(self, description: str = "", *, unknown_s: float = UNKNOWN_S) -> None:
@@ -59,22 +60,24 @@ class CostCurve:
         self._buckets: dict[int, _Bucket] = {}
 
     def seconds(self, width: int, context: int = 0) -> float:
-        """What a forward of ``width`` tokens behind ``context`` tokens is expected to take."""
+        """The expected seconds of a forward of ``width`` tokens after ``context`` tokens."""
+        return self.at(context)(width)
+
+    def at(self, context: int) -> Callable[[int], float]:
+        """Return :meth:`seconds` by the width alone."""
         bucket = self._nearest(context)
         if bucket is None:
-            return self._unknown_s * self._prior.at(width)
-        if width > WIDE and bucket.per_token:
-            return width * bucket.per_token
-        return bucket.level * bucket.relative(width, self._prior)
+            return lambda width: self._unknown_s * self._prior.at(width)
+        return partial(bucket.seconds, self._prior)
 
     def prefill_s(self) -> float:
-        """What a token of a prompt is expected to take, read in pieces of 64 or more."""
+        """The expected seconds per token of a prompt that is read in pieces of 64 or more."""
         bucket = self._nearest(0)
         known = 0.0 if bucket is None else bucket.per_token
         return known or self.seconds(WIDE) / WIDE
 
     def line(self, context: int) -> list[float]:
-        """:meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
+        """Return :meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
         bucket = self._nearest(context)
         if bucket is None:
             return [self._unknown_s * self._prior.at(width) for width in range(WIDE + 1)]
@@ -82,7 +85,7 @@ class CostCurve:
         return [bucket.level * ratio for ratio in bucket.table]
 
     def observe(self, width: int, context: int, seconds: float) -> None:
-        """A forward of ``width`` tokens took so long."""
+        """Learn that a forward of ``width`` tokens after ``context`` tokens took ``seconds``."""
         if seconds <= 0.0 or width < 1:
             return
         number = _bucket(context)
@@ -90,7 +93,7 @@ class CostCurve:
         if bucket is None:
             near = self._nearest(context)
             if near is None and width > WIDE:
-                return  # what a piece of a prompt takes does not tell what a round does
+                return  # the time of a piece of a prompt says nothing about a round's
             bucket = self._buckets[number] = near.heir() if near else _Bucket()
         if width > WIDE:
             bucket.observe_piece(seconds / width)
@@ -98,26 +101,26 @@ class CostCurve:
         bucket.observe(width, seconds, self._prior)
 
     def knows(self, width: int, context: int) -> bool:
-        """Whether forwards of this width were measured, at any context like this one."""
+        """Return True if forwards of this width were measured, in the nearest bucket of ``context``."""
         bucket = self._nearest(context)
         return bucket is not None and bucket.seen.get(width, 0) >= KNOWN
 
     def widest(self, context: int = 0) -> int:
-        """The widest forward that was measured; 1 where none was."""
+        """The widest forward whose cost is known; 1 where none is."""
         bucket = self._nearest(context)
         return bucket.widest if bucket else 1
 
     def measured(self, context: int = 0) -> dict[int, float]:
-        """Seconds by width, of the widths that were measured."""
+        """The expected seconds of the widths that were measured."""
         bucket = self._nearest(context)
         if bucket is None:
             return {}
         return {width: self.seconds(width, context) for width in sorted(bucket.seen)}
 
-    # What is kept between runs.
+    # State kept between runs.
 
     def state(self) -> dict[str, Any]:
-        """What was measured, as JSON can hold it."""
+        """The measurements, as JSON can hold them."""
         return {
             str(number): {
                 "level": bucket.level,
@@ -129,7 +132,7 @@ class CostCurve:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        """Take over a :meth:`state`. Raises ValueError, KeyError or TypeError for anything else."""
         buckets = {}
         for number, values in state.items():
             bucket = _Bucket()
@@ -157,7 +160,7 @@ class _Points:
         self.values = [values[width] for width in self.widths]
 
     def at(self, width: int) -> float:
-        """The value at ``width``; the last line goes on for ever."""
+        """The value at ``width``; beyond the points the outer lines go on."""
         i = min(max(bisect_left(self.widths, width), 1), len(self.widths) - 1)
         low, high = self.widths[i - 1], self.widths[i]
         slope = (self.values[i] - self.values[i - 1]) / (high - low)
@@ -165,12 +168,12 @@ class _Points:
 
 
 class _Bucket:
-    """Costs at contexts of like length."""
+    """Costs at contexts of similar length."""
 
     def __init__(self) -> None:
         self.level = 0.0
         self.per_token = 0.0
-        """of a piece of a prompt; 0: not seen"""
+        """seconds per token of a piece of a prompt; 0: not measured"""
         self.ratios: dict[int, float] = {1: 1.0}
         self.seen: dict[int, int] = {}
         self.widest = 1
@@ -179,15 +182,20 @@ class _Bucket:
         self._moved = 0.0
 
     def heir(self) -> _Bucket:
-        """What is assumed of the next bucket until it is measured itself."""
+        """A copy that the next bucket starts with, until it is measured itself."""
         heir = _Bucket()
         heir.level, heir.per_token, heir.ratios = self.level, self.per_token, dict(self.ratios)
         heir.seen = {width: min(n, KNOWN) for width, n in self.seen.items()}
         heir.widest = self.widest
         return heir
 
+    def seconds(self, prior: _Points, width: int) -> float:
+        if width > WIDE and self.per_token:
+            return width * self.per_token
+        return self.level * self.relative(width, prior)
+
     def relative(self, width: int, prior: _Points) -> float:
-        """:meth:`ratio` from a table that is made anew when it is off by more than a hundredth."""
+        """Return :meth:`ratio` from a table that is rebuilt when it is off by more than a hundredth."""
         if self._moved > STALE or not self.table:
             self.table = [self.ratio(w, prior) for w in range(WIDE + 1)]
             self._moved = 0.0
@@ -220,14 +228,14 @@ class _Bucket:
             self._moved += abs(RATIO_GAIN * surprise)
 
     def _begin(self, width: int, seconds: float, times: int, prior: _Points) -> None:
-        """The first samples of a width: the fastest counts, because what holds a forward up only ever
-        makes it slower."""
+        """Take one of the first samples of a width: the fastest counts, because interference only makes a
+        forward slower."""
         if not self.level:
             self.level = seconds / self.ratio(width, prior)
         if width == 1:
             level = seconds if times == 1 else min(self.level, seconds)
             for other in self.ratios.keys() - {1}:
-                self.ratios[other] *= self.level / level  # what they were measured to take stays
+                self.ratios[other] *= self.level / level  # their measured seconds stay the same
             self.level = level
         else:
             ratio = seconds / self.level
@@ -235,11 +243,11 @@ class _Bucket:
         self._line, self.table = None, []
 
     def observe_piece(self, per_token: float) -> None:
-        """A piece of a prompt took so long per token."""
+        """Learn the seconds per token of a piece of a prompt."""
         if not self.per_token:
             self.per_token = per_token
         surprise = min(max(math.log(per_token / self.per_token), -CLIP), CLIP)
-        # Slower may be a hiccup; faster is what it can do.
+        # A slower one may have been held up; a faster one shows what is possible.
         self.per_token *= math.exp(surprise if surprise < 0 else LEVEL_GAIN * surprise)
 
 
@@ -259,5 +267,5 @@ def _width(value: Any) -> int:
 
 
 def measured_widths(largest: int) -> Iterable[int]:
-    """The widths worth measuring up to ``largest``: kernels have steps, at 4 and 8 above all."""
+    """The widths up to ``largest`` that are worth measuring: costs rise in steps, mainly after 4 and 8."""
     return (width for width in (2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 21) if width <= largest)

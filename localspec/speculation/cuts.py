@@ -1,7 +1,7 @@
-"""Top-k, top-p and min-p: the tokens of one row of logits that may be drawn.
+"""Top-k, top-p and min-p: the tokens of one row of logits that can be drawn.
 
-A row is read a few times, in single precision, and only its best tokens are sorted. What is kept depends on
-the row alone: of equal logits the lowest ids come first, and sums are taken in an order of their own.
+A row is read a few times, in single precision, and only its best tokens are sorted. The result depends on the
+row alone: of equal logits the lowest ids come first, and sums are taken in a fixed order.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Scores = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 SORTED = 4096
-"""tokens that are sorted; more are put into bins first"""
+"""the most tokens that are sorted; more are put into bins first"""
 BINS = 1 << 14
 LEVEL = 1e-3
-"""weight relative to the best token's; those above it usually hold the nucleus"""
+"""weight relative to the best token's; tokens above it usually contain the nucleus"""
 ROWS = 32
-"""of a folded vocabulary; the k-th largest of its columns' maxima is at most the k-th largest logit"""
+"""rows of a folded vocabulary; the k-th largest maximum of its columns is at most the k-th largest logit"""
 
 
 class Cuts(NamedTuple):
@@ -39,15 +39,15 @@ class Cuts(NamedTuple):
 
     @property
     def depth(self) -> float:
-        """Logits under the largest one at which min-p cuts."""
+        """The distance below the largest logit at which min-p cuts."""
         return -self.temperature * math.log(self.min_p) if self.min_p > 0.0 else math.inf
 
 
 class Kept(NamedTuple):
-    """``tokens`` are the ids that are left, rising, of a row whose largest logit is ``top``.
+    """The tokens left of a row whose largest logit is ``top``: their ids, rising.
 
-    ``weights`` are those that top-p chose among, relative to the largest one, ``total`` is their sum; they
-    are valid until the scratch memory is used again, and empty where top-p does not cut.
+    ``weights`` are those among which top-p chose, relative to the largest one, ``total`` is their sum. They
+    are valid until the scratch memory is used again, and empty if top-p is off.
     """
 
     tokens: Ids
@@ -126,7 +126,7 @@ def _nucleus(values: Scores, weights: Scores, top_p: float, total: float) -> Ids
 
 
 def _heaviest(weights: Scores, need: float, rest: float) -> Ids:
-    """Indices of the largest weights, that together reach ``need``; all others may hold ``rest``."""
+    """Indices of the largest weights, which together reach ``need``; the others may sum to ``rest``."""
     for level in (LEVEL, 0.99 * rest / len(weights)):
         head = np.flatnonzero(weights >= level)
         if sum_of(weights[head]) >= need:
@@ -147,7 +147,7 @@ def _bins_inside(values: Scores, weights: Scores, need: float) -> tuple[NDArray[
 
 
 def bins_of(values: Scores) -> tuple[NDArray[np.intp], float]:
-    """For every value the number of its bin, 0 holding the largest, and the width of a bin."""
+    """Return the number of each value's bin, 0 being that of the largest, and the width of a bin."""
     top, bottom = float(values.max()), float(values.min())
     width = max((top - bottom) / (BINS - 1), 1e-30)
     return ((np.float32(top) - values) / np.float32(width)).astype(np.intp), width

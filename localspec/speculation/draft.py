@@ -1,4 +1,4 @@
-"""What a proposer offers, and what it is asked."""
+"""Drafts, and the asks that a proposer drafts for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from localspec.speculation.rewriting import Rewriting
+from localspec.speculation.recompute import RecomputeRisk
 from localspec.speculation.sampling import Distribution, Sampler
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Tokens guessed to come next.
+    """The tokens that a proposer guesses to come next.
 
     ``q`` holds the distribution each token was drawn from; None means one-hot (lookup, memory, greedy,
-    seeded). ``match_length`` is how many tokens of context the guess rests on, where it rests on any.
-    ``evidence`` says for every token how sure the proposer was when it chose it, as a small number
-    whose meaning is its own: the controller learns how often each number turns out right. ``reason``
-    says why there is no draft.
+    seeded). ``match_length`` is the number of tokens of context that the guess is based on, 0 if it is not
+    based on a match. ``evidence`` holds a small integer per token for how sure the proposer was of it. Its
+    scale is the proposer's own: the controller learns how often tokens with each number are right.
+    ``reason`` says why there is no draft.
     """
 
     tokens: tuple[int, ...]
@@ -30,7 +30,7 @@ class Draft:
     reason: str = ""
 
     def cut(self, k: int) -> Draft:
-        """The first ``k`` tokens."""
+        """Return the draft's first ``k`` tokens."""
         if len(self.tokens) <= k:
             return self
         return replace(self, tokens=self.tokens[:k], q=self.q and self.q[:k], evidence=self.evidence[:k])
@@ -40,37 +40,38 @@ NOTHING = Draft((), "none", reason="nothing to offer")
 
 
 def nothing(reason: str) -> Draft:
-    """No draft, and why."""
+    """Return an empty draft with its reason."""
     return Draft((), "none", reason=reason)
 
 
 class Gate(Protocol):
-    """Stops a draft early. Both are asked before a token is sampled, or stopping would bias the text."""
+    """Stops a draft early. Both methods are called before a token is sampled: later would bias the text."""
 
     def goes_on(self) -> bool:
-        """Whether computing one more row is worth its price."""
+        """Return True if one more row is worth its price."""
 
     def admits(self, evidence: int) -> bool:
-        """Whether the token of a row that is this sure is worth verifying; asked once per token."""
+        """Return True if a token with this evidence is worth verifying; called once per token."""
 
 
-class Ledger(NamedTuple):
-    """What verification did to a request so far, in seconds as forwards usually take them."""
+class Savings(NamedTuple):
+    """The effect of verification on a request so far, in seconds that such forwards usually take."""
 
-    won_s: float = 0.0
-    """plain forwards for the same tokens would have taken so much longer; negative: they would have been
-    faster. The time of drafting is not in it."""
+    saved_s: float = 0.0
+    """seconds that plain forwards for the same tokens would have taken more; negative: less. The time of
+    drafting is not in it."""
     spent_s: float = 0.0
+    """seconds of its rounds' forwards"""
 
 
 class Ask(NamedTuple):
-    """Draft at most ``k`` tokens after ``context``.
+    """A call for a draft of at most ``k`` tokens after ``context``.
 
-    ``context`` is the request's live list of tokens, newest last; it only ever grows while the
-    request runs, so a proposer keeps a cursor into it and does work for new tokens only. The last
-    ``answered`` of them are the answer so far; at most ``left`` are to come. ``rewriting`` is what more
-    than a few tokens at once may cost later. ``missing`` tokens stand before the newest in the next forward
-    in any case; with ``replays`` a draft that is not accepted whole makes it more.
+    ``context`` is the request's live list of tokens, newest last. It only grows while the request runs, so
+    a proposer can keep a cursor into it and process new tokens only. The last ``answered`` of them are the
+    answer so far; at most ``left`` are to come. ``recompute_risk`` is the later cost of a wide round; None if
+    there is none. The next forward feeds ``missing`` tokens before the newest one, with or without a draft;
+    with ``replays``, a draft that is not accepted in full adds to them.
     """
 
     request: int
@@ -81,15 +82,15 @@ class Ask(NamedTuple):
     left: float = math.inf
     workspace: str | None = None
     remember: bool = True
-    ledger: Ledger = Ledger()
-    rewriting: Rewriting | None = None
+    savings: Savings = Savings()
+    recompute_risk: RecomputeRisk | None = None
     missing: int = 0
     replays: bool = False
     gate: Gate | None = None
 
 
 def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many leading tokens are the same; by bisection, because lists compare fast."""
+    """The number of leading tokens that are equal; by bisection, because lists compare fast."""
     low, high = 0, min(len(one), len(other))
     a, b = list(one[:high]), list(other[:high])
     if a == b:

@@ -1,4 +1,4 @@
-"""A small model of the same vocabulary guesses; the sequences of a batch draft together.
+"""Drafts by a small model of the same vocabulary; the sequences of a batch draft together.
 
 Leviathan et al., "Fast inference from transformers via speculative decoding" (2211.17192).
 """
@@ -23,30 +23,31 @@ from localspec.speculation.sampling import Distribution
 from localspec.speculation.verify import ForwardRows
 
 CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
-"""the draft model's top probability in steps: a token's evidence is how many of them it has passed"""
+"""steps of the draft model's top probability: a token's evidence is the number of steps it has reached"""
 CHUNK = 256
-"""tokens of context fed per proposal; a longer context is caught up with over several rounds"""
+"""the most tokens of context fed per round; a longer context is fed over several rounds"""
 SLOWER = 1.1
 """largest factor from one estimate of the time to choose a token to the next"""
 LOOKAHEAD = 48.0
-"""rounds over which a prefill of the draft model is spread where nothing says how long the answer gets"""
+"""tokens over which the price of the draft model's prefill is spread where the answer's length is unknown"""
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """A request's sequence in the draft's cache; ``fed`` is what stands there."""
+    """A request's sequence in the draft model's cache; ``fed`` holds its tokens."""
 
     sequence: int
     fed: list[int] = field(default_factory=list)
     agreed: int = 0
-    """how many of ``fed`` are known to equal the context"""
+    """number of tokens of ``fed`` that were found equal to the context"""
     checked: int = 0
-    """how much of the context is known to be in the draft's vocabulary"""
+    """number of tokens of the context that were found in the draft model's vocabulary"""
     choosing_s: float = 0.0
     """estimated seconds to choose a token from a row, other than by argmax; 0 before the first measurement"""
 
     def follow(self, context: Sequence[int]) -> int:
-        """How much of ``fed`` still holds; the newest token of the context is always fed again."""
+        """The number of tokens of ``fed`` that equal the context's; never all of the context, because its
+        newest token is always fed again."""
         shared, limit = self.agreed, min(len(self.fed), len(context) - 1)
         while shared < limit and self.fed[shared] == context[shared]:
             shared += 1
@@ -54,7 +55,7 @@ class _Cursor:
         return self.agreed
 
     def readable(self, context: Sequence[int], size: int) -> bool:
-        """Whether every token of the context is one of the draft model's."""
+        """Return True if every token of the context is in the draft model's vocabulary of ``size`` tokens."""
         while self.checked < len(context) and context[self.checked] < size:
             self.checked += 1
         return self.checked == len(context)
@@ -73,13 +74,13 @@ class _Drafting:
 
     @property
     def pending(self) -> list[int]:
-        """What the draft model has not seen yet."""
+        """The tokens of context and draft that were not fed yet."""
         done = len(self.cursor.fed)
         context = self.ask.context
         return [*context[done:], *self.tokens[max(0, done - len(context)) :]]
 
     def admits(self, evidence: int) -> bool:
-        """Whether the next token is to be drafted from a row that is so sure; asked before it is."""
+        """Return True if the next token is to be drafted from a row with this evidence."""
         gate = self.ask.gate
         self.stopped = gate is not None and not gate.admits(evidence)
         return not self.stopped
@@ -89,18 +90,18 @@ class _Drafting:
         self.evidence.append(evidence)
 
     def goes_on(self, room: int) -> bool:
-        """Whether to compute another row."""
+        """Return True if another row is to be computed."""
         if self.stopped or len(self.tokens) >= room:
             return False
         return self.ask.gate is None or self.ask.gate.goes_on()
 
 
 class DraftModel(Proposer):
-    """Owns the draft's cache: filled when a request first asks (lazily, a chunk per round), caught up
-    after rounds in which somebody else drafted, rolled back by itself.
+    """Drafts by a model, and owns its cache: feeds a request's context before its first draft, a chunk per
+    round, later the tokens of rounds without its drafts, and rolls rejected tokens back.
 
-    ``vocabulary_size`` is the target's: ids above the smaller vocabulary are never drafted. ``costs``
-    learns what the draft model's forwards take.
+    ``vocabulary_size`` is the target's: ids beyond the smaller vocabulary are never drafted. ``costs``
+    learns the seconds of the draft model's forwards.
     """
 
     name = "draft"
@@ -113,9 +114,9 @@ class DraftModel(Proposer):
         self._size = min(vocabulary_size, backend.vocabulary.size)
         self._cursors: dict[int, _Cursor] = {}
         self._idle: list[_Cursor] = []
-        """of ended requests, oldest first: what a next one may begin with"""
+        """cursors of ended requests, oldest first, which new requests can take over"""
         self._expected: dict[int, int] = {}
-        """tokens that a request without a cursor would find in an idle one"""
+        """by request without a cursor: tokens that it shares with an idle one"""
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts = [NOTHING for _ in asks]
@@ -138,23 +139,23 @@ class DraftModel(Proposer):
         return drafts
 
     def price(self, ask: Ask, k: int) -> float:
-        """Forwards of one token, choosing from their rows, and what catching up with the context adds to the
-        first of them."""
+        """The seconds of ``k`` forwards of one token, of choosing from their rows, and of feeding the missing
+        context, which is spread over many tokens if it is a prefill."""
         catch_up = self.catch_up(ask)
         cursor = self._cursors.get(ask.request)
         choosing_s = cursor.choosing_s if cursor else 0.0
         if self._behind(ask) > WIDE:
-            # Paid once; the more was said already, the more is to come, but for what max_tokens leaves.
+            # Paid once: as many tokens are expected to follow as were generated, within max_tokens.
             catch_up /= max(1.0, min(max(LOOKAHEAD, ask.answered), ask.left))
         return k * (self.costs.seconds(1, len(ask.context)) + choosing_s) + catch_up
 
     def catch_up(self, ask: Ask) -> float:
-        """The forward that takes in what the draft model has not seen, but for the newest token."""
+        """The extra seconds of the forward that feeds the missing context beside the newest token."""
         length = len(ask.context)
         return max(self.costs.seconds(self._behind(ask), length) - self.costs.seconds(1, length), 0.0)
 
     def _behind(self, ask: Ask) -> int:
-        """Tokens of the context that are not in the draft's cache."""
+        """The number of tokens of the context that are not in the draft model's cache."""
         cursor = self._cursors.get(ask.request)
         if cursor is not None:
             return len(ask.context) - cursor.follow(ask.context)
@@ -164,7 +165,8 @@ class DraftModel(Proposer):
         return len(ask.context) - min(self._expected[ask.request], len(ask.context) - 1)
 
     def _room(self, ask: Ask) -> int:
-        """How many tokens can be drafted before the draft model's own context ends."""
+        """The number of tokens that can be drafted before the draft model's own context is full; 0 or less
+        where none can, also because the context has a token that the draft model's vocabulary lacks."""
         cursor = self._cursors.get(ask.request)
         size = self.backend.vocabulary.size
         if not (cursor.readable(ask.context, size) if cursor else max(ask.context, default=0) < size):
@@ -172,11 +174,11 @@ class DraftModel(Proposer):
         return min(ask.k, self.backend.capabilities.n_ctx - len(ask.context))
 
     def _begin(self, ask: Ask) -> _Drafting:
-        """Roll the cache back to what it shares with the context."""
+        """Begin a draft: roll the cache back to the tokens that it shares with the context."""
         cursor = self._cursors.get(ask.request)
         if cursor is None:
             cursor = self._cursors[ask.request] = self._open(ask.context)
-        # An interrupted proposal may have left other cells than are noted.
+        # After an interrupted proposal the cells may differ from the tokens noted.
         length = self.backend.length(cursor.sequence)
         shared = min(cursor.follow(ask.context), length)
         if shared < max(len(cursor.fed), length):
@@ -184,7 +186,7 @@ class DraftModel(Proposer):
         return _Drafting(ask, cursor)
 
     def _open(self, context: list[int]) -> _Cursor:
-        """A cursor for a new request: the idle one that shares most with it, else a new one."""
+        """Return a cursor for a new request: the idle one that shares most with it, or a new one."""
         best = max(self._idle, key=lambda cursor: shared_length(cursor.fed, context), default=None)
         full = len(self._cursors) + len(self._idle) >= self.backend.capabilities.max_sequences
         if best is None or (not full and shared_length(best.fed, context) < WIDE):
@@ -211,7 +213,7 @@ class DraftModel(Proposer):
         rows = self._feed(group, rows=1)
         if all(d.ask.sampler.params.takes_argmax for d, _ in group):
             for (drafting, _), token, margin in zip(group, rows.argmax, rows.margins, strict=True):
-                # Against the runner-up alone: the whole softmax would cost as much as the row.
+                # Relative to the runner-up alone: the whole softmax would cost as much as the row.
                 evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))
                 if drafting.admits(evidence):
                     drafting.take(evidence, min(token, self._size - 1))
@@ -232,7 +234,7 @@ class DraftModel(Proposer):
         if ask.sampler.params.greedy:
             drafting.take(evidence, ask.sampler.pick(row, drafting.tokens, position))
             return
-        # Under a seed the target's own sample decides; drawing with the same numbers meets it most often.
+        # With a seed the target's own sample decides: drawing with the same numbers gives it most often.
         stream = Stream.TARGET if ask.sampler.seeded else Stream.DRAFT
         drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
         drafting.q.append(q)
@@ -249,7 +251,7 @@ class DraftModel(Proposer):
         for drafting, tokens in group:
             drafting.cursor.fed.extend(tokens)
             if not drafting.tokens:
-                # Whatever is drafted from here on, this much of the context is right.
+                # All of the context so far is right, whatever is drafted after it.
                 self.backend.mark(drafting.cursor.sequence)
         return forward
 
@@ -274,5 +276,5 @@ class DraftModel(Proposer):
 
 
 def certainty_of(probability: float) -> int:
-    """The evidence of a token that the draft model gives this probability."""
+    """Return the evidence of a token to which the draft model gives this probability."""
     return bisect_right(CERTAINTY, probability)

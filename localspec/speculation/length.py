@@ -1,4 +1,4 @@
-"""How many draft tokens to verify: as many as give the most tokens per second."""
+"""The number of draft tokens to verify for the most tokens per second."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 def best_length(
     survival: Sequence[float], seconds: Sequence[float], stake: float = math.inf
 ) -> tuple[int, float]:
-    """The number of draft tokens with the most expected tokens per second, and these.
+    """Return the number of draft tokens with the most expected tokens per second, and that rate.
 
-    ``survival[i]`` is the probability that draft token i is emitted, ``seconds[k]`` the time of a round
-    with k of them; one token comes out in any case. A length that may be expected to lose more than
-    ``stake`` seconds is left out: with too few tokens right, a round takes longer than they are worth.
+    ``survival[i]`` is the probability that draft token i is accepted, ``seconds[k]`` the time of a round with
+    k of them; one more token comes out in any case. A length whose expected loss is more than ``stake``
+    seconds is left out: with too few tokens accepted, the round takes longer than plain decoding would.
     """
     expected, plain = 1.0, seconds[0]
     best, best_rate = 0, 1.0 / plain
@@ -31,8 +31,8 @@ def best_length(
 def with_replay(
     survival: Sequence[float], seconds: Sequence[float], again: Sequence[float]
 ) -> Sequence[float]:
-    """``seconds`` with what follows where not all tokens of a draft are right: the newest token and those
-    that were right are fed again. ``again[n]`` is the price of that for n tokens; empty: nothing is lost."""
+    """Return ``seconds`` plus the expected cost of a draft that is not accepted in full: the newest token and
+    the accepted ones are fed again. ``again[n]`` is that cost for n tokens; empty: none."""
     if not again:
         return seconds
     priced, expected = [seconds[0]], 1.0

@@ -13,19 +13,19 @@ from localspec.speculation.draft import NOTHING, Ask, Draft
 from localspec.speculation.proposer import Proposer
 
 MAX_MATCH = 32
-"""how far back a match is measured, in tokens"""
+"""the most tokens of a match that are counted"""
 CANDIDATES = 8
-"""how many occurrences, newest first, compete for the longest match"""
+"""number of occurrences, newest first, that are compared for the longest match"""
 CONTESTED = 0
 EVIDENCE = (1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, *[8] * 8, *[9] * 8, 10)
-"""by the length of the match, what is to be expected of the token after it"""
+"""evidence of the token after a match, by the length of the match"""
 
 
 class Match(NamedTuple):
-    """Where an earlier occurrence of the newest ``length`` tokens ends; length 0: there is none.
+    """An earlier occurrence of the newest ``length`` tokens, which ends at ``end``; length 0: there is none.
 
-    ``contested``: another occurrence as long went on otherwise. Such matches are mostly wrong: 0.2
-    of them were right on the benchmark's answers, where 0.6 to 0.99 of the others were.
+    ``contested``: another occurrence of the same length was followed by another token. Such matches are
+    mostly wrong: 0.2 of them were right on the benchmark's answers, and 0.6 to 0.99 of the others.
     """
 
     end: int
@@ -33,7 +33,7 @@ class Match(NamedTuple):
     contested: bool = False
 
     def evidence(self, tokens: int) -> tuple[int, ...]:
-        """A number for each drafted token: every right one makes the match longer by one."""
+        """The evidence of each drafted token: every token drafted makes the match longer by one."""
         numbers = [EVIDENCE[min(self.length + i, MAX_MATCH)] for i in range(tokens)]
         if self.contested:
             numbers[0] = CONTESTED
@@ -44,20 +44,20 @@ NO_MATCH = Match(0, 0)
 
 
 class NgramIndex:
-    """For every n-gram of a growing text, n in ``n_min … n_max``: where its occurrences end.
+    """The ends of all occurrences of every n-gram of a growing text, n in ``n_min … n_max``.
 
-    What stands before ``start`` is not searched.
+    The text before ``start`` is not searched.
     """
 
     def __init__(self, n_min: int, n_max: int, start: int = 0) -> None:
         self._orders = range(n_max, n_min - 1, -1)
         self._newest: dict[int, dict[tuple[int, ...], int]] = {n: {} for n in self._orders}
         self._older: dict[int, dict[int, int]] = {n: {} for n in self._orders}
-        """from one end to that of the occurrence before it"""
+        """by n: from an occurrence's end to that of the occurrence before it"""
         self._start = self._indexed = start
 
     def extend(self, text: Sequence[int]) -> None:
-        """Take in what is new in ``text``, all but its last token: nothing has followed that yet."""
+        """Index the new tokens of ``text``, except the last, which no token follows yet."""
         for end in range(self._indexed + 1, len(text)):
             for n in self._orders:
                 if n <= end - self._start:
@@ -69,7 +69,7 @@ class NgramIndex:
         self._indexed = max(self._indexed, len(text) - 1)
 
     def find(self, text: Sequence[int]) -> Match:
-        """The longest match, the newest of equally long ones."""
+        """Return the longest match of the newest tokens, the newest of equally long ones."""
         for n in self._orders:
             if n < len(text):
                 end = self._newest[n].get(tuple(text[-n:]))
@@ -93,7 +93,7 @@ class NgramIndex:
 
 
 def _match_length(text: Sequence[int], end: int, known: int) -> int:
-    """How many tokens before ``end`` equal the last ones of ``text``; the first ``known`` do."""
+    """The number of tokens before ``end`` that equal the last ones of ``text``; ``known`` of them do."""
     n = known
     while n < MAX_MATCH and n < end and text[end - n - 1] == text[-n - 1]:
         n += 1
@@ -101,15 +101,14 @@ def _match_length(text: Sequence[int], end: int, known: int) -> int:
 
 
 def copy_from(text: Sequence[int], start: int, k: int) -> tuple[int, ...]:
-    """``k`` tokens from ``start`` on; past the end of ``text`` the copy reads itself, as LZ77 does."""
+    """Copy ``k`` tokens from ``start`` on; past the end of ``text`` the copy reads itself, as in LZ77."""
     period = len(text) - start
     return tuple(text[start + i % period] for i in range(k))
 
 
 class PromptLookup(Proposer):
-    """An :class:`NgramIndex` per request; microseconds a round, independent of the context's length.
-
-    ``output_only`` searches the answer alone, not the prompt.
+    """Copies from the request's own text, with an :class:`NgramIndex` per request; takes microseconds a
+    round, independent of the context's length. ``output_only`` searches the answer alone, not the prompt.
     """
 
     name = "prompt-lookup"

@@ -1,4 +1,4 @@
-"""The n-gram memory as a proposer: what followed the newest tokens in earlier texts, token by token."""
+"""The n-gram memory as a proposer: the tokens that followed the newest tokens in earlier texts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from localspec.speculation.draft import NOTHING, Ask, Draft
 from localspec.speculation.proposer import Proposer
 
 REACH = 32
-"""tokens of context that are looked at; no table has longer n-grams"""
+"""tokens of context that are used; no table has longer n-grams"""
 LEVELS = (*[0] * 3, *[1] * 2, *[2] * 4, 3)
-"""an entry's evidence by its score: 3 is fresh"""
+"""an entry's part of the evidence by its score; a new entry has score 3"""
 
 
 class Recalled(Protocol):
-    """What a table says comes next: ``token`` after the last ``order`` tokens, from the entry ``slot``."""
+    """A table's continuation: ``token`` follows the last ``order`` tokens, by the entry ``slot``."""
 
     @property
     def token(self) -> int: ...
@@ -28,17 +28,17 @@ class Recalled(Protocol):
 
 
 class Table(Protocol):
-    """N-grams and what followed them."""
+    """N-grams and the tokens that followed them."""
 
     def find(self, hashes: Sequence[int]) -> Recalled | None:
-        """The best continuation of the longest n-gram that is known."""
+        """Return the best continuation of the longest n-gram in the table; None if it has none of them."""
 
     def credit(self, slot: int, token: int, *, accepted: bool) -> None:
-        """The entry was right, or not."""
+        """Note that the entry was right, or was not."""
 
 
 class Hit(NamedTuple):
-    """Where a drafted token came from."""
+    """The origin of a drafted token."""
 
     table: Table
     slot: int
@@ -46,23 +46,23 @@ class Hit(NamedTuple):
 
 
 class Keys(Protocol):
-    """How contexts become what tables are asked for."""
+    """Hashes of contexts, by which tables are searched."""
 
     orders: Sequence[int]
     """the n of the n-grams, longest first"""
 
     def hashes_of(self, context: Sequence[int]) -> Sequence[int]:
-        """The hashes of the last n tokens for every order, longest first."""
+        """Return the hashes of the last n tokens for every order, longest first."""
 
     def rolled(self, value: int, oldest: int, newest: int) -> int:
-        """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
+        """Return the longest order's hash one token further: without ``oldest``, with ``newest``."""
 
 
 class MemoryRecall(Proposer):
-    """Chains what the tables of a request's workspace know; the workspace's own first, then the user's.
+    """Chains continuations from the tables of a request's workspace, its own first, then the user's.
 
-    ``tables`` gives the tables of a workspace. Entries that were right gain, wrong ones lose, but for
-    requests that are not to be remembered.
+    ``tables`` returns the tables of a workspace, in this order. Entries that were right are credited and
+    wrong ones are debited, except for requests without ``remember``.
     """
 
     name = "memory"
@@ -93,7 +93,7 @@ class MemoryRecall(Proposer):
         )
 
     def _chain(self, tables: Sequence[Table], ask: Ask) -> tuple[list[Hit], list[int], int]:
-        """Where the drafted tokens come from, their evidence, and the length of the first n-gram."""
+        """Return the origins of the drafted tokens, their evidence, and the length of the first n-gram."""
         context = ask.context[-REACH:]
         hits: list[Hit] = []
         evidence: list[int] = []
@@ -101,7 +101,7 @@ class MemoryRecall(Proposer):
         while len(hits) < ask.k:
             found, table = _find(tables, hashes)
             if found is None and len(hashes) == 1:
-                # The longest order has gone out; so far nobody asked for the others.
+                # The longest order has no continuation: only now are the other orders hashed.
                 hashes = self._keys.hashes_of(context)
                 found, table = _find(tables, hashes[1:])
             if found is None:
@@ -130,7 +130,7 @@ class MemoryRecall(Proposer):
 
 
 def _find(tables: Sequence[Table], hashes: Sequence[int]) -> tuple[Recalled | None, Table]:
-    """What the first table that knows anything says."""
+    """Return the continuation of the first table that has one, with that table."""
     for table in tables:
         found = table.find(hashes)
         if found is not None:

@@ -1,9 +1,9 @@
 """Counter-based randomness: a number depends on (seed, position, stream) alone.
 
-So a seeded text depends on the model, the request and the seed, and not on who drafted, how many
-tokens at a time, or who else was in the batch. The mixer is splitmix64 (Steele, Lea, Flood:
-"Fast splittable pseudorandom number generators", OOPSLA 2014); a vocabulary's worth of numbers comes
-of a 32-bit one, which is four times as fast (Wellons, https://github.com/skeeto/hash-prospector).
+So a seeded text depends on the model, the request and the seed, and not on the proposer, the draft
+lengths, or the other requests of a batch. The mixer is splitmix64 (Steele, Lea, Flood: "Fast splittable
+pseudorandom number generators", OOPSLA 2014); the numbers for a whole vocabulary come from a 32-bit
+mixer, which is four times as fast (Wellons, https://github.com/skeeto/hash-prospector).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LAST_SHIFT = 15
 _LUCKY = 2**32 - 2**23
 """one number in 512 is at least this"""
 _SLACK = 1e-3
-"""more than a score of single precision is rounded by"""
+"""more than the rounding error of a score in single precision"""
 
 
 class Stream(IntEnum):
-    """What a number is used for; streams are independent of each other."""
+    """The use of a random number; streams are independent of each other."""
 
     TARGET = 0
     DRAFT = 1
@@ -72,11 +72,11 @@ class Noise:
         temperature: float = 1.0,
         tokens: NDArray[np.int64] | None = None,
     ) -> tuple[int, float]:
-        """The largest of ``logits / temperature + gumbel``: its index, and its lead over the second.
+        """Return the index of the largest of ``logits / temperature + gumbel``, and its lead over the second.
 
-        ``logits`` are those of ``tokens``; of a whole vocabulary, shape (vocabulary,), where these are not
-        given. Logarithms are taken only of the numbers that are large, and of those whose logit could make
-        up for a smaller one.
+        ``logits`` are those of ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not
+        given. Logarithms are taken only of large random numbers, and of those whose logit could make up
+        for a smaller number.
         """
         bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
         lucky = np.flatnonzero(bits >= _LUCKY)
@@ -96,15 +96,15 @@ class Noise:
         tokens: NDArray[np.int64],
         least: float,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Indices of all whose ``logits / temperature + gumbel`` are over ``least`` (a few others may be
-        among them), and these numbers."""
+        """Return the indices with ``logits / temperature + gumbel`` above ``least``, perhaps a few others
+        among them, and these sums."""
         bits = self._bits(position, stream, tokens.astype(np.uint32))
         return _above(least, logits, temperature, bits, np.flatnonzero(bits >= _LUCKY))
 
     def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """A number for every token; good until the next call."""
+        """Return a random number for every token, valid until the next call."""
         if self._scratch.shape[1] < len(tokens):
-            # Fresh memory for a large vocabulary takes four times as long as the arithmetic.
+            # Kept, because fresh memory for a large vocabulary takes four times as long as the arithmetic.
             self._scratch = np.empty((2, len(tokens)), dtype=np.uint32)
         x: NDArray[np.uint32] = self._scratch[0, : len(tokens)]
         shifted = self._scratch[1, : len(tokens)]
@@ -138,7 +138,7 @@ def _above(
     bits: NDArray[np.uint32],
     lucky: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of all whose ``logits / temperature + gumbel`` may be over ``least``, and these numbers."""
+    """Return the indices whose ``logits / temperature + gumbel`` can be above ``least``, and these sums."""
     near = logits >= temperature * (least - _LUCKY_GUMBEL - _SLACK)
     near[lucky] = True
     at = np.flatnonzero(near)

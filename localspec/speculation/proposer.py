@@ -9,46 +9,46 @@ from localspec.speculation.draft import Ask, Draft, nothing
 
 
 class Proposer(ABC):
-    """Guesses what the target will say. One proposer serves all requests of an engine.
+    """A source of drafts: guesses the target's next tokens. One proposer serves all requests of an engine.
 
-    A wrong guess costs time, never correctness; an exception costs the request this proposer.
+    A wrong guess costs time, never correctness. After an exception the request goes on without this proposer.
     """
 
     name: str
     costly: bool = False
-    """whether a draft takes time, so that it is asked for only where it is likely to be used"""
+    """True if drafting takes time, so that `propose` is called only where a draft is likely to be used"""
     prior: Sequence[float] = (0.7,)
-    """how often a token is right, by its evidence, before anything was learnt; the last one repeats"""
+    """probability that a token is right, by its evidence, before anything is learnt; the last one repeats"""
 
     @abstractmethod
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        """A draft for every ask, in their order; an empty one where there is nothing to offer."""
+        """Return a draft for every ask, in their order; an empty one where there is nothing to offer."""
 
     def price(self, ask: Ask, k: int) -> float:
-        """Seconds that a draft of ``k`` tokens would take; 0 where it is next to nothing."""
+        """The seconds that a draft of ``k`` tokens would take; 0 where that is negligible."""
         return 0.0
 
     def catch_up(self, ask: Ask) -> float:
-        """Seconds that must be spent once before the first token can be drafted."""
+        """The seconds that must be spent once before the first token can be drafted."""
         return 0.0
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:  # noqa: B027
-        """``accepted`` of the draft's tokens were right."""
+        """Note that the first ``accepted`` tokens of ``draft`` were accepted, and no more."""
 
     def stop(self, request: int) -> None:  # noqa: B027
-        """The request has ended: forget it."""
+        """Drop the state of a request that has ended."""
 
     def recover(self) -> None:  # noqa: B027
-        """A KeyboardInterrupt may have ended any call: free what no request has."""
+        """After a KeyboardInterrupt, which may have ended any call: free what belongs to no request."""
 
 
-ASKED_FOR_NOTHING = nothing("proposer is none")
+PLAIN_DECODING = nothing("proposer is none")
 
 
 class Nothing(Proposer):
-    """Plain decoding."""
+    """Plain decoding: no drafts."""
 
     name = "none"
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [ASKED_FOR_NOTHING for _ in asks]
+        return [PLAIN_DECODING for _ in asks]

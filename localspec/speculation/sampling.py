@@ -1,6 +1,6 @@
 """The sampling pipeline: logit bias → penalties → temperature → top-k → top-p → min-p.
 
-Target and draft rows go through the same one, with the same penalty context.
+Rows of target and draft model go through the same pipeline, with the same penalty context.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from localspec.speculation.cuts import NO_WEIGHTS, Cuts, Kept, Scores, cut, sum_
 from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
-"""under this a logit of single precision cannot be told from the next one"""
+"""temperature below which sampling is greedy: logits in single precision are too coarse for it"""
 
 
 FEW = 2048
-"""tokens; of more, not all random numbers are computed"""
+"""tokens up to which all random numbers are computed"""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Concrete values; the defaults switch every step off. Temperature 0 is greedy, and next to 0 as well."""
+    """The values of a request; the defaults switch every step off. Temperatures below COLD are greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -41,9 +41,9 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repeat_last_n: int | None = None
-    """tokens that penalties look back at; None and less than 0: all"""
+    """number of newest tokens that penalties apply to; None or negative: all"""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    """tokens, and what is added to their logits"""
+    """pairs of a token and the number added to its logit"""
 
     @property
     def greedy(self) -> bool:
@@ -74,10 +74,10 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Probabilities of the tokens that are left: two arrays of one shape; all others have none."""
+    """The probabilities of the tokens left after all cuts, in two arrays of one shape; all others have 0."""
 
     tokens: NDArray[np.int64]
-    """rising"""
+    """ids, rising"""
     probabilities: NDArray[np.floating[Any]]
 
     def of(self, token: int) -> float:
@@ -86,7 +86,7 @@ class Distribution:
         return float(self.probabilities[at]) if at < len(self.tokens) and self.tokens[at] == token else 0.0
 
     def sample(self, noise: Noise, position: int, stream: Stream) -> int:
-        """A token, by the Gumbel-max trick."""
+        """Draw a token by the Gumbel-max trick."""
         with np.errstate(divide="ignore"):
             if len(self.tokens) > FEW:
                 scores = np.log(self.probabilities, dtype=np.float32)
@@ -95,38 +95,38 @@ class Distribution:
         return int(self.tokens[perturbed.argmax()])
 
     def minus(self, other: Distribution) -> Distribution:
-        """``norm(max(0, self − other))``: what rejection sampling draws from after a rejection."""
+        """``norm(max(0, self − other))``: the distribution that a rejection's token is drawn from."""
         at = np.minimum(np.searchsorted(self.tokens, other.tokens), len(self.tokens) - 1)
         shared = self.tokens[at] == other.tokens
         rest = self.probabilities.copy()
         rest[at[shared]] -= other.probabilities[shared]
         rest = np.maximum(rest, 0.0)
         total = rest.sum()
-        # p = q up to rounding: then a rejection has probability 0, and p itself is as good.
+        # p = q up to rounding: then a rejection has probability 0, and p itself will do.
         return Distribution(self.tokens, rest / total) if total > 0 else self
 
 
 class Past:
-    """The tokens that penalties look at: prompt and answer."""
+    """The tokens that penalties apply to: prompt and answer."""
 
     def __init__(self, prompt: Iterable[int]) -> None:
         self._seen = set(prompt)
         self._counts: Counter[int] = Counter()
 
     def observe(self, token: int) -> None:
-        """``token`` is part of the answer now."""
+        """Append ``token`` to the answer."""
         self._seen.add(token)
         self._counts[token] += 1
 
     def with_draft(self, drafted: Sequence[int]) -> tuple[set[int], Counter[int]]:
-        """All tokens before a position that ``drafted`` precedes, and how often the answer has each."""
+        """Return all tokens before the position after ``drafted``, and their counts in the answer."""
         counts = self._counts.copy()
         counts.update(drafted)
         return self._seen.union(drafted), counts
 
 
 class RecentPast(Past):
-    """The last ``n`` tokens of prompt and answer."""
+    """The tokens that penalties apply to: the last ``n`` of prompt and answer."""
 
     def __init__(self, prompt: Iterable[int], n: int) -> None:
         self._n = n
@@ -144,7 +144,7 @@ class RecentPast(Past):
 
 
 def past_of(params: SamplingParams, prompt: Iterable[int]) -> Past:
-    """The tokens that these penalties look at; none if there are no penalties."""
+    """Return the tokens that these penalties apply to; none if there are no penalties."""
     if not params.penalises:
         return Past(())
     last_n = params.repeat_last_n
@@ -162,8 +162,8 @@ class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
     The repetition penalty (Keskar et al., arXiv 1909.05858) covers prompt and answer; frequency
-    and presence penalties cover the answer, as OpenAI's API defines them. Of both the last
-    ``repeat_last_n`` tokens are looked at, if that is set, as llama.cpp's sampler does.
+    and presence penalties cover the answer, as OpenAI's API defines them. If ``repeat_last_n`` is set,
+    only so many newest tokens count, as in llama.cpp's sampler.
     """
 
     def __init__(
@@ -179,15 +179,15 @@ class Sampler:
         self._memory = NO_WEIGHTS
 
     def observe(self, token: int) -> None:
-        """``token`` is part of the answer now."""
+        """Append ``token`` to the answer."""
         if self.params.penalises:
             self._past.observe(token)
 
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
-        """``row`` (shape (vocabulary,)) after logit bias and penalties; ``drafted`` precedes this position.
+        """Return ``row``, shape (vocabulary,), after logit bias and penalties; ``drafted`` precedes it.
 
-        Without both it is ``row`` itself: not to be written to. What is no number has no chance; raises
-        :class:`EngineError` where nothing else is in the row.
+        If neither is set it is ``row`` itself, which must not be written to. NaN becomes −inf; raises
+        :class:`EngineError` if nothing else is left.
         """
         row = numbers(row)
         if not self.params.alters:
@@ -226,7 +226,7 @@ class Sampler:
         return Distribution(tokens, chances / chances.sum())
 
     def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
-        """The target's own choice for ``position``: greedy, or its sample under the seed."""
+        """Return the target's own choice for ``position``: greedy, or its sample under the seed."""
         return self._choose(row, drafted, position, firmly=False).token
 
     def choose(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Choice:
@@ -238,7 +238,7 @@ class Sampler:
         self, row: NDArray[np.float32], drafted: Sequence[int], position: int, *, firmly: bool
     ) -> Choice:
         scores, params = self.scores(row, drafted), self.params
-        # A penalty multiplies rounding errors as it does scores.
+        # A repetition penalty multiplies rounding errors, too.
         stretch = max(params.repeat_penalty, 1 / params.repeat_penalty)
         if params.greedy:
             return Choice(int(scores.argmax()), top_margin(scores) / stretch if firmly else 0.0)
@@ -256,7 +256,7 @@ class Sampler:
         return Choice(token, max(margin - ROUNDING, 0.0) / stretch)
 
     def _margin(self, scores: Scores, kept: Kept, position: int, token: int, most: float) -> float:
-        """The margin of ``token``, which leads those that are kept by at least ``most`` logits."""
+        """Return the margin of ``token``, which leads the other tokens kept by at least ``most`` logits."""
         temperature, stream = self.params.temperature, Stream.TARGET
         borders = Borders(scores, self.params.cuts, kept)
         tokens = np.flatnonzero(scores >= np.float32(borders.possible(most) - ROUNDING))
@@ -278,20 +278,19 @@ class Sampler:
 
 
 CERTAIN = np.float32(1e30)
-"""an infinite logit, so that differences are numbers"""
+"""stands for an infinite logit, so that differences are finite"""
 
 
 def numbers(scores: Scores) -> Scores:
-    """``scores`` with a logit of none for whatever is no number; itself where all are.
-
-    Raises :class:`EngineError` where nothing is left.
+    """Return ``scores`` with NaN replaced by −inf, and +inf by :data:`CERTAIN`; unchanged if the largest
+    score is finite. Raises :class:`EngineError` if no score is left.
     """
     if math.isfinite(scores.max()):
         return scores
     found = np.where(np.isnan(scores), np.float32(-np.inf), np.minimum(scores, CERTAIN))
     if found.max() == -np.inf:
         raise EngineError(
-            "the model gave no token a finite logit",
+            "the model's output has no valid number: all logits are NaN or minus infinity",
             "Load the model again; if that does not help, its file is damaged or does not fit this backend.",
         )
     return found

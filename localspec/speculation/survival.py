@@ -1,4 +1,4 @@
-"""How often a proposer turns out right, given how sure it was."""
+"""The probability that a proposer's tokens are right, given how sure it was of them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 BUCKETS = 16
 START = 0.7
-"""how often a drafted token is right where nothing is known"""
+"""probability that a drafted token is right where nothing is known"""
 PRIOR = 8.0
-"""how many tokens the prior weighs"""
+"""weight of the prior, in tokens"""
 SHARE = 6.0
-"""a request's tokens of one evidence weigh together no more than so many: a long text is one witness"""
+"""the most that a request's tokens of one evidence weigh together, in tokens: a long text is one sample"""
 MEMORY = 200.0
-"""older requests fade: no evidence remembers more than about so many tokens"""
+"""weight of all requests in one evidence, in tokens: older requests fade"""
 CAUTION = -0.2
-"""in log-odds, what a request is trusted less than the average one before it has shown anything"""
+"""log-odds of a request's tokens, relative to the average request, before any was compared"""
 START_FACTOR = math.exp(CAUTION)
 UNCERTAIN, SETTLED = 2.0, 0.5
-"""variance of a request's own shift: before it has shown anything, and at the least, because texts change"""
+"""variance of a request's own shift: before any token was compared, and at least, because texts change"""
 LIMIT = 7.0
 
 
 @dataclass(slots=True)
 class _Local:
-    """What one request has shown: a shift of all log-odds, and its counts by evidence."""
+    """The record of one request: a shift of all log-odds, and its counts by evidence."""
 
     shift: float = CAUTION
     factor: float = START_FACTOR
-    """of the odds: the shift's exponential"""
+    """factor of the odds: the shift's exponential"""
     variance: float = UNCERTAIN
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
@@ -39,11 +39,11 @@ class _Local:
 class Survival:
     """The probability that a drafted token is right once all before it were, by its evidence.
 
-    Per evidence the average over past requests, and per request one shift of the log-odds, because
+    Per evidence it keeps the average over past requests, and per request one shift of the log-odds, because
     texts differ more than evidence does: in one that repeats itself every match is worth more. The
-    shift is the intercept of a logistic regression with a normal prior, learnt token by token: each
-    narrows what is still uncertain by its information p(1 − p), and moves the shift by what is left
-    (an extended Kalman filter; the first tokens so count for more than the hundredth).
+    shift is the intercept of a logistic regression with a normal prior, learnt token by token: each token
+    reduces the variance by its information p(1 − p), and moves the shift in proportion to the variance left
+    (an extended Kalman filter, in which the first tokens count for more than the hundredth).
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
@@ -61,7 +61,7 @@ class Survival:
 
     def _rate(self, evidence: int, factor: float) -> float:
         right, tried = self._right[evidence], self._all[evidence]
-        # A quarter of a token each way: no average is certain.
+        # A quarter of a token is added on both sides: no average is certain.
         odds = (right + 0.25) / (tried - right + 0.25) * factor
         return odds / (1.0 + odds)
 
@@ -79,7 +79,7 @@ class Survival:
         return curve
 
     def learn(self, request: int, evidence: int, *, right: bool) -> None:
-        """A token with this evidence was right, or not."""
+        """Learn that a token with this evidence was right, or was not."""
         local = self._requests.get(request)
         if local is None:
             local = self._requests[request] = _Local()
@@ -91,7 +91,7 @@ class Survival:
         local.factor = math.exp(local.shift)
 
     def stop(self, request: int) -> None:
-        """The request has ended: what it showed becomes part of the average."""
+        """Add the record of a request that has ended to the average."""
         local = self._requests.pop(request, None)
         if local is None:
             return
@@ -106,11 +106,11 @@ class Survival:
                 self._all[i] /= 2
 
     def state(self) -> dict[str, Any]:
-        """What was learnt, as JSON can hold it."""
+        """The averages, as JSON can hold them."""
         return {"right": self._right, "all": self._all}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        """Take over a :meth:`state`. Raises ValueError, KeyError or TypeError for anything else."""
         right, tried = [float(x) for x in state["right"]], [float(x) for x in state["all"]]
         if not len(right) == len(tried) == BUCKETS:
             raise ValueError(f"{BUCKETS} buckets are needed")
@@ -120,31 +120,31 @@ class Survival:
 
 
 class Calibration:
-    """What is known of all proposers of an engine, shared by whoever decides with it."""
+    """The survival tables of all proposers of an engine, shared by its controllers."""
 
     def __init__(self) -> None:
         self._tables: dict[str, Survival] = {}
         self._restored: dict[str, Mapping[str, Any]] = {}
 
     def by_evidence(self, proposer: str, prior: Sequence[float]) -> Survival:
-        """How often its tokens are right, by what it knew."""
+        """The table of a proposer's tokens by their evidence."""
         return self._table(proposer, prior)
 
     def by_position(self, proposer: str) -> Survival:
-        """How often the first, second, … token of its drafts are right, before it has looked."""
+        """The table of a proposer's first, second, … tokens, for use before they are drafted."""
         return self._table(f"{proposer}, by position", (START,))
 
     def stop(self, request: int) -> None:
-        """The request has ended."""
+        """Note in all tables that the request has ended."""
         for table in self._tables.values():
             table.stop(request)
 
     def state(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """The state of all tables, as JSON can hold it."""
         return self._restored | {name: table.state() for name, table in self._tables.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        """Take over a :meth:`state`. Raises ValueError, KeyError or TypeError for anything else."""
         for name, values in state.items():
             Survival((START,)).restore(values)
             if name in self._tables:

@@ -1,15 +1,14 @@
-"""Verification: how far is a draft what the target would have said?
+"""Verification: accept the tokens of a draft that the target would have generated.
 
-One walk (:func:`verify`) over a draft, with a judge per way of deciding. A judge looks at row i and
-says which token stands there; the draft is accepted as long as that is the drafted one.
+:func:`verify` walks over a draft once, with a judge that chooses the token at each row. Draft tokens are
+accepted as long as they are the judge's own choice. There is a judge for each way to choose.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +23,37 @@ Row = NDArray[np.float32]
 
 
 class ForwardRows:
-    """All rows of one forward; what is asked of them is computed once."""
+    """All rows of one forward; every result is computed once."""
 
     def __init__(self, logits: Logits) -> None:
         self._logits = logits
         self._rows: dict[int, Row] = {}
+        # Not cached properties, which take a lock on Python 3.11: this is read in every round.
+        self._argmax: Sequence[int] | None = None
+        self._margins: Sequence[float] | None = None
+        self._peaks: Sequence[float] | None = None
 
     def wait(self, *, whole: bool) -> None:
-        """Let a device finish what it has begun; ``whole``: rows are wanted, not their best tokens alone."""
+        """Wait until the device has finished; ``whole``: for whole rows, not only their best tokens."""
         _ = self.row(0) if whole else self.argmax
 
-    @cached_property
+    @property
     def argmax(self) -> Sequence[int]:
-        return self._logits.argmax()
+        if self._argmax is None:
+            self._argmax = self._logits.argmax()
+        return self._argmax
 
-    @cached_property
+    @property
     def margins(self) -> Sequence[float]:
-        return self._logits.margins()
+        if self._margins is None:
+            self._margins = self._logits.margins()
+        return self._margins
 
-    @cached_property
+    @property
     def peaks(self) -> Sequence[float]:
-        return self._logits.peaks()
+        if self._peaks is None:
+            self._peaks = self._logits.peaks()
+        return self._peaks
 
     def row(self, i: int) -> Row:
         if i not in self._rows:
@@ -65,38 +74,38 @@ class TargetRows:
         return self._forward.margins[self._start + i]
 
     def is_sound(self, i: int) -> bool:
-        """Return whether row ``i``'s logit at its argmax is finite; other logits are not examined."""
+        """Return True if row ``i``'s logit at its argmax is finite; other logits are not examined."""
         return math.isfinite(self._forward.peaks[self._start + i])
 
     def row(self, i: int) -> Row:
         return self._forward.row(self._start + i)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """``tokens`` is the accepted prefix of the draft, then the correction or bonus token.
+class Verdict(NamedTuple):
+    """The result of verification: ``tokens`` is the accepted prefix of the draft, then the correction or
+    bonus token.
 
-    That last one is missing when the draft ended the text (an end token was accepted), and when
-    row ``len(tokens)`` is ``doubtful``: too close to call for a wide forward.
+    That last one is missing if the draft ended the text (an end token was accepted), or if row
+    ``len(tokens)`` is a ``near_tie``, which a wide forward cannot decide.
     """
 
     tokens: tuple[int, ...]
     accepted: int
-    doubtful: bool = False
+    near_tie: bool = False
 
 
 class Judge:
-    """Says which token stands at a row; the base of the ways to decide."""
+    """Chooses the token at each row; the base class of all ways to choose."""
 
     def __init__(self, rows: TargetRows) -> None:
         self.rows = rows
 
     def token(self, i: int, drafted: int | None) -> int:
-        """The token at row ``i``, where ``drafted`` was offered (None after the last draft token)."""
+        """Return the token at row ``i``, where ``drafted`` was offered (None after the last draft token)."""
         raise NotImplementedError
 
     def margin(self, i: int) -> float:
-        """How far, in logits, the runner-up at row ``i`` is behind; infinite where chance decides anyway."""
+        """The lead, in logits, over the runner-up at row ``i``; infinite where chance decides anyway."""
         return float("inf")
 
 
@@ -105,16 +114,16 @@ def verify(
     judge: Judge,
     *,
     end_tokens: frozenset[int] = frozenset(),
-    doubt: Callable[[float], bool] | None = None,
+    is_near_tie: Callable[[float], bool] | None = None,
 ) -> Verdict:
-    """Walk the draft; the longest prefix that the judge confirms is accepted.
+    """Accept the longest prefix of ``draft`` that equals the judge's choices.
 
-    ``doubt`` looks at a row's margin and may stop the walk before that row.
+    The walk stops before a row whose margin ``is_near_tie``, and after one of ``end_tokens``.
     """
     kept: list[int] = []
     for i, drafted in enumerate((*draft, None)):
-        if doubt is not None and doubt(judge.margin(i)):
-            return Verdict(tuple(kept), i, doubtful=True)
+        if is_near_tie is not None and is_near_tie(judge.margin(i)):
+            return Verdict(tuple(kept), i, near_tie=True)
         token = judge.token(i, drafted)
         kept.append(token)
         if token != drafted:
@@ -127,7 +136,7 @@ def verify(
 class Matching(Judge):
     """The target's own choice at each position: greedy with penalties, or its sample.
 
-    For a one-hot draft this accepts with probability p(t), as rejection sampling would.
+    For a one-hot draft this accepts token t with probability p(t), as rejection sampling would.
     ``position`` is the absolute one of row 0's token.
     """
 
@@ -148,7 +157,7 @@ class Matching(Judge):
 
 
 class Greedy(Matching):
-    """The most probable token, without moving rows off the device where their best logit is a number."""
+    """The most probable token; rows whose best logit is finite stay on the device."""
 
     def token(self, i: int, drafted: int | None) -> int:
         return self.rows.argmax(i) if self.rows.is_sound(i) else super().token(i, drafted)
@@ -160,8 +169,8 @@ class Greedy(Matching):
 class Rejection(Judge):
     """Rejection sampling (Leviathan et al. 2211.17192, Chen et al. 2302.01318).
 
-    Accept t with probability ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: what
-    comes out is distributed as p, whatever q was.
+    Accept t with probability ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: the token
+    chosen is distributed as p, for any q.
     """
 
     def __init__(self, rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> None:
@@ -180,7 +189,7 @@ class Rejection(Judge):
 
 
 class Threshold(Matching):
-    """Lossy: a drafted token stands if the target gives it at least probability ``tau``."""
+    """Lossy: a drafted token is accepted if the target gives it at least probability ``tau``."""
 
     def __init__(self, matching: Matching, tau: float) -> None:
         super().__init__(matching.rows, matching.sampler, matching.draft, matching.position)
@@ -195,7 +204,7 @@ class Threshold(Matching):
 
 
 def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, tau: float | None) -> Judge:
-    """The judge a request asks for; ``position`` is the absolute one of row 0's token."""
+    """Return the judge for a request's parameters; ``position`` is the absolute one of row 0's token."""
     params = sampler.params
     if tau is not None:
         return Threshold(Matching(rows, sampler, draft.tokens, position), tau)

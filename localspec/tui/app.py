@@ -1,4 +1,4 @@
-"""``localspec chat``: the application, its chats and its way to the daemon."""
+"""``localspec chat``: the application, its chats and its connection to the daemon."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
 from localspec.wording import printable
 
 LEAVING_S = 2.0
-"""for what is done when the person leaves; the daemon may be busy"""
+"""longest clean-up when the user leaves: the daemon may be busy"""
 MOST_RECENT = 20
-"""chats that are kept as they were seen"""
+"""chats whose screen state is kept"""
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
 
 
 class ChatApp(App[None]):
-    """A chat in the terminal; :attr:`link` is its one way to the daemon.
+    """A chat in the terminal; :attr:`link` is its only connection to the daemon.
 
-    ``options`` are those of new chats, once ``settle`` has said what they mean here; it may read the disk,
-    and is called when a person can type already. ``session`` is the id of the one to go on with.
+    ``options`` are those of new chats, as resolved by ``settle``, which may read the disk, and is called
+    after the first frame is painted. ``session`` is the id of the session to continue.
     """
 
     TITLE = "localspec"
@@ -62,63 +62,63 @@ class ChatApp(App[None]):
         super().__init__()
         self.options = options
         self._settle = settle
-        self.link = Link(self._hear)
+        self.link = Link(self._receive)
         self._first = session
         self._answering: set[Chat] = set()
-        """those that are being answered, looked at or not"""
+        """chats with a running answer, shown or not"""
         self._recent: list[Chat] = []
-        """those that were answered last: of their answers more is known than is stored"""
+        """chats answered last: their answers have details that the daemon does not store"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
-            self.unregister_theme(theme.name)  # what the terminal's colours are is not known to a painter
+            self.unregister_theme(theme.name)  # the painter needs colour values, not the terminal's numbers
         self.theme = themes.kept(self.available_themes) or self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
 
     def watch_theme(self, before: str, theme: str) -> None:
-        """A person chose it."""
+        """Keep the theme that the user chose."""
         if before != theme:
             themes.keep(theme)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A dialog is answered before anything is searched; the key is seen to do nothing then."""
+        """Return None for the palette's key while a dialog is open, which greys it out."""
         return None if action == "command_palette" and isinstance(self.screen, Dialog) else True
 
     def get_default_screen(self) -> ChatScreen:
-        """The chat's screen is the lowest one."""
+        """The chat's screen, below all others."""
         return self.chat_screen
 
     def on_mount(self) -> None:
-        for each in (signal.SIGHUP, signal.SIGTERM):  # a terminal that is closed: leave as a person does
+        for each in (signal.SIGHUP, signal.SIGTERM):  # the terminal was closed: leave as by ctrl+q
             asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
-        # The first picture before all else: a person can type then.
-        self.call_after_refresh(self._meet)
+        # After the first frame: the user can type then.
+        self.call_after_refresh(self._start)
 
     async def on_unmount(self) -> None:
         if self.chat_screen.chat.private and self.link.connected:
-            with contextlib.suppress(LocalspecError, TimeoutError):  # it ends with the daemon, too
+            with contextlib.suppress(LocalspecError, TimeoutError):  # the daemon's end deletes it, too
                 async with asyncio.timeout(LEAVING_S):
                     await self.chat_screen.chat.discard()
         await self.link.close()
 
     def action_help_quit(self) -> None:
-        """Ctrl-C with nothing to copy: stop the answer, as elsewhere, or tell how to leave."""
+        """Ctrl-C without a selection: stop the answer, or show the key that leaves."""
         if self.chat_screen.chat.answering:
             self.chat_screen.chat.stop()
         else:
             self.chat_screen.notify("Ctrl+Q leaves the chat.", timeout=3)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Put a text into the clipboard, as the terminal does it, and as the system does."""
+        """Put a text into the clipboard, by the terminal and by the system's tool."""
         super().copy_to_clipboard(text)
         self.run_worker(asyncio.to_thread(clipboard.put, text))
 
     def new_chat(self, *, private: bool = False) -> Chat:
-        """A chat in which nothing was said yet."""
-        return Chat(self.link, self._hear_of, self.options, private=private)
+        """Return a chat without messages."""
+        return Chat(self.link, self._receive_of, self.options, private=private)
 
     async def stored_chat(self, session: str) -> Chat:
-        """The chat of a session; if it is being answered, as far as that has come.
+        """Return the chat of a session; one with a running answer as far as that has come.
 
-        Raises :class:`~localspec.errors.SessionNotFound`, and what a lost daemon raises.
+        Raises :class:`~localspec.errors.SessionNotFound`, and the errors of a lost daemon.
         """
         chat = self.known_chat(session) or self.new_chat()
         if not chat.answering:
@@ -126,18 +126,18 @@ class ChatApp(App[None]):
         return chat
 
     def known_chat(self, session: str) -> Chat | None:
-        """The chat of a session that is looked at or being answered here, or was so a short while ago."""
+        """The chat of a session that is shown or has a running answer here, or had one lately."""
         known = (self.chat_screen.chat, *self._answering, *self._recent)
         return next((chat for chat in known if chat.session == session), None)
 
     async def rename(self, session: str, title: str) -> None:
-        """Give a session another title."""
+        """Set a session's title."""
         await self.link.ask(lambda client: client.rename_session(session, title))
         if (chat := self.known_chat(session)) is not None:
             chat.title = title
 
     async def drop(self, session: str) -> None:
-        """Delete a session, also one that is being answered, or looked at."""
+        """Delete a session, also one that is shown or has a running answer."""
         chat = self.known_chat(session)
         if chat is None:
             await self.link.ask(lambda client: client.delete_session(session))
@@ -145,7 +145,7 @@ class ChatApp(App[None]):
             await self.discard(chat)
 
     async def discard(self, chat: Chat) -> None:
-        """Delete a chat; one that is looked at makes way for a new one."""
+        """Delete a chat; if it is shown, a new one takes its place."""
         self._answering.discard(chat)
         self._recent = [each for each in self._recent if each is not chat]
         if chat is not self.chat_screen.chat:
@@ -156,21 +156,22 @@ class ChatApp(App[None]):
         await self.chat_screen.chat.load()
 
     def _handle_exception(self, error: Exception) -> None:
-        """A defect of ours that nobody has met ends the chat: it is told, and what was typed."""
+        """End the chat at an unhandled error; prints the error and the text in the prompt."""
         if isinstance(error, WorkerFailed):
             error = error.error  # type: ignore[assignment]
-        told = defects.told(error)
+        report = defects.report(error)
         typed = self.chat_screen.typed if self.chat_screen.is_mounted else ""
-        lines = [f"localspec: {told.message}. {told.remedy}", *(["You had typed:", typed] if typed else [])]
-        setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, told instead of a traceback
+        lines = [f"localspec: {report.message}. {report.remedy}"]
+        lines += ["You had typed:", typed] if typed else []
+        setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, printed instead of a traceback
         super()._handle_exception(error)
 
-    def _meet(self) -> None:
+    def _start(self) -> None:
         self.run_worker(asyncio.to_thread(import_module, "localspec.tui.markdown"))  # for the first answer
-        self.run_worker(self._begin)  # type: ignore[arg-type]  # a worker calls what it is given
+        self.run_worker(self._begin)  # type: ignore[arg-type]  # a worker calls a function
 
     async def _begin(self) -> None:
-        """Meet the daemon, and have the model loaded, while the person begins to type."""
+        """Connect to the daemon and load the model, while the user begins to type."""
         try:
             try:
                 self.options = await asyncio.to_thread(self._settle, self.options)
@@ -181,14 +182,14 @@ class ChatApp(App[None]):
                 self.chat_screen.settled.set()
             await self.chat_screen.chat.load()
         except LocalspecError as error:
-            self.chat_screen.tell(error)
-        except Exception as error:  # a defect of ours: the chat goes on, and says so
-            self.chat_screen.tell(defects.told(error))
+            self.chat_screen.show_error(error)
+        except Exception as error:  # an internal error: it is shown, and the chat goes on
+            self.chat_screen.show_error(defects.report(error))
 
-    def _hear_of(self, chat: Chat, fact: Message) -> None:
-        """Something happened in a chat: it is shown if the chat is."""
+    def _receive_of(self, chat: Chat, fact: Message) -> None:
+        """Handle a fact of a chat; pass it to the screen if the chat is shown."""
         if isinstance(fact, facts.Configured):
-            self.options = replace(self.options, **fact.changed)  # new chats are as this one
+            self.options = replace(self.options, **fact.changed)  # new chats get the same options
             return
         if chat.answering:
             self._answering.add(chat)
@@ -197,23 +198,23 @@ class ChatApp(App[None]):
         if isinstance(fact, facts.Ended):
             self._recent = [*(each for each in self._recent if each is not chat), chat][-MOST_RECENT:]
         if chat is self.chat_screen.chat:
-            self._hear(fact)
+            self._receive(fact)
         elif isinstance(fact, facts.Ended) and chat.answer is not None:
             title = textwrap.shorten(chat.title or chat.said[0].text, LONGEST_TITLE, placeholder="…")
             error = chat.answer.error
             if error is None:
-                self.chat_screen.notify(f"{title} is answered.")
+                self.chat_screen.notify("The answer is complete.", title=title)
             else:
                 sentence = f"{title}: {error.message}"
                 self.chat_screen.notify(error.remedy, title=sentence, severity="error", timeout=ERROR_SHOWN_S)
 
     async def action_quit(self) -> None:
-        """Ctrl-Q does what the command does: a private chat is not left unasked."""
+        """Ctrl-Q: run the command, which asks before it leaves a private chat."""
         self.chat_screen.action_run("quit")
 
-    def _hear(self, fact: Message) -> None:
+    def _receive(self, fact: Message) -> None:
         if isinstance(fact, facts.Touched):
-            for screen in self.screen_stack:  # a list of chats is to know it, too
+            for screen in self.screen_stack:  # the list of chats needs it, too
                 screen.post_message(facts.Touched(fact.event))
         else:
             self.chat_screen.post_message(fact)

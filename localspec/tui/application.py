@@ -1,4 +1,4 @@
-"""The application as commands and dialogs see it: its chats, and its connection to the daemon."""
+"""The application's interface for commands and dialogs: its chats, and its connection to the daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Reporter(Protocol):
     """The screen behind a dialog, which runs work and shows its errors."""
 
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None: ...
-    def tell(self, error: LocalspecError) -> None: ...
+    def show_error(self, error: LocalspecError) -> None: ...
     def notify(self, message: str, *, title: str = "", timeout: float | None = None) -> None: ...
 
 

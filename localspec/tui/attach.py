@@ -1,4 +1,4 @@
-"""Files that go with a message: ``@path`` in its text, their content below it."""
+"""Files attached to a message: ``@path`` in its text, their content below it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from localspec.wording import one_line
 
 MAX_BYTES = 256 * KB
 MOST_FILES = 10_000
-"""that are known to suggestions, the nearest first"""
+"""for suggestions, the nearest first"""
 GATHER_S = 1.0
-"""that is spent on looking for them"""
+"""longest search for them"""
 FRESH_S = 15.0
-"""for which what was found counts"""
+"""age until which a search's result is used"""
 SHOWN = 8
 AFTER = ".,;:!?)]}'`"
-"""what may follow a path without being of it"""
+"""punctuation that may follow a path without belonging to it"""
 SUFFIXES = re.compile(
     "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsx|kt|lua|md|mjs|php|pl|py|pyi|rb|rs|"
     "rst|scala|sh|sql|svg|swift|tex|toml|ts|tsx|txt|vue|xml|yaml|yml|zig",
     re.IGNORECASE,
 )
-"""that only files have; what is behind the dot in ``@pytest.fixture`` is none"""
+"""suffixes that only files have; ``fixture`` in ``@pytest.fixture`` is none"""
 SHORT = 4
-"""letters of any other suffix that a path may have; ``@types/lodash.debounce`` is none"""
+"""longest other suffix of a path, in letters; ``@types/lodash.debounce`` is no file"""
 _MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
 _UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
 _FILE = re.compile(r"[\w./~-]*[\w-]\.([A-Za-z]\w*)")
@@ -44,21 +44,21 @@ _LANGUAGE = re.compile(r"\.(\w+)")
 
 
 class Mention(NamedTuple):
-    """A name behind an ``@``; one in quotes is surely meant for a file."""
+    """A name after an ``@``; in quotes it always means a file."""
 
     name: str
     quoted: bool
 
 
 def mentions(text: str) -> Iterator[Mention]:
-    """What ``text`` names so; not what has a letter before it, as e-mail addresses have."""
+    """The mentions in ``text``; an ``@`` after a letter, as in e-mail addresses, is none."""
     for found in _MENTION.finditer(text):
         quoted = found[1] is not None
         yield Mention(found[1].replace('\\"', '"') if quoted else found[2], quoted)
 
 
 def mention_of(path: str) -> str:
-    """How a path is mentioned."""
+    """The mention of a path, quoted if necessary."""
     if _UNQUOTED.fullmatch(path):
         return f"@{path}"
     escaped = path.replace('"', '\\"')
@@ -66,11 +66,11 @@ def mention_of(path: str) -> str:
 
 
 def attached(text: str, directory: Path, before: str = "") -> str:
-    """``text`` with the files below it that it mentions; a name that is no file's stays a name.
+    """``text`` with the content of the files that it mentions appended; other names stay as they are.
 
-    A file that cannot be had now, but was attached to the text ``before`` this one, is taken from there.
-    Raises :class:`InvalidOptions` for what is there but cannot be attached, and for what was meant for a file
-    but is none. What stands in a fence names no file, as code has names of its own.
+    A file that cannot be read now, but was attached to the text ``before`` this one, is taken from there.
+    Raises :class:`InvalidOptions` for a path that exists but cannot be attached, and for a missing file.
+    Mentions inside a fence are ignored: code has an ``@`` of its own.
     """
     blocks, kept = dict[str, str](), _parted(before)[1]
     for mention in dict.fromkeys(mentions(_FENCED.sub("", text))):
@@ -88,12 +88,12 @@ def attached(text: str, directory: Path, before: str = "") -> str:
 
 
 def detached(text: str) -> str:
-    """What was written of a message, without the files that :func:`attached` put below it."""
+    """The typed text of a message, without the files that :func:`attached` appended."""
     return _parted(text)[0]
 
 
 def _parted(text: str) -> tuple[str, dict[str, str]]:
-    """What was written of a message, and the files below it by their names."""
+    """The typed text of a message, and the appended files by name."""
     names = {name for mention in mentions(text) for name in _spellings(mention)}
     blocks = dict[str, str]()
     while (begin := _last_block(text, names)) is not None:
@@ -103,7 +103,7 @@ def _parted(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _last_block(text: str, names: set[str]) -> int | None:
-    """Where the file begins that ``text`` ends with, if it ends with one of these."""
+    """The offset of the appended file at the end of ``text``; None if there is none of these ``names``."""
     fence = text[text.rfind("\n") + 1 :]
     if len(fence) < 3 or set(fence) != {"`"}:
         return None
@@ -114,12 +114,12 @@ def _last_block(text: str, names: set[str]) -> int | None:
 
 
 def _spellings(mention: Mention) -> tuple[str, ...]:
-    """What a mention may name: the sentence's own marks may follow a path."""
+    """The names that a mention may mean: with and without the punctuation at its end."""
     return (mention.name,) if mention.quoted else (mention.name, mention.name.rstrip(AFTER))
 
 
 def _file_of(mention: Mention, directory: Path) -> str | None:
-    """The file that is mentioned; None where none is meant."""
+    """The name of the mentioned file; None if the mention means none."""
     names = [name for name in _spellings(mention) if name]
     for name in names:
         path = _path(name, directory)
@@ -127,21 +127,19 @@ def _file_of(mention: Mention, directory: Path) -> str | None:
             return name
         if os.path.isdir(path):
             if mention.quoted:
-                raise InvalidOptions(
-                    f"{name} is a directory", "Name the files in it that are to be attached."
-                )
+                raise InvalidOptions(f"{name} is a directory", "Attach files in it, one by one.")
             return None
         if os.path.exists(path):
-            raise InvalidOptions(f"{name} is no file of text", "Attach text files only.")
+            raise InvalidOptions(f"{name} is not a regular file", "Attach text files only.")
     if names and (mention.quoted or _is_meant(names[-1], directory)):
-        remedy = f"Write its path from {directory}; what stands between lines of ``` stays as it is."
+        remedy = f"Write a path relative to {directory}; an @ between lines of ``` attaches nothing."
         raise InvalidOptions(f"there is no file {names[-1]}", remedy)
     return None
 
 
 def _is_meant(name: str, directory: Path) -> bool:
-    """Whether a name without quotes looks like that of a file, in a directory that is there. Decorators,
-    packages and who is called so by an ``@`` do not."""
+    """True if a name without quotes looks like a file's, in a directory that exists. Decorators, packages and
+    user names do not."""
     looks = _FILE.fullmatch(name)
     folder = os.path.dirname(name)
     if looks is None or not os.path.isdir(_path(folder, directory)):
@@ -150,7 +148,7 @@ def _is_meant(name: str, directory: Path) -> bool:
 
 
 def _is_mentionable(path: str) -> bool:
-    """Whether a path, written into a message, names that file, and does not command the terminal."""
+    """True if a mention of a path is read back as that path, and has no control characters."""
     names = [mention.name for mention in mentions(mention_of(path))]
     return one_line(path) == path and names == [path] and not path.startswith("~")
 
@@ -165,19 +163,19 @@ def _read(name: str, directory: Path) -> str:
     except OSError as error:
         raise InvalidOptions(f"{name} cannot be read: {error.strerror}", "Attach another file.") from None
     if content is None:
-        raise InvalidOptions(f"{name} is no regular file", "Attach text files only.")
+        raise InvalidOptions(f"{name} is not a regular file", "Attach text files only.")
     if len(content) > MAX_BYTES:
-        raise InvalidOptions(f"{name} is larger than {size(MAX_BYTES)}", "Quote what matters of it.")
+        raise InvalidOptions(f"{name} is larger than {size(MAX_BYTES)}", "Paste the part that matters.")
     try:
         if b"\0" not in content:
             return content.decode()
     except UnicodeDecodeError:
         pass
-    raise InvalidOptions(f"{name} is no text in UTF-8", "Attach text files only.")
+    raise InvalidOptions(f"{name} is not UTF-8 text", "Attach text files only.")
 
 
 def _block(name: str, content: str) -> str:
-    """A file in a fence that is longer than any in it."""
+    """A file in a fence that is longer than any run of backticks in it."""
     longest = max((len(run) for run in _RUN.findall(content)), default=0)
     fence = "`" * max(3, longest + 1)
     language = _LANGUAGE.fullmatch(os.path.splitext(name)[1])
@@ -186,7 +184,7 @@ def _block(name: str, content: str) -> str:
 
 
 class Files:
-    """The files below a directory, for suggestions: gathered beside all else, and kept for a moment."""
+    """The files below a directory, for suggestions: gathered on a thread, and kept for ``FRESH_S``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -194,18 +192,18 @@ class Files:
         self._begun = 0.0
 
     async def like(self, typed: str) -> list[str]:
-        """Those that ``typed`` may stand for, the likeliest first; the nearest where nothing was typed."""
+        """The files that match ``typed``, the best first; the nearest files if it is empty."""
         now = time.monotonic()
         if self._search is None or (self._search.done() and now - self._begun > FRESH_S):
             search = asyncio.to_thread(gathered, self.directory)
             self._search, self._begun = asyncio.ensure_future(search), now
-        known = await asyncio.shield(self._search)  # who types on waits for the same one
+        known = await asyncio.shield(self._search)  # the next key waits for the same search
         return await asyncio.to_thread(ranked, typed.removeprefix("./"), known)
 
 
 def gathered(directory: Path) -> list[str]:
-    """The files below a directory that git would track, as paths from there: near ones, not too many, and
-    those that are found in time, as the program does not end before its threads do."""
+    """The files below a directory that git would track, as relative paths: at most ``MOST_FILES``, near ones
+    first. The search is bounded in time, since the program's end waits for its threads."""
     from localspec.memory.texts import near_files
 
     real, deadline = directory.resolve(), time.monotonic() + GATHER_S
@@ -215,15 +213,15 @@ def gathered(directory: Path) -> list[str]:
 
 
 def ranked(typed: str, files: Sequence[str]) -> list[str]:
-    """The files whose paths have all characters of ``typed`` in their order, the best first."""
+    """The files whose paths contain all characters of ``typed`` in this order, the best first."""
     fits = ((_fit(typed.lower(), file.lower()), file) for file in files) if typed else ()
     best = heapq.nsmallest(SHOWN, (each for each in fits if each[0] is not None))
     return [file for _, file in best] if typed else list(files[:SHOWN])
 
 
 def _fit(typed: str, file: str) -> tuple[int, bool, int] | None:
-    """How well a path has these characters, the less the better: in how many pieces, as seen from its end,
-    whether its name begins so, and how long it is; None where it has not all of them."""
+    """The rank of a path for these characters, smaller is better: pieces matched from its end, whether its
+    name begins so, its length; None if it does not contain all of them."""
     name = file[file.rfind("/") + 1 :]
     if typed in file:
         return 1, not name.startswith(typed), len(file)

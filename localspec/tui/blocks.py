@@ -1,8 +1,8 @@
-"""Markdown as it grows, cut into blocks that will not change any more, and the one that still may.
+"""Growing Markdown, cut into finished blocks, which do not change any more, and the open one.
 
-What is finished is painted once. The idea is Will McGugan's ("Efficient streaming of Markdown in the
+A finished block is painted once. The idea is Will McGugan's ("Efficient streaming of Markdown in the
 terminal"): only the last top-level block can change when text is appended. Here the items of a list are
-blocks as well, and an open fence is never parsed: it is code until its end has come.
+blocks as well, and an open fence is never parsed: it is code until its closing line.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from markdown_it.token import Token
 
 
 def _parser() -> MarkdownIt:
-    """Of all that a model says nothing is hidden: tags are text, so are definitions of references, and a
-    picture is a link. The opening line of a fence opens one, whatever the next line is; it is no table's."""
+    """A parser that hides nothing of an answer: tags and definitions of references are text, a picture is a
+    link. The opening line of a fence opens one whatever the next line is; it is no table's header."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(["reference", "image"])
     parser.block.ruler.after("fence", "tables", table, {"alt": ["paragraph"]})
     return parser
@@ -27,31 +27,31 @@ def _parser() -> MarkdownIt:
 
 PARSER = _parser()
 _OUTLINE = _parser().disable("inline")
-"""finds where blocks begin, and does not look into them"""
+"""finds the beginnings of blocks, without parsing inside them"""
 SHORT = 2_000
 """characters of an open block that are parsed anew whenever it grows"""
 GROWTH = 1 / 8
-"""by which share a longer one must have grown, so that the whole costs no more than a few parses"""
+"""share by which a longer one must have grown to be parsed again: a few parses in all"""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of Markdown; of code, the ``source`` is what stands between the fences.
+    """A piece of Markdown; the ``source`` of code is the text between the fences.
 
-    ``language`` is the first word behind the opening one, ``label`` what follows that.
+    ``language`` is the first word after the opening fence, ``label`` the rest of that line.
     """
 
     kind: Literal["prose", "code"]
     source: str
     language: str = ""
     joined: bool = False
-    """whether it follows the block before without an empty line, as an item of its list"""
+    """True if it is an item of the same list as the block before: no empty line between them"""
     label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """The opening line of a fence whose end has not come."""
+    """The opening line of a fence that is not closed yet."""
 
     opening: str
     mark: str
@@ -72,24 +72,24 @@ class _Unit:
     line: int
     token: Token
     list: str = ""
-    """the mark of the list whose item it is"""
+    """the mark of its list, if it is an item"""
 
 
 class Blocks:
-    """Text goes in, blocks come out: :meth:`append` and :meth:`finish` return those that have ended."""
+    """Cuts text into blocks: :meth:`append` and :meth:`finish` return the finished ones."""
 
     def __init__(self) -> None:
         self._tail = ""
         self._parsed = 0
         self._fence: _Fence | None = None
         self._seen = 0
-        """up to where the end of the fence was looked for"""
+        """offset up to which the end of the fence was searched"""
         self._list = ""
-        """the mark of the list whose item was the last block, if it was one"""
+        """the mark of the last block's list, if it was an item"""
 
     @property
     def open(self) -> Block | None:
-        """The block that still grows, as far as it has come."""
+        """The block that still grows; None if there is none."""
         if self._fence is not None:
             return _of_fence(self._fence.token, self._tail)
         if not self._tail.strip():
@@ -98,12 +98,12 @@ class Blocks:
         return Block("prose", self._tail, joined=bool(begins) and self._joins(begins[0]))
 
     def append(self, text: str) -> list[Block]:
-        """``text`` has come; returns the blocks that are finished by it."""
+        """Append ``text``; returns the blocks that it finishes."""
         self._tail += text.replace("\r", " ")
         return self._cut(settled=False)
 
     def finish(self) -> list[Block]:
-        """No more text will come; returns what was open."""
+        """End the text; returns the blocks that were open."""
         finished = self._cut(settled=True)
         if (fence := self._fence) is not None:
             lines = self._tail.split("\n")
@@ -117,7 +117,7 @@ class Blocks:
         return finished
 
     def _cut(self, *, settled: bool) -> list[Block]:
-        """Cut off what has ended; ``settled``: no line will go on."""
+        """Cut off and return finished blocks; ``settled``: no more text will come."""
         finished: list[Block] = []
         while self._fence is not None or settled or self._grown():
             fence = self._fence
@@ -128,7 +128,7 @@ class Blocks:
         return finished
 
     def _grown(self) -> bool:
-        """Whether it is worth looking for what has ended."""
+        """True if enough text has come to parse again."""
         size = len(self._tail)
         return size <= SHORT or size - self._parsed > self._parsed * GROWTH
 
@@ -143,7 +143,7 @@ class Blocks:
         return [_code(fence, body)]
 
     def _ended(self, *, settled: bool) -> list[Block]:
-        """Cut off all that is followed by something; the last unit stays, or is a fence that opens."""
+        """Cut off all units but the last one, which stays open, or opens a fence."""
         self._parsed = len(self._tail)
         text = self._tail if settled else _settled(self._tail)
         units = _units(text)
@@ -171,15 +171,15 @@ class Blocks:
 
 
 def info_of(fence: Token) -> tuple[str, str]:
-    """What a fence says its code is, in one word, and what else it says of it."""
+    """The language of a fence, and the rest of its opening line."""
     language, *more = fence.info.split(maxsplit=1) or [""]
     return language, "".join(more).rstrip()
 
 
 def _settled(text: str) -> str:
-    """``text`` without a last line that, going on, may turn out to belong to what stands above it.
+    """``text`` without its last line, if that may still change how the line above it is read.
 
-    So may "-" below "- item", which "--" continues; below an empty line nothing can change its mind.
+    So "-" below "- item" may become "---"; after an empty line no text can.
     """
     head = text[: text.rfind("\n") + 1]
     before = head[:-1].rpartition("\n")[2]
@@ -199,7 +199,7 @@ def _units(text: str) -> list[_Unit]:
 
 
 def _code(fence: _Fence, body: str) -> Block:
-    """What a fence holds: its indentation is taken off as the parser does."""
+    """The code of a fence, with its indentation removed as the parser does."""
     (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.mark}")
     return _of_fence(fence.token, token.content.removesuffix("\n"))
 

@@ -1,4 +1,4 @@
-"""One chat with the daemon: what was said in it, and what is being said. Knows no widget."""
+"""One chat with the daemon: its messages, and the answer in progress. Independent of widgets."""
 
 from __future__ import annotations
 
@@ -26,23 +26,28 @@ if TYPE_CHECKING:
     from localspec.protocol.messages import ModelDescription
 
 LOADED_BY = ("model", "draft", "backend")
-"""options by which another model is loaded"""
+"""options that decide which models are loaded"""
 FIELDS = Options.__struct_fields__
 BATCH_S = 0.1
-"""between two looks at an answer that grows: each costs a painting of the screen"""
+"""between two reports of a growing answer: each costs a painting of the screen"""
 
 T = TypeVar("T")
 Begin = Callable[["Client", str], "Stream[Result]"]
 
 
 class Chat:
-    """One session; the daemon opens it when something is said. ``tell`` hears what happens."""
+    """One session; the daemon opens it at the first message. ``report`` is called with each fact."""
 
     def __init__(
-        self, link: Link, tell: Callable[[Chat, Message], object], options: Options, *, private: bool = False
+        self,
+        link: Link,
+        report: Callable[[Chat, Message], object],
+        options: Options,
+        *,
+        private: bool = False,
     ) -> None:
         self._link = link
-        self._hears = tell
+        self._report_to = report
         self.options = options
         self.system: str | None = None
         self.private = private
@@ -54,15 +59,15 @@ class Chat:
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self.discarded = False
-        """whether it is no more, for the person"""
+        """True if the user has deleted it"""
         self._is_gone = False
-        """whether it was told that the session is no more"""
+        """True if the session's deletion by others was reported"""
         self._turn = asyncio.Lock()
-        """held while a turn is taken, up to the last look at what the daemon has stored of it"""
+        """held during a turn, until the stored session is read at its end"""
         self._waiting = False
-        """whether somebody waits for that"""
+        """True if a turn waits for that lock"""
         self._left: str | None = None
-        """the answer that a chat which is gone had begun, as the daemon calls it"""
+        """the name of the stream of a running answer that an earlier client began"""
         self._configuring = asyncio.Lock()
         self._loads = 0
 
@@ -74,33 +79,37 @@ class Chat:
 
     @property
     def answering(self) -> bool:
-        """Whether an answer is given, or is going to be."""
+        """True if an answer is in progress, or about to begin."""
         return self._waiting or (self.answer is not None and self.answer.growing)
 
     def has_model_of(self, other: Chat) -> bool:
-        """Whether the same model is loaded for both."""
+        """True if both chats load the same models."""
         return _same_model(self.options, other.options)
 
-    def _tell(self, fact: Message) -> None:
+    def _report(self, fact: Message) -> None:
         if not self.discarded:
-            self._hears(self, fact)
+            self._report_to(self, fact)
 
-    # What a person does.
+    # Actions of the user.
 
     async def send(self, text: str) -> None:
-        """Say something, and have it answered."""
+        """Send a message as the next turn, and follow the answer to its end.
+
+        Raises :class:`Gone` if it is stopped before the answer begins, and the error of the daemon if that
+        did not accept the message; the messages are then as they were.
+        """
         async with self._taking_turn():
             await self._ask([*self.said, Question(text)], lambda client, session: client.chat(session, text))
 
     async def regenerate(self, said: Said | None = None) -> None:
-        """Have a question answered anew, or the one that an answer answered; else the last one."""
+        """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
             question = await self._known(self._question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
             await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
 
     async def edit(self, question: Question, text: str) -> None:
-        """Say something else in the place of ``question``, dropping what came after it."""
+        """Replace ``question`` by ``text``, dropping all messages after it."""
         async with self._taking_turn():
             question = await self._known(question)
             before, id = self.said[: self.said.index(question)], question.id
@@ -108,29 +117,29 @@ class Chat:
             await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
 
     def stop(self) -> None:
-        """End the answer that is being given."""
+        """Stop the current answer."""
         self._stopped.set()
         if self._stream is not None:
             self._stream.stop()
 
     async def fork(self, said: Said | None) -> str | None:
-        """A new session with what was said up to ``said``, or with all; None where the daemon does not
-        know of it yet."""
+        """Return the id of a new session with the messages up to ``said``, or all; None if they are not
+        stored yet."""
         id = None if said is None else said.id
         if (session := self.session) is None or (said is not None and id is None):
             return None
         client = await self._link.client()
-        return await client.fork_session(session, id)  # not to be done twice, should the daemon be lost
+        return await client.fork_session(session, id)  # not by `ask`, which may do it twice
 
     async def discard(self) -> None:
-        """Delete it, with what is being said in it; nothing is told of it any more."""
+        """Delete the chat and stop its answer; nothing is reported of it any more."""
         self.discarded = True
         self.stop()
         await self._delete()
 
     async def configure(self, options: Options) -> None:
-        """Set what differs in ``options``, from the next answer on. Another model is loaded first, telling
-        how far that is; one that cannot be loaded changes nothing."""
+        """Set the changed ``options``, from the next answer on. Another model is loaded first, with its
+        progress reported; if that fails, nothing is changed."""
         changed = {f: v for f in FIELDS if (v := getattr(options, f)) != getattr(self.options, f)}
         async with self._configuring:
             options = replace(self.options, **changed)  # something else may have been set meanwhile
@@ -139,23 +148,23 @@ class Chat:
             if (session := self.session) is not None:
                 await self._link.ask(lambda client: client.configure_session(session, options))
             self.options = options
-        self._tell(Configured(changed))
+        self._report(Configured(changed))
         if self.pairing is not None:
             self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
 
     async def models(self) -> tuple[ModelDescription, ...]:
-        """The models on this disk."""
+        """The models on this computer."""
         return await self._link.ask(lambda client: client.models())
 
     async def load(self) -> None:
-        """Have its model loaded before it is needed."""
+        """Load the chat's models before they are needed."""
         await self._load(self.options)
 
     async def restore(self, session: str) -> None:
-        """Become the chat of a session as the daemon has stored it."""
+        """Take over a stored session."""
         content = await self._link.ask(lambda client: client.session(session))
         if self._turn.locked():
-            return  # a turn has begun meanwhile: what is read then is newer
+            return  # a turn has begun meanwhile: it reads the session again at its end
         self.session, self.private, self.system = session, content.private, content.system
         if self._adopt(content.options):
             self.pairing = None
@@ -163,27 +172,27 @@ class Chat:
         self._left = content.messages[-1].stream if content.messages else None
 
     async def pick_up(self) -> None:
-        """Follow the answer that a chat which is gone had begun, if there is one, from its first token on."""
+        """Follow a running answer that an earlier client began, if there is one, from its first token on."""
         name, self._left = self._left, None
         if name is None or self.answer is None:
             await self.catch_up()
             return
         async with self._taking_turn():
-            answer = Answer(status="streaming", id=self.answer.id, waiting="asking")
+            answer = Answer(status="streaming", id=self.answer.id, waiting="waiting for the answer")
             self.said = [*self.said[:-1], answer]
-            self._tell(Changed())
+            self._report(Changed())
             try:
                 client = await self._link.client()
                 await self._follow(client.resume(name), client, answer)
             except LocalspecError:
-                answer.status, answer.elsewhere = "failed", True  # how it ended, what is stored says
+                answer.status, answer.elsewhere = "failed", True  # the stored session has its real ending
             finally:
                 self._stream = None
                 self._end(answer)
         await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Learn what others have done to it; while something is said in it, that is learnt at its end."""
+        """Read changes by other clients; during a turn that happens at its end."""
         if self._turn.locked():
             return
         changed = False
@@ -194,16 +203,16 @@ class Chat:
         if changed and self.pairing is not None:
             await self.load()
 
-    # How an answer comes.
+    # Receiving an answer.
 
     @asynccontextmanager
     async def _taking_turn(self) -> AsyncIterator[None]:
-        """Inside, nothing else is said in it; raises :class:`Gone` if it is stopped before that."""
+        """Hold the chat for one turn; raises :class:`Gone` if stopped while it waits for another."""
         self._stopped.clear()
         self._waiting = self._turn.locked()
         try:
             if self._waiting:
-                self._tell(Working("reading what was said before", None))
+                self._report(Working("reading the stored chat", None))
                 await self._unless_stopped(self._turn.acquire())
             else:
                 await self._turn.acquire()  # without a pause in which another could begin
@@ -215,31 +224,31 @@ class Chat:
             self._turn.release()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` comes to; raises :class:`Gone` once the answer is to be no more."""
+        """Return the result of ``work``; raises :class:`Gone` if the answer is stopped before it."""
         task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            task.cancel()  # nothing happens to one that is done
+            task.cancel()  # has no effect on a finished one
         if task.done():
             return task.result()
         raise _stopped()
 
     async def _ask(self, said: list[Said], begin: Begin) -> None:
-        """Have the last of ``said`` answered.
+        """Answer the last of ``said``.
 
-        Raises what it failed with if the daemon did not take it: all is as it was before then.
+        If the daemon did not accept it, the messages are restored and the error is raised.
         """
-        before, answer = self.said, Answer(status="streaming", waiting="asking")
+        before, answer = self.said, Answer(status="streaming", waiting="waiting for the answer")
         self.said = [*said, answer]
-        self._tell(Changed())
+        self._report(Changed())
         try:
             client = await self._unless_stopped(self._link.client())
         except BaseException:
             self._end(answer)
             self.said = before
-            self._tell(Changed())
+            self._report(Changed())
             raise
         try:
             session = await self._opened(client)
@@ -259,19 +268,19 @@ class Chat:
             await self._settle(answer, before)
 
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
-        """Keep the turn of ``answer``; raises what it failed with if the daemon did not even begin it."""
+        """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
         content = await self._stored()
         taken = _has_begun(answer) or (content is not None and _is_new(content, len(self.said), before))
         if not taken:
             self.said = before
-            self._tell(Changed())
+            self._report(Changed())
         if content is not None:
             self._match(content)
         if not taken:
             raise answer.error or _stopped()
 
     async def _opened(self, client: Client) -> str:
-        """The session; opened now, if this is the first that is said in it."""
+        """Return the session's id; opens the session if this is the first message."""
         if self.session is None:
             stream = client.open(system=self.system, private=self.private, options=self.options)
             self._stream = stream
@@ -285,7 +294,7 @@ class Chat:
         return self.session
 
     async def _follow(self, stream: Stream[Result], client: Client, answer: Answer) -> None:
-        """Take the answer as it comes, over as many connections as it takes."""
+        """Receive the answer; after a lost connection, resume it on a new one."""
         while True:
             self._stream = stream
             if self._stopped.is_set():
@@ -297,10 +306,10 @@ class Chat:
             except DaemonUnavailable:
                 if not client.lost or stream.name is None:
                     raise
-                client = await self._link.client()  # before that nothing can be stopped
+                client = await self._link.client()  # stop() has no effect until this returns
                 stream = client.resume(stream.name, stream.seq)
             except Gone:
-                raise Gone("the daemon ended while it answered", "Answer anew with ctrl+r.") from None
+                raise Gone("the daemon ended during the answer", "Press ctrl+r to answer again.") from None
             else:
                 answer.result = result
                 answer.status = "cancelled" if result.finish_reason == "cancelled" else "complete"
@@ -312,38 +321,39 @@ class Chat:
                 if answer is not None:
                     answer.grow(event.text, event.tokens)
             case ModelProgress() if answer is not None and answer.tokens:
-                pass  # another model's
+                pass  # progress of another model's load
             case ModelProgress():
                 self._wait(answer, f"loading the {event.stage} model", event.fraction)
             case StreamProgress(stage="prefill"):
                 self._wait(answer, "reading the prompt", event.fraction)
             case StreamProgress():
-                self._wait(answer, "waiting for its turn", None)
+                self._wait(answer, "waiting in the queue", None)
             case SpeculationDegraded():
-                self._tell(Done(f"{event.source} failed ({event.reason}); going on with {event.to}"))
+                sentence = f"The proposer {event.source} failed ({event.reason}); continuing with {event.to}."
+                self._report(Done(sentence))
         self._soon()
 
     def _wait(self, answer: Answer | None, what: str, fraction: float | None) -> None:
         if answer is not None:
             answer.waiting = what if fraction is None else f"{what} {fraction:.0%}"
-        self._tell(Working(what, fraction))
+        self._report(Working(what, fraction))
 
     def _soon(self) -> None:
-        """Tell of what has come in a moment, together with what comes until then."""
+        """Report growth after ``BATCH_S``, together with the growth until then."""
         if self._grown is None:
-            self._grown = asyncio.get_running_loop().call_later(BATCH_S, self._tell_grown)
+            self._grown = asyncio.get_running_loop().call_later(BATCH_S, self._report_grown)
 
-    def _tell_grown(self) -> None:
+    def _report_grown(self) -> None:
         self._grown = None
-        self._tell(Grown())
+        self._report(Grown())
 
     def _end(self, answer: Answer) -> None:
         if self._grown is not None:
             self._grown.cancel()
             self._grown = None
-        if answer.growing:  # the program ends, or a defect of ours
+        if answer.growing:  # the program ends, or an internal error
             answer.status = "failed"
-        self._tell(Ended())
+        self._report(Ended())
 
     async def _delete(self) -> None:
         if (session := self.session) is not None:
@@ -351,7 +361,7 @@ class Chat:
             with contextlib.suppress(SessionNotFound):  # another program was faster, or the daemon has ended
                 await self._link.ask(lambda client: client.delete_session(session))
 
-    # What else the daemon knows.
+    # Other requests to the daemon.
 
     async def _load(self, options: Options) -> None:
         self._loads += 1
@@ -369,10 +379,10 @@ class Chat:
 
     def _paired(self, pairing: Pairing) -> None:
         self.pairing = pairing
-        self._tell(Paired(pairing))
+        self._report(Paired(pairing))
 
     async def _stored(self) -> SessionContent | None:
-        """What the daemon has of it; None where it has nothing, or cannot be asked, which is told."""
+        """The stored session; None if there is none, or if reading it failed, which is reported."""
         if (session := self.session) is None:
             return None
         try:
@@ -380,18 +390,18 @@ class Chat:
         except SessionNotFound:
             if not self._is_gone:
                 self._is_gone = True
-                self._tell(Failed(self._deleted()))
+                self._report(Failed(self._deleted()))
         except LocalspecError as error:
-            self._tell(Failed(error))
+            self._report(Failed(error))
         return None
 
     def _adopt(self, options: Options) -> bool:
-        """Take the options that are stored; whether another model is loaded by them."""
+        """Take the stored options; returns True if they load other models."""
         before, self.options = self.options, options
         return not _same_model(before, options)
 
     def _match(self, content: SessionContent, *, elsewhere: bool = False) -> bool:
-        """Learn the ids and the title; whether what is seen is what the daemon has. Otherwise it is now."""
+        """Take ids and title; returns True if the messages are the stored ones, else replaces them."""
         self.title = content.title
         pairs = zip(self.said, content.messages, strict=False)
         same = list(takewhile(lambda pair: _is(*pair), pairs))
@@ -400,56 +410,57 @@ class Chat:
         if len(self.said) == len(content.messages) == len(same):
             return True
         self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
-        self._tell(Changed(elsewhere))
+        self._report(Changed(elsewhere))
         return False
 
     async def _known(self, question: Question | None) -> Question:
-        """A question with the id that the daemon knows it by; raises :class:`Gone` where it knows none."""
+        """The question with its stored id; raises :class:`Gone` if it is not stored."""
         if question is not None and question.id is None:
             content = await self._stored()
             if content is not None and not self._match(content):
-                raise Gone("another program has gone on with this chat", "See what was said, then try again.")
+                remedy = "Read its new messages, then try again."
+                raise Gone("another program has continued this chat", remedy)
         if question is None or question.id is None or question not in self.said:
-            raise Gone("there is no such question any more", "Ask it again.")
+            raise Gone("the question is no longer in this chat", "Send it again.")
         return question
 
     def _question_of(self, said: Said | None) -> Question | None:
-        """The question that ``said`` is, or answers; the last one if it is None."""
+        """``said`` if it is a question, or the question that it answers; the last question if it is None."""
         if said is not None and said not in self.said:
             return None
         return last_question(self.said if said is None else self.said[: self.said.index(said) + 1])
 
     def _deleted(self) -> SessionNotFound:
-        remedy = "Keep what you see with /export; /new begins another."
-        who = "the daemon has ended, and this private chat with it" if self.private else ""
-        return SessionNotFound(who or "another program has deleted this chat", remedy)
+        remedy = "Save what is shown with /export, or begin a new chat with /new."
+        ended = "this private chat has ended with its daemon" if self.private else ""
+        return SessionNotFound(ended or "another program has deleted this chat", remedy)
 
 
 def _same_model(one: Options, other: Options) -> bool:
-    """Whether the same model is loaded by both."""
+    """True if both load the same models."""
     return all(getattr(one, each) == getattr(other, each) for each in LOADED_BY)
 
 
 def _stopped() -> Gone:
-    return Gone("it was stopped before it began", "Send it again, or something else.")
+    return Gone("the answer was stopped before it began", "Send the message again, or another one.")
 
 
 def _has_begun(answer: Answer) -> bool:
-    """Whether something came of it: its question was stored before."""
+    """True if the answer has text or an ending: its question is stored then."""
     ended = answer.result is not None and answer.result.finish_reason != "cancelled"
     return bool(answer.text) or ended
 
 
 def _is_new(content: SessionContent, number: int, before: list[Said]) -> bool:
-    """Whether the last of ``number`` messages that are stored was not so ``before``."""
+    """True if ``number`` messages are stored, the last of which is not the one ``before``."""
     if len(content.messages) != number:
         return False
     return len(before) < number or before[number - 1].id != content.messages[-1].id
 
 
 def _is(said: Said, stored: StoredMessage) -> bool:
-    """Whether a message that is seen is the stored one; of an answer that was given here the screen may know
-    more, or less."""
+    """True if a shown message is the stored one; of an answer received here the screen may have more or less
+    text."""
     if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):
         return False
     same = said.text == stored.content or said.text == shown(stored.content)

@@ -1,4 +1,4 @@
-"""The system's clipboard, by the tool that the platform has for it: not every terminal does it when asked."""
+"""The system's clipboard, by the platform's tool: not every terminal supports the escape sequence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMIT_S = 2.0
 
 
 class Tool(NamedTuple):
-    """A command that reads what is to be copied; of use where ``variable`` is set, "" for anywhere."""
+    """A command that reads the text to copy; used if the environment has ``variable``, "" for always."""
 
     variable: str
     command: tuple[str, ...]
@@ -19,7 +19,7 @@ class Tool(NamedTuple):
 
 
 TOOLS = (
-    Tool("WAYLAND_DISPLAY", ("wl-copy", "--type", "text/plain")),  # else it looks for what kind of text it is
+    Tool("WAYLAND_DISPLAY", ("wl-copy", "--type", "text/plain")),  # without a type it guesses one
     Tool("DISPLAY", ("xclip", "-selection", "clipboard")),
     Tool("DISPLAY", ("xsel", "--clipboard", "--input")),
     Tool("", ("clip.exe",), "utf-16-le"),
@@ -28,9 +28,9 @@ TOOLS = (
 
 
 def put(text: str) -> None:
-    """Copy ``text`` if there is a tool for it; blocks for a while.
+    """Copy ``text`` if there is a tool for it; blocks, at most ``LIMIT_S``.
 
-    The terminal was asked to do it, too: nobody is told of a failure. Over SSH the clipboard is another one.
+    Failures are ignored: the terminal copies it, too. Not used over SSH, where the clipboard is another one.
     """
     tools = (t for t in TOOLS if not t.variable or os.environ.get(t.variable))
     tool = next((t for t in tools if shutil.which(t.command[0])), None)
@@ -44,7 +44,7 @@ def put(text: str) -> None:
             stderr=subprocess.DEVNULL,
             timeout=LIMIT_S,
             env={**os.environ, "LC_CTYPE": "UTF-8"} if tool.command == ("pbcopy",) else None,
-            start_new_session=True,  # some stay, to give it to who pastes, also when the terminal is closed
+            start_new_session=True,  # some tools stay to serve pastes, also after the terminal is closed
         )
     except (OSError, subprocess.SubprocessError):
         return

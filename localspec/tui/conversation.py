@@ -1,4 +1,4 @@
-"""What was said in a chat, as data: questions and answers, the last of which may still grow."""
+"""The messages of a chat as data: questions and answers, the last of which may still grow."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ class Run(NamedTuple):
 
 @dataclass(eq=False)
 class Question:
-    """What the person said; ``id`` is the daemon's, once it is known."""
+    """A message of the user; ``id`` is the daemon's, once it is stored."""
 
     text: str
     id: int | None = None
 
     @property
     def written(self) -> str:
-        """The text as it was typed: without the files that were attached to it."""
+        """The text as typed, without the attached files."""
         return detached(self.text)
 
 
 @dataclass(eq=False)
 class Answer:
-    """What the model says. ``runs`` say of each part of ``text`` who proposed it, as far as is known."""
+    """A message of the model. ``runs`` are the sources of the parts of ``text``, as far as received here."""
 
     text: str = ""
     status: Status = "complete"
     id: int | None = None
     runs: list[Run] = field(default_factory=list)
     rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
-    """how many tokens each of the last rounds gave, the last of which may go on"""
+    """tokens of each of the last rounds; the last round may still grow"""
     all_rounds: int = 0
     sources: Counter[str] = field(default_factory=Counter)
-    """how many tokens are whose"""
+    """tokens by source"""
     result: Result | None = None
     error: LocalspecError | None = None
     first: float | None = None
     last: float | None = None
-    """when the first and the last tokens came, in seconds of an own clock"""
+    """times of the first and the last tokens, in seconds of the monotonic clock"""
     _at_once: int = 0
-    """tokens that came with the first one: many, of an answer that is picked up"""
+    """tokens received with the first one: many, for a resumed answer"""
     waiting: str = ""
-    """what is done before the first token comes, for a person to read"""
+    """state before the first token, as shown to the user"""
     elsewhere: bool = False
-    """whether it is being given to another program, or was to one that is gone"""
+    """True if another client receives it, or did so until it ended"""
 
     def grow(self, text: str, tokens: Iterable[Token]) -> None:
-        """A round has ended, or several, where the client was slow."""
+        """Append the text and tokens of a round, or of several, if the client was slow."""
         self.text += shown(text)
         for token in tokens:
             last = self.runs[-1] if self.runs else None
-            if last is None or last.source == "target":  # which ends every round but an answer's last
+            if last is None or last.source == "target":  # the target's token ends every round but the last
                 self.rounds.append(0)
                 self.all_rounds += 1
             self.rounds[-1] += 1
@@ -82,22 +82,22 @@ class Answer:
 
     @property
     def tokens(self) -> int:
-        """How many came."""
+        """The number of tokens received."""
         return self.sources.total()
 
     @property
     def drafted(self) -> float:
-        """The share of its tokens that were drafted."""
+        """The share of its tokens that were drafted, 0 to 1."""
         return 1 - self.sources["target"] / self.tokens if self.tokens else 0.0
 
     @property
     def drafter(self) -> str | None:
-        """Who drafted last."""
+        """The source of the last drafted token."""
         return next((run.source for run in reversed(self.runs) if run.source != "target"), None)
 
     @property
     def speed(self) -> float | None:
-        """Tokens per second since the first one came."""
+        """Tokens per second since the first one; None in the first 0.2 s."""
         if self.first is None or self.last is None or self.last - self.first < 0.2:
             return None
         return (self.tokens - self._at_once) / (self.last - self.first)
@@ -108,7 +108,7 @@ class Answer:
 
     @property
     def ending(self) -> str:
-        """How it ended: the finish reason where it is known, else the status; "silent" without a text."""
+        """The ending: the finish reason if it is known, else the status; "silent" without text."""
         if self.status != "complete":
             return self.status
         reason = "" if self.result is None else self.result.finish_reason
@@ -116,9 +116,9 @@ class Answer:
 
     @property
     def statistics(self) -> str:
-        """What it took, and what speculation did; two lines."""
+        """Its times, and the effect of speculation; two lines."""
         if self.result is None:
-            return "its statistics were not kept"
+            return "its statistics are not stored"
         return stats_lines(self.result)
 
 
@@ -126,7 +126,7 @@ Said = Question | Answer
 
 
 def said_in(content: SessionContent) -> list[Said]:
-    """The messages of a session that was stored."""
+    """The messages of a stored session."""
     return [
         Question(shown(m.content), m.id)
         if m.role == "user"
@@ -136,7 +136,7 @@ def said_in(content: SessionContent) -> list[Said]:
 
 
 def shown(text: str) -> str:
-    """``text`` without what would command the terminal, one character for one: tokens keep their lengths."""
+    """``text`` with each control character replaced by one other character: tokens keep their lengths."""
     return printable(text.replace("\r", " "))
 
 

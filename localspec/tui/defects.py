@@ -1,4 +1,4 @@
-"""Defects of the chat itself: told in a sentence; their traceback is kept in a file."""
+"""Internal errors of the chat: shown as a sentence, with their traceback in a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from localspec import home
 from localspec.errors import LocalspecError
 
 
-def told(error: Exception) -> LocalspecError:
-    """An error that nobody foresaw, for a person; the file holds the last one only."""
+def report(error: Exception) -> LocalspecError:
+    """Write the traceback of an unexpected error to a file, which holds the last one only; returns the error
+    to show."""
     sentence, remedy = f"{type(error).__name__}: {error}", "This is a defect of localspec: please report it."
     with contextlib.suppress(OSError, LocalspecError):
         path = home.state_dir() / "chat.log"

@@ -1,4 +1,4 @@
-"""What the transcript shows, one entry for each message: lines that are painted when they are looked at."""
+"""The transcript's entries, one for each message: lines that are painted when they come into view."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from localspec.tui.blocks import Block, Blocks
 
 LONG = 2_000
-"""characters of a block that are painted plainly while it grows, and in their colours once it has ended"""
+"""characters; a longer block is painted without colours while it grows, and with them once it has ended"""
 AT_ONCE = 8_000
-"""characters at the end of a text that are painted in full when all of it has come at once"""
+"""characters at the end of a text that are painted in full when the whole text comes at once"""
 HEAD = 12
 """lines of a long question that are shown"""
 HEAD_CHARS = 8_000
-"""characters of it that are looked at for them"""
+"""characters of it that are wrapped to find them"""
 ENDINGS = {
     "cancelled": "stopped",
-    "failed": "broken off; answer anew with ctrl+r",
-    "streaming": "it is still being answered, by another program",
-    "deadline": "cut short: its time was up",
+    "failed": "interrupted; press ctrl+r to answer again",
+    "streaming": "another program is still receiving this answer",
+    "deadline": "cut short: the deadline has passed",
     "context_full": "cut short: the context is full",
-    "length": "cut short: it is as long as it was to be",
-    "silent": "the model had nothing to say",
+    "length": "cut short: max_tokens is reached",
+    "silent": "the answer is empty",
 }
-"""what is said of an ending that the text does not show"""
+"""remarks on endings that the text does not show"""
 
 
 class QuestionEntry:
-    """What the person said, as it was typed; the beginning of it, where it is long."""
+    """A question as it was typed; of a long one the beginning."""
 
     def __init__(self, question: Question) -> None:
         self.said = question
         self.detailed = False
-        """whether a long one is shown whole"""
+        """True if a long one is shown whole"""
         self._lines: list[Strip] = []
         self._painter: Painter | None = None
 
@@ -56,17 +56,17 @@ class QuestionEntry:
         return self._lines[number]
 
     def paint(self, painter: Painter) -> None:
-        """All of it that is shown, anew: what is folded away may be a large file."""
+        """Paint the shown part: the rest may be a large file."""
         self._painter, text = painter, shown(self.said.text)
         seen = text if self.detailed else text[:HEAD_CHARS]
         self._lines = painter.text(seen, painter.look.question, bar=True)
         more, cut = len(self._lines) - HEAD, len(seen) < len(text)
         if cut or (more > 2 and not self.detailed):
-            told = "… s shows the rest" if cut else f"… {more} more lines; s shows them"
-            self._lines[HEAD:] = painter.text(told, painter.look.muted, bar=True)
+            note = "… s shows the rest" if cut else f"… {more} more lines; s shows them"
+            self._lines[HEAD:] = painter.text(note, painter.look.muted, bar=True)
 
     def grow(self) -> None:
-        """It never does."""
+        """Do nothing: a question does not grow."""
 
     def toggle(self) -> None:
         """Show all of it, or only the beginning."""
@@ -75,22 +75,22 @@ class QuestionEntry:
             self.paint(self._painter)
 
     def forget(self) -> None:
-        """Nobody looks at it."""
+        """Drop the painted lines."""
         self._lines, self._painter = [], None
 
 
 class AnswerEntry:
-    """What the model says: finished blocks, which are painted once, and the open one.
+    """An answer: finished blocks, which are painted once, and the open one.
 
-    Blocks that are long, or many, are painted roughly at first; who takes them with :meth:`take_rough` paints
-    them in full, be it in a thread, and puts them in their places with :meth:`refine`.
+    Blocks that are long, or many, are painted without colours at first. The caller takes them with
+    :meth:`take_rough`, paints them in full, maybe on a thread, and puts them in place with :meth:`refine`.
     """
 
     def __init__(self, answer: Answer, *, raw: bool = False) -> None:
         self.said = answer
         self.raw = raw
         self.detailed = False
-        """whether its statistics are shown"""
+        """True if its statistics are shown"""
         self._rough: dict[int, Block] = {}
         self._clear()
 
@@ -119,13 +119,13 @@ class AnswerEntry:
         return self._parts[part][number - self._tops[part]]
 
     def paint(self, painter: Painter) -> None:
-        """All of it, anew."""
+        """Paint all of it again."""
         self._clear()
         self._painter = painter
         self.grow()
 
     def grow(self) -> None:
-        """What has come since; nothing for one that nobody looked at yet."""
+        """Paint the new text; does nothing before the first :meth:`paint`."""
         painter, answer = self._painter, self.said
         if painter is None:
             return
@@ -145,7 +145,7 @@ class AnswerEntry:
         self._paint_open(painter)
 
     def note(self) -> None:
-        """Paint anew what stands below it: what is waited for, how it ended, what it took."""
+        """Paint the remarks below it again: its state, its ending, its statistics."""
         if self._painter is not None:
             self._notes = [
                 line
@@ -164,21 +164,21 @@ class AnswerEntry:
         elif remark := ENDINGS.get(answer.ending):
             yield remark, look.muted
         if answer.result is not None and (dropped := answer.result.stats.truncated_messages):
-            yield f"the context is full: the model read without {counted(dropped, 'old message')}", look.muted
+            yield f"the context is full: the prompt is without {counted(dropped, 'old message')}", look.muted
         if self.detailed:
             yield answer.statistics, look.muted
 
     def toggle(self) -> None:
-        """Show its statistics, or no longer."""
+        """Show or hide its statistics."""
         self.detailed = not self.detailed
         self.note()
 
     def forget(self) -> None:
-        """Nobody looks at it: what is painted goes."""
+        """Drop the painted lines."""
         self._clear()
 
     def take_rough(self) -> dict[int, Block]:
-        """The blocks that are painted roughly, by their number; each is given once."""
+        """Return the blocks that were painted without colours since the last call, by number."""
         taken, self._rough = self._rough, {}
         return taken
 
@@ -211,7 +211,7 @@ class AnswerEntry:
         self._open = spaced(painter, block, lines, len(self._parts))
 
     def _plainly(self, painter: Painter, block: Block) -> list[Strip]:
-        """``block`` without its colours; what was painted of it before stays."""
+        """Paint ``block`` without colours, continuing the lines painted before."""
         if self._plain is None or not block.source.startswith(self._plainly_painted):
             self._plain = painter.plain(block)
             self._plainly_painted = ""
@@ -226,13 +226,13 @@ class AnswerEntry:
         self._open = self._plain.lines
 
     def _pieces(self, painter: Painter, text: str) -> list[Piece]:
-        """The new ``text`` by who proposed it; what is not known has no colour."""
+        """The new ``text`` in pieces styled by source; text of an unknown source has no colour."""
         pieces: list[Piece] = []
         runs = self.said.runs
         start = len(self.said.text) - len(text)
         position = self._run_begins
         for number in range(self._run, len(runs)):
-            self._run, self._run_begins = number, position  # the last one may grow: it is looked at again
+            self._run, self._run_begins = number, position  # the last one may grow: it is read again
             begin, position = max(position, start), position + runs[number].chars
             if position > begin:
                 style = painter.look.sources.get(runs[number].source, Style.null())
@@ -251,12 +251,12 @@ def entry_of(said: Said, *, raw: bool = False) -> Entry:
 
 
 def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:
-    """With the empty line that stands between a block and the one before; ``number`` 0 is the first."""
+    """``lines`` with an empty line before them, unless ``block`` is the first (0) or joined."""
     return [painter.blank, *lines] if number and not block.joined else lines
 
 
 def new_blocks() -> Blocks:
-    """The parser is imported when something is said: the first picture of a chat does not wait for it."""
+    """Return an empty parser; imported late, so that the first frame of the chat does not wait for it."""
     from localspec.tui.blocks import Blocks
 
     return Blocks()

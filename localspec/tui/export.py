@@ -25,12 +25,12 @@ ENDINGS: dict[Status, str] = {
     "complete": "",
     "streaming": " (not yet ended)",
     "cancelled": " (stopped)",
-    "failed": " (broken off)",
+    "failed": " (interrupted)",
 }
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One message; ``created`` is in seconds since 1970, None where only the screen knows of it."""
+    """One message; ``created`` is in seconds since 1970, None if it comes from the screen only."""
 
     role: Literal["user", "assistant"]
     content: str
@@ -39,8 +39,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat as it is exported. ``session`` is None where the daemon does not know it, ``model`` where it
-    was not said which one."""
+    """An exported chat. ``session`` is None if it is not stored, ``model`` if it is unknown."""
 
     session: str | None
     title: str
@@ -51,7 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def stored(cls, content: SessionContent, model: str | None = None) -> Record:
-        """What the daemon has kept, to the letter."""
+        """The record of a stored session, unchanged."""
         return cls(
             session=content.session,
             title=content.title,
@@ -65,11 +64,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def as_json(self) -> str:
-        """The whole, for a program."""
+        """All fields as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self)).decode() + "\n"
 
     def as_markdown(self) -> str:
-        """The texts under headings, for a person."""
+        """The messages under headings."""
         return "\n\n".join(self._paragraphs()) + "\n"
 
     def _paragraphs(self) -> Iterator[str]:
@@ -85,7 +84,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lines_of(said: list[Said]) -> tuple[Line, ...]:
-    """What is on the screen, of a chat that the daemon does not know, or no longer."""
+    """The messages on the screen, of a chat that is not stored."""
     return tuple(
         Line(role="user", content=each.text, status="complete", created=None)
         if isinstance(each, Question)
@@ -95,14 +94,14 @@ def lines_of(said: list[Said]) -> tuple[Line, ...]:
 
 
 class Wish(NamedTuple):
-    """As what a chat is to be written, and where; ``place`` is "" for a file named after its title."""
+    """Format and path of an export; ``place`` "" is a file named after the chat's title."""
 
     format: Literal["md", "json"]
     place: str
 
     @classmethod
     def read(cls, argument: str) -> Wish:
-        """As it was typed: ``[md|json] [PATH]``. A path may say by its ending what it is to be."""
+        """Parse ``[md|json] [PATH]``; without a format, a path's ending decides."""
         first, _, rest = argument.partition(" ")
         match first.lower():
             case "md":
@@ -112,7 +111,7 @@ class Wish(NamedTuple):
         return cls("json" if argument.lower().endswith(".json") else "md", argument)
 
     def write(self, record: Record) -> Path:
-        """Write it into a new file, whose path is returned; no file is overwritten, the new one has a number.
+        """Write a new file and return its path; if the name is taken, a number is added.
 
         Raises :class:`StorageError`, and :class:`DiskFull`.
         """
@@ -125,10 +124,10 @@ class Wish(NamedTuple):
                 raise DiskFull(f"no space left for {one_line(str(path))}") from None
             why = error.strerror
         except ValueError:
-            why = "no file has such a name"
+            why = "a file cannot have such a name"
         raise StorageError(
             f"{one_line(str(path))} cannot be written: {why}",
-            "Name another place: /export md PATH.",
+            "Give another path: /export md PATH.",
         )
 
     def _path(self, title: str) -> Path:
@@ -139,12 +138,12 @@ class Wish(NamedTuple):
 
 
 def file_name(title: str) -> str:
-    """What a file is called after ``title``, without its ending."""
+    """A file's name for ``title``, without its ending."""
     return re.sub(r"[^\w.]+", "-", title)[:LONGEST_NAME].strip("-.") or "chat"
 
 
 def _write_new(path: Path, content: bytes) -> Path:
-    """Write a file that was not there before: this one, or the first of its numbered names that is free."""
+    """Write a new file, at ``path`` or the first of its numbered names that is free; returns its path."""
     for name in chain((path.name,), (f"{path.stem}-{number}{path.suffix}" for number in count(2))):
         new = path.with_name(name)
         try:
@@ -155,7 +154,7 @@ def _write_new(path: Path, content: bytes) -> Path:
             with file:
                 file.write(content)
         except OSError:
-            new.unlink(missing_ok=True)  # half a chat is none
+            new.unlink(missing_ok=True)  # no incomplete file stays
             raise
         return new
     raise AssertionError("there is always another number")

@@ -1,4 +1,4 @@
-"""What happened, as the chat tells it: the one vocabulary between what talks to the daemon and the screen."""
+"""Facts of a chat and its connection: the messages from the code that talks to the daemon to the screen."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from localspec.protocol.sessions import Pairing
 
 @dataclass
 class Connected(Message):
-    """A daemon answers; ``again``: after another one, or this one, was lost."""
+    """A daemon is connected; ``again``: after an earlier connection was lost."""
 
     again: bool
 
 
 @dataclass
 class ConnectionLost(Message):
-    """The daemon is gone; another connection is made when something is asked."""
+    """The connection is lost; the next request makes a new one."""
 
 
 @dataclass
 class Touched(Message):
-    """Something happened to a stored chat, here or in another program."""
+    """A stored chat has changed, by this program or another one."""
 
     event: SessionEvent
 
 
 @dataclass
 class Paired(Message):
-    """A model, and what drafts for it, are ready."""
+    """A model and its proposer are ready."""
 
     pairing: Pairing
 
 
 @dataclass
 class Working(Message):
-    """Something goes on that takes a while; ``fraction`` of it is done, None: nobody knows."""
+    """Work in progress; ``fraction`` of it is done, 0 to 1, None if unknown."""
 
-    what: str
+    label: str
     fraction: float | None
 
 
 @dataclass
 class Changed(Message):
-    """The messages are others than before: more, fewer, or changed, be it by another program."""
+    """The messages have changed; ``elsewhere``: by another program."""
 
     elsewhere: bool = False
 
 
 @dataclass
 class Configured(Message):
-    """The person has set these options of a chat."""
+    """The user has set these options of a chat."""
 
     changed: dict[str, Any]
 
 
 @dataclass
 class Grown(Message):
-    """The last answer has grown, several times a second."""
+    """The last answer has grown; sent several times a second."""
 
 
 @dataclass
@@ -72,13 +72,13 @@ class Ended(Message):
 
 @dataclass
 class Failed(Message):
-    """Something that was asked for could not be done."""
+    """A request of the user has failed."""
 
     error: LocalspecError
 
 
 @dataclass
 class Done(Message):
-    """Something that was asked for is done, and can be told in a sentence."""
+    """A sentence to show about something that is done."""
 
-    what: str
+    sentence: str

@@ -1,4 +1,4 @@
-"""The options of a chat as a person writes them: one text for each."""
+"""The options of a chat as typed texts, one for each."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LIST = 'Write a list, as in ["one", "two"].'
 
 
 def field(name: str) -> Setting:
-    """An option; raises :class:`InvalidOptions` naming the nearest."""
+    """An option; raises :class:`InvalidOptions` with the nearest name."""
     if name not in Options.__struct_fields__:
         known = Options.__struct_fields__
-        raise InvalidOptions(unknown_key("option", name, known), "See them with a blank after /set.")
+        raise InvalidOptions(unknown_key("option", name, known), "Type a space after /set: it lists them.")
     return settings.find(f"options.{name}")
 
 
 def value_of(name: str, text: str) -> Any:
-    """What was written, None for a blank; raises :class:`InvalidOptions`, naming what the option takes."""
+    """The value of a text, None for a blank one; raises :class:`InvalidOptions` with the values it takes."""
     option, text = field(name), text.strip()
     if not text:
         return None
@@ -44,12 +44,12 @@ def text_of(value: Any) -> str:
 
 
 def sentence(meaning: str) -> str:
-    """A meaning as a sentence by itself."""
+    """A setting's meaning as a sentence."""
     return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
 def held(options: Options) -> Options:
-    """What the configuration says where ``options`` say nothing; looks at the disk."""
+    """The configuration's options for this model and workspace; reads the disk."""
     from localspec.models.sections import Sections
 
     return Sections(load_config()).merged(Options(model=options.model, workspace=options.workspace))

@@ -1,4 +1,4 @@
-"""The colours of code: its text in pieces, each in the style that the code's theme has for it."""
+"""Syntax highlighting: code in pieces, each in the style of a theme."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rich.syntax import Syntax
 from localspec.tui.plain import Piece
 
 LONGEST = 200_000
-"""characters of code that get colours; reading more would take a second"""
+"""characters; longer code gets no colours, as lexing it would take a second"""
 LONGEST_LINE = 500
-"""characters of a line in it: some lexers try a long one again from each of its characters"""
+"""characters of a line; some lexers retry a long one from each of its characters"""
 
 
 def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
-    """``code`` in pieces; in one where nobody knows the language."""
+    """``code`` in styled pieces; one piece without style if the language is unknown or the code too long."""
     lexer = _lexer(language) if _is_quickly_read(code) else None
     if lexer is None:
         yield code, Style.null()
         return
     end = 0
     for token, text in lexer.get_tokens(code):
-        if text := text[: len(code) - end]:  # it ends with a line feed in any case
+        if text := text[: len(code) - end]:  # the lexer appends a line feed
             end += len(text)
             yield text, _style(theme, token)
 

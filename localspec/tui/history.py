@@ -1,4 +1,4 @@
-"""What was sent, to be sent again: nothing that was typed is lost on the way there and back."""
+"""The history of sent texts, to recall them; unsent text is kept while the user goes back and forth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ KEPT = 500
 
 
 class History:
-    """Texts from the oldest to the one that is being typed; :meth:`move` goes from one to another."""
+    """Texts from the oldest to the one being typed; :meth:`move` goes from one to another."""
 
     def __init__(self) -> None:
         self._sent: list[str] = []
@@ -14,8 +14,8 @@ class History:
         self._here = 0
 
     def add(self, text: str) -> None:
-        """A text was sent, or left; what was changed in others is as it was sent. What was being typed before
-        another was gone back to is kept, too."""
+        """Add a text that was sent or left. Changes to recalled texts are undone; the text that was typed
+        before a recall is kept, too."""
         draft = self._texts[-1] if self._here < len(self._sent) else ""
         for each in (draft, text):
             if each and self._sent[-1:] != [each]:
@@ -25,7 +25,7 @@ class History:
         self._here = len(self._sent)
 
     def move(self, by: int, current: str) -> str | None:
-        """The text so many further, ``current`` being kept in its place; None where there is none."""
+        """Return the text ``by`` steps away, keeping ``current`` in its place; None if there is none."""
         there = self._here + by
         if not 0 <= there < len(self._texts):
             return None

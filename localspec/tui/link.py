@@ -1,4 +1,4 @@
-"""The way to the daemon: one connection, made again when it was lost and something is asked."""
+"""The connection to the daemon, made again at the first request after it was lost."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ T = TypeVar("T")
 
 
 class Link:
-    """Gives a client that is connected; ``tell`` hears what becomes of the connection."""
+    """Provides a connected client; ``report`` is called with facts about the connection."""
 
-    def __init__(self, tell: Callable[[Message], object]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Message], object]) -> None:
+        self._report = report
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
         self._again = False
         self._watch: asyncio.Task[None] | None = None
 
     async def client(self) -> Client:
-        """A client; one that was lost is replaced, starting the daemon if need be.
+        """Return a connected client; starts the daemon if necessary.
 
-        Raises what connecting fails with, of a daemon that was there before only after several tries.
+        Raises the errors of connecting; after a lost connection only after several attempts.
         """
         async with self._connecting:
             if self._client is None or self._client.lost:
@@ -43,19 +43,19 @@ class Link:
                 self._watch = asyncio.create_task(self._follow(self._client))
             return self._client
 
-    async def ask(self, what: Callable[[Client], Awaitable[T]]) -> T:
-        """Do what may be done twice: again, where the daemon is lost meanwhile."""
+    async def ask(self, call: Callable[[Client], Awaitable[T]]) -> T:
+        """Return the result of an idempotent call; it is repeated once if the daemon is lost meanwhile."""
         client = await self.client()
         try:
-            return await what(client)
+            return await call(client)
         except DaemonUnavailable:
             if not client.lost:
                 raise
-            return await what(await self.client())
+            return await call(await self.client())
 
     @property
     def connected(self) -> bool:
-        """Whether a daemon answers now."""
+        """True if a daemon is connected."""
         return self._client is not None and not self._client.lost
 
     async def close(self) -> None:
@@ -66,16 +66,16 @@ class Link:
             await self._client.close()
 
     async def _follow(self, client: Client) -> None:
-        """Tell what happens to chats, and the connection's end."""
+        """Report changes of chats, and the connection's end."""
         with contextlib.suppress(LocalspecError):
             async for event in await client.subscribe("session"):
                 if isinstance(event, SessionEvent):
-                    self._tell(Touched(event))
+                    self._report(Touched(event))
         await client.ended()
-        self._tell(ConnectionLost())
+        self._report(ConnectionLost())
 
     async def _connect(self) -> Client:
-        # A connection costs imports that the first picture need not wait for.
+        # Imported late: the first frame does not wait for it.
         from localspec.client import connect
 
         pause = FIRST_PAUSE_S
@@ -88,9 +88,9 @@ class Link:
                 await asyncio.sleep(pause)
                 pause *= 2
             else:
-                self._tell(Connected(self._again))
+                self._report(Connected(self._again))
                 self._again = True
                 return client
 
     def _starting(self) -> None:
-        self._tell(Working("starting the daemon", None))
+        self._report(Working("starting the daemon", None))

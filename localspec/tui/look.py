@@ -1,4 +1,4 @@
-"""The styles of a theme, as what is painted line by line needs them."""
+"""The styles of a theme, for content that is painted line by line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rich.theme import Theme
 from textual.app import App
 from textual.color import Color
 
+from localspec.protocol.proposer_kinds import KINDS
+
 CODE_THEMES = {
     "dracula": "dracula",
     "gruvbox": "gruvbox-dark",
@@ -22,31 +24,26 @@ CODE_THEMES = {
     "atom-one-dark": "one-dark",
     "rose-pine": "dracula",
 }
-"""the theme of code that goes with a theme, where one bears its name"""
-SOURCES = {"target": "foreground", "draft": "success", "prompt-lookup": "primary", "memory": "warning"}
-"""the colour, by its name in a theme, of tokens by who proposed them"""
+"""Pygments themes by Textual theme, if there is one of a similar name"""
+SOURCES = {"target": "foreground", **{kind.name: kind.colour for kind in KINDS}}
+"""colours of tokens by source: a name of the theme's colours, and degrees of hue to turn it by"""
 LIGHTNESS, SATURATION = {True: 0.68, False: 0.3}, 0.5
-"""of these colours, on dark and on light: a theme's own may be hard to read, or near to one another"""
-MARKS = {
-    "target": Style.null(),
-    "draft": Style(underline=True),
-    "prompt-lookup": Style(bold=True),
-    "memory": Style(reverse=True),
-}
-"""what tells them apart where there are no colours"""
+"""of these colours, on dark and on light: the theme's own may be hard to read or to tell apart"""
+MARKS = {"target": Style.null(), **{kind.name: Style.parse(kind.mark) for kind in KINDS}}
+"""styles by source for terminals without colours"""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Styles with colours of their own; :attr:`base` lies under all others."""
+    """The styles of a theme; :attr:`base` lies under all others."""
 
     base: Style
     muted: Style
     error: Style
     bar: Style
-    """before what the person said"""
+    """of the bar before a question"""
     chosen: Style
-    """before the message that keys act on"""
+    """of the mark before the message that keys act on"""
     question: Style
     plain_code: Style
     code_theme: str
@@ -56,14 +53,14 @@ class Look:
 
     @classmethod
     def seen(cls, app: App[Any]) -> Look:
-        """The look that an app has now."""
+        """The look of an app's current theme."""
         theme = app.current_theme
         plain = app.no_color or app.console.color_system is None
         return cls.of(theme.name, dark=theme.dark, colours=app.theme_variables, plain=plain)
 
     @classmethod
     def of(cls, theme: str, *, dark: bool, colours: Mapping[str, str], plain: bool = False) -> Look:
-        """The look of a theme of this name; ``colours`` are its variables, none of them seen if ``plain``."""
+        """The look of a theme; ``colours`` are its variables; ``plain``: the terminal shows no colours."""
         background = Color.parse(colours["background"])
 
         def style(name: str, share: float = 1.0, *, bold: bool | None = None) -> Style:
@@ -105,13 +102,16 @@ class Look:
 
 
 def _sources(colours: Mapping[str, str], *, dark: bool, plain: bool) -> dict[str, Style]:
-    """The styles of tokens by who proposed them: hues of the theme, alike in all else."""
+    """The styles of tokens by source: hues of the theme, of one lightness."""
     found = {}
-    for source, name in SOURCES.items():
+    for source, said in SOURCES.items():
+        name, _, turn = said.partition("+")
         colour = Color.parse(colours[name])
         if source != "target":
             hue, saturation, _ = colour.hsl
-            colour = Color.from_hsl(hue, max(saturation, SATURATION), LIGHTNESS[dark])
+            colour = Color.from_hsl(
+                (hue + float(turn or 0) / 360) % 1, max(saturation, SATURATION), LIGHTNESS[dark]
+            )
         mark = MARKS[source] if plain else Style.null()
         found[source] = Style(color=RichColor.parse(colour.hex6)) + mark
     return found

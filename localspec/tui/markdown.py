@@ -1,4 +1,4 @@
-"""Markdown as a terminal shows it: Rich's, of tokens of our own parser, and with nothing left out."""
+"""Markdown for the terminal: Rich's renderer with this package's parser, which leaves nothing out."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from localspec.tui.plain import code
 from localspec.wording import printable
 
 DEEPEST = 15
-"""how deep blocks may stand in others; the parser leaves out what is much deeper"""
+"""levels of nested blocks that are rendered; the parser drops much deeper ones"""
 NARROWEST = 5
-"""columns that a cell of a table needs"""
+"""columns that a table's cell needs at least"""
 
 
 class Markdown(rich.Markdown):
     """A piece of Markdown in the colours of a look."""
 
     def __init__(self, source: str, look: Look) -> None:
-        # Not Rich's own beginning: it makes a parser, which takes longer than to use ours.
+        # Not Rich's own constructor: it makes a parser, which takes longer than parsing with ours.
         self.look = look
         self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
         self.inline_code_theme = ""
@@ -42,12 +42,12 @@ class Markdown(rich.Markdown):
 
     @property
     def depth(self) -> int:
-        """How deep the deepest block stands in others."""
+        """The level of the most nested block, from 0."""
         return max((token.level for token in self.parsed), default=0)
 
 
 class _Heading(rich.Heading):
-    """On the left and without a frame: in a chat it titles a few lines, not a page."""
+    """A heading on the left and without a frame: in a chat it titles a few lines, not a page."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -55,7 +55,7 @@ class _Heading(rich.Heading):
 
 
 class _Rule(rich.HorizontalRule):
-    """A line, and none below it."""
+    """A rule without an empty line below it."""
 
     new_line = True
 
@@ -64,7 +64,7 @@ class _Rule(rich.HorizontalRule):
 
 
 class _Code(rich.CodeBlock):
-    """Code in a list or a quotation; it looks as it does elsewhere."""
+    """Code in a list or a quotation, in the same look as elsewhere."""
 
     def __init__(self, token: Token, look: Look) -> None:
         super().__init__("", "")
@@ -86,7 +86,7 @@ class _Code(rich.CodeBlock):
 
 
 class _Quote(rich.BlockQuote):
-    """With a bar before each line."""
+    """A quotation with a bar before each line."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         bar = Segment("▌ ", self.style)
@@ -96,7 +96,7 @@ class _Quote(rich.BlockQuote):
 
 
 class _Item(rich.ListItem):
-    """Its mark takes the columns that it needs, whichever others stand in the list."""
+    """A list item whose mark takes only the columns that it needs itself."""
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._render(console, options, " • ", "markdown.item.bullet")
@@ -113,7 +113,7 @@ class _Item(rich.ListItem):
 
 
 class _Table(rich.TableElement):
-    """Words too long for a column are broken; rows with too many columns are text."""
+    """A table that breaks words too long for a column; with too many columns, its rows become text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -145,7 +145,7 @@ Markdown.elements = {
 
 
 def _links_shown(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Where a link leads is said behind it, unless it says so itself: it can be seen, and copied."""
+    """``tokens`` with each link's address added behind its text, unless the text is the address."""
     href, text = "", ""
     for token in tokens:
         if token.type == "link_open":
@@ -165,7 +165,7 @@ def _links_shown(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def _disarm(token: Token) -> None:
-    """Take out what the parser has decoded, of references and addresses, and would command the terminal."""
+    """Replace control characters, which the parser may have decoded from references and addresses."""
     token.content, token.info = printable(token.content), printable(token.info)
 
 

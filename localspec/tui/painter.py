@@ -1,4 +1,4 @@
-"""Blocks and plain text, painted as lines of a width."""
+"""Paints blocks and plain text as lines of a width."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from localspec.tui.markdown import Markdown
 
 GUTTER = 2
-"""columns before each line, for its mark"""
+"""columns before each line, for a mark"""
 LONGEST = 10_000
-"""characters of prose that are painted as Markdown: of a longer paragraph the parser could make much"""
+"""characters; longer prose is painted as plain text, as parsing it could take long"""
 
 
 class Painter:
-    """Paints for one width and look. Has no state of its own: a thread may use it.
+    """Paints for one width and look. It has no state: threads may share it.
 
-    Every line begins with a gutter, so that it need not be put together each time it is shown.
+    Every line includes its gutter, so that showing it again costs nothing.
     """
 
     def __init__(self, width: int, look: Look) -> None:
@@ -39,8 +39,8 @@ class Painter:
         self._gutter = Segment(" " * GUTTER, look.base)
 
     def block(self, block: Block) -> list[Strip]:
-        """A finished block, code with its colours."""
-        # The first picture of a chat waits for neither parser nor lexers.
+        """Paint a finished block, code with its colours."""
+        # Imported late: the first frame of the chat waits for neither parser nor lexers.
         from localspec.tui.highlighting import highlighted
         from localspec.tui.markdown import DEEPEST, Markdown
 
@@ -53,17 +53,17 @@ class Painter:
         return self.text(block.source, Style.null())
 
     def plain(self, block: Block) -> Plain:
-        """What ``block`` can be painted with as it grows, without its colours."""
+        """A painter without colours for ``block``, which may grow."""
         if block.kind == "code":
             return code(self._gutter, self.width, self.look, block.label)
         return self.raw()
 
     def raw(self) -> Plain:
-        """What text can be painted with as it grows."""
+        """A painter for plain text that grows."""
         return Plain(self._gutter, self.width, self.look.base)
 
     def text(self, text: str, under: Style, *, bar: bool = False) -> list[Strip]:
-        """Text as it is, wrapped; at least one line."""
+        """Paint text unchanged but wrapped; returns at least one line."""
         look = self.look
         gutter = Segment("▎ ", look.base + look.bar) if bar else self._gutter
         plain = Plain(gutter, self.width, look.base + under)
@@ -71,19 +71,19 @@ class Painter:
         return plain.lines or [self.blank]
 
     def chosen(self, line: Strip) -> Strip:
-        """A line with the mark of the message that keys act on."""
+        """A line with the mark of the chosen message."""
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 
-    def told(self, line: Strip, text: str) -> Strip:
-        """A line at whose end ``text`` stands."""
+    def labelled(self, line: Strip, text: str) -> Strip:
+        """A line with ``text`` over its end."""
         end = Strip([Segment(text, self.look.base + self.look.chosen + Style(reverse=True))]).crop(
             0, self.whole
         )
         return Strip.join([line.crop(0, self.whole - end.cell_length), end])
 
     def _lines(self, markdown: Markdown) -> list[Strip]:
-        # A console of its own for each painting: they are not to be shared between threads.
+        # One console for each call: threads must not share it.
         console = Console(
             file=io.StringIO(),
             width=self.width,

@@ -1,4 +1,4 @@
-"""What the command palette finds: commands, and themes by their names."""
+"""The entries of the command palette: commands, and themes by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CommandHits(Provider):
                 yield Hit(score, title, self._chosen(command), help=command.help)
 
     def _chosen(self, command: Command) -> Callable[[], None]:
-        """What choosing it does: one that cannot do without an argument begins to be typed."""
+        """The action of an entry: run the command, or type it into the prompt if it needs an argument."""
         screen = self.screen
         assert isinstance(screen, ChatScreen)
 
@@ -45,7 +45,7 @@ class CommandHits(Provider):
 
 
 class ThemeHits(ThemeProvider):
-    """Themes, once something is searched: all of them would hide the commands."""
+    """Themes, listed only in a search: all of them would hide the commands."""
 
     async def discover(self) -> Hits:
         return

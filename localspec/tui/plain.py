@@ -1,4 +1,4 @@
-"""Text that grows at its end, painted as it comes at a price that does not grow with it."""
+"""Text that grows at its end, painted at a cost that does not depend on its length."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Piece = tuple[str, Style]
 
 
 class Plain:
-    """Lines that are full stay as they were painted; only the last one is painted anew.
+    """Wrapped lines: full ones stay as painted, only the last one is painted again.
 
-    Each line begins with ``gutter``; ``margin`` columns at either side of the text are left empty.
+    Each line begins with ``gutter``; ``margin`` columns on both sides of the text are left empty.
     """
 
     def __init__(self, gutter: Segment, width: int, under: Style, *, margin: int = 0) -> None:
@@ -29,14 +29,14 @@ class Plain:
         self._width = width - 2 * self._margin
         self._under = under
         self._rest: list[Piece] = []
-        """from the beginning of the last line"""
+        """the pieces of the last line"""
         self._before = 0
-        """characters between the last line feed and the last line, which tabs are counted from"""
+        """characters between the last line feed and the last line; tabs count from that line feed"""
         self._full: list[Strip] = []
         self._last: list[Strip] = []
 
     def append(self, pieces: Iterable[Piece]) -> None:
-        """More text, each piece in a style of its own."""
+        """Append text in styled pieces."""
         for text, style in pieces:
             first, *others = text.split("\n")
             self._go_on(first, style)
@@ -50,7 +50,7 @@ class Plain:
 
     @property
     def lines(self) -> list[Strip]:
-        """All that was painted."""
+        """All painted lines."""
         return self._full + self._last
 
     def _go_on(self, text: str, style: Style) -> None:
@@ -61,7 +61,7 @@ class Plain:
             self._rest.append((text, style))
 
     def _wrap(self) -> list[Strip]:
-        """The lines of what is left, of which the last one stays."""
+        """Wrap the rest; its last line becomes the new rest."""
         text = "".join(piece for piece, _ in self._rest)
         cuts = [0, *breaks(text, self._width), len(text)]
         lines = list(cut(self._rest, cuts))
@@ -84,14 +84,14 @@ class Plain:
 
 
 def code(gutter: Segment, width: int, look: Look, label: str) -> Plain:
-    """What code can be painted with as it grows; its label stands above it."""
+    """A painter for code that grows, with its label above it."""
     plain = Plain(gutter, width, look.base + look.plain_code, margin=1)
     plain.append([(f"{label}\n", look.muted)] if label else [])
     return plain
 
 
 def cut(pieces: Iterable[Piece], offsets: list[int]) -> Iterator[list[Piece]]:
-    """``pieces`` between each two of ``offsets``, which go from their beginning to their end."""
+    """``pieces`` cut at ``offsets``, the first and last of which are their beginning and end."""
     rest = iter(pieces)
     text, style = next(rest, ("", Style.null()))
     for begin, end in pairwise(offsets):
@@ -108,7 +108,7 @@ def cut(pieces: Iterable[Piece], offsets: list[int]) -> Iterator[list[Piece]]:
 
 
 def _cropped(line: list[Piece], text: str, width: int) -> list[Piece]:
-    """``line`` without the blanks that reach beyond ``width``; half a wide character is a blank."""
+    """``line`` without the blanks beyond ``width``; half of a wide character becomes a blank."""
     kept = set_cell_size(text, width)
     (cropped,) = cut(line, [0, len(kept)])
     return cropped if kept == text[: len(kept)] else [(kept, Style.null())]

@@ -1,4 +1,4 @@
-"""The theme that a person has chosen, kept from one chat to the next."""
+"""The theme that the user has chosen, kept from one chat to the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localspec.home import state_dir, write_private
 
 
 def kept(themes: Container[str]) -> str | None:
-    """The one that was chosen; None where none of these was, or none can be read."""
+    """The chosen theme; None if it is none of ``themes``, or cannot be read."""
     try:
         name = _path().read_text("utf-8").strip()
     except (LocalspecError, OSError, ValueError):
@@ -19,7 +19,7 @@ def kept(themes: Container[str]) -> str | None:
 
 
 def keep(name: str) -> None:
-    """Have it chosen the next time; where that cannot be written, the chat goes on without."""
+    """Store the chosen theme; errors are ignored."""
     try:
         write_private(_path(), f"{name}\n")
     except (LocalspecError, OSError):

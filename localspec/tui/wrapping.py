@@ -1,4 +1,4 @@
-"""Where a line of text is to be broken so that it fits; what stands before its last words never changes."""
+"""Line wrapping of text that grows: breaks before its last words never change."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from rich.cells import cell_len, chop_cells
 
-# The blanks before the first word are its own: code keeps its indentation.
+# Leading blanks belong to the first word: code keeps its indentation.
 _WORD = re.compile(r"^\s*\S+\s*|\S+\s*")
 
 
 def breaks(line: str, width: int) -> list[int]:
-    """The offsets at which ``line`` is broken; blanks at the end of a line may reach beyond ``width``.
+    """The offsets of line breaks in ``line``; blanks at the end of a line may reach beyond ``width``.
 
     When the line grows, only words after the last break can be broken differently.
     """

@@ -1,1 +1,1 @@
-"""The process that owns a loaded model; ``python -m localspec.worker --fd N`` runs it."""
+"""The process that owns a loaded model, started by ``python -m localspec.worker --fd N``."""

@@ -22,14 +22,14 @@ def main() -> None:
     arguments = parser.parse_args()
     # Its stderr is the daemon's log.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Ctrl-C in the daemon's terminal reaches the whole group; the daemon decides when we end.
+    # Ctrl-C in the daemon's terminal reaches the whole process group; the daemon ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with socket.socket(fileno=arguments.fd) as sock:
         if not serve(Channel(sock)):
-            # An exit that waited for the thread would be a kill, and one that does not would take away what
-            # that thread reads.
+            # A thread still tokenizes a text. An exit that waits for it lasts until the daemon kills this
+            # process, and one that frees the vocabulary meanwhile crashes.
             logging.shutdown()
             os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Long texts are tokenized beside the engine's thread, so that nobody else's tokens wait for that."""
+"""A thread beside the engine's that tokenizes long texts, so that other requests do not wait for them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from localspec.worker.channel import Channel
 T = TypeVar("T")
 
 LONG = 8192
-"""characters of a text that takes some 10 ms; shorter ones are not worth a thread"""
+"""characters of a text that takes about 10 ms to tokenize; shorter ones are not worth a thread"""
 MESSAGE = 32
-"""characters that a template is taken to put around a message"""
+"""assumed characters that a template puts around a message"""
 
 
 def size_of(prompt: Prompt) -> int:
-    """Characters to render and tokenize, about; of a gap only so many are that it is always short."""
+    """Return about how many characters must be rendered and tokenized; 0 for tokens, and for a gap, whose
+    prompt is short."""
     if isinstance(prompt, ChatPrompt):
         variables = len(msgspec.msgpack.encode(prompt.variables))
         return variables + sum(MESSAGE + len(message.content) for message in prompt.messages)
@@ -28,8 +29,8 @@ def size_of(prompt: Prompt) -> int:
 
 
 class Fate:
-    """The changes to a job between its coming and its outcome: it is ``cancelled``, perhaps even ``dropped``
-    before it was begun, or its ``source`` is ``forgotten``."""
+    """The changes to a job between its start and its result: it is ``cancelled``, perhaps even ``dropped``
+    before it began, or its ``source`` is ``forgotten``."""
 
     def __init__(self, source: str = "") -> None:
         self.source = source
@@ -37,7 +38,7 @@ class Fate:
 
 
 class Apart:
-    """Work in a thread of its own, one after the other; its outcome is handed over by the channel."""
+    """Jobs in a thread of their own, one after the other; the channel hands their results over."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -45,7 +46,7 @@ class Apart:
         self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
-        """True if there is work whose outcome has not been handed over."""
+        """True if there are jobs whose results have not been handed over."""
         return bool(self._jobs)
 
     def begin(
@@ -62,18 +63,18 @@ class Apart:
         then(done.result)
 
     def cancel(self, id: int) -> None:
-        """Note that nobody wants the outcome any more; work that has not begun is not done."""
+        """Mark a job as cancelled; if its work has not begun, it is dropped."""
         if id in self._jobs:
             fate, future = self._jobs[id]
             fate.cancelled = True
             fate.dropped = future.cancel()
 
     def forget(self, source: str) -> None:
-        """Note for all work of a source that it was forgotten since it came."""
+        """Mark all jobs of ``source`` as forgotten."""
         for fate, _ in self._jobs.values():
             fate.forgotten |= fate.source == source
 
     def close(self) -> bool:
-        """Give up all work that has not begun, without waiting for the rest; return whether none is left."""
+        """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         return all(future.done() for _, future in self._jobs.values())

@@ -1,4 +1,4 @@
-"""The worker's end of the socket pair: one thread reads frames, another sends those that can wait."""
+"""The worker's end of the socket pair: one thread reads frames, another sends frames that can wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -24,63 +25,72 @@ from localspec.protocol.frames import (
 )
 
 Call = Callable[[], None]
-LAST_WORDS_S = 5.0
-"""how long a worker may go on after its daemon is gone"""
+EXIT_S = 5.0
+"""seconds that a worker may go on after its daemon has gone"""
+PACE_S = 0.05
+"""least seconds between two sendings of posted frames: each wakes the daemon and its clients, which takes CPU
+time from the forward that runs meanwhile; a screen shows no more than this"""
+LATE = 2
+"""multiple of :data:`PACE_S` after which the posting thread counts as kept from running"""
 
 
 class Channel:
     """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`, and the
-    process ends ``last_words_s`` later."""
+    process ends ``exit_s`` later."""
 
-    def __init__(self, sock: socket.socket, *, last_words_s: float = LAST_WORDS_S) -> None:
+    def __init__(self, sock: socket.socket, *, exit_s: float = EXIT_S) -> None:
         self._socket = sock
-        self._last_words_s = last_words_s
-        self.on_urgent: Callable[[], None] = lambda: None
-        """called by the reading thread when a frame has come that is not to wait for a piece of a prompt"""
+        self._exit_s = exit_s
+        self.on_preempt: Callable[[], None] = lambda: None
+        """called by the reading thread for a frame that preempts the reading of a prompt"""
         self._sending = threading.Lock()
         self._outbox: deque[FromWorker] = deque()
         self._posted = threading.Event()
+        self._sent_at = 0.0
+        """when frames were sent last, as a time of :func:`time.monotonic`"""
         self._inbox: queue.SimpleQueue[ToWorker | Call] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="frames", daemon=True).start()
         threading.Thread(target=self._send_posted, name="posted", daemon=True).start()
 
     def receive(self) -> ToWorker | Call:
-        """The next frame or call; waits for it."""
+        """Wait for the next frame or call and return it."""
         return self._inbox.get()
 
     def poll(self, wait_s: float = 0.0) -> ToWorker | Call | None:
-        """The next frame or call, if one is there or comes within ``wait_s``."""
+        """Return the next frame or call if one arrives within ``wait_s``; else None."""
+        if not wait_s and self._inbox.empty():
+            return None  # after most rounds: an exception would take longer
         try:
             return self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
         except queue.Empty:
             return None
 
     def call(self, function: Call) -> None:
-        """From any thread: have whoever reads the frames call ``function`` in its turn."""
+        """Queue ``function`` among the frames, for the thread that takes them to call; from any thread."""
         self._inbox.put(function)
 
     def send(self, message: FromWorker) -> None:
-        """Send a frame, after all that were posted; a daemon that is gone is noticed by the reading side."""
+        """Send a frame, after all that were posted. If the daemon has gone, a :class:`Stop` is queued."""
         self._outbox.append(message)
         self._flush()
 
     def post(self, message: FromWorker) -> None:
-        """Have a thread send a frame while the caller goes on; frames keep their order.
+        """Have a thread send a frame within :data:`PACE_S`, with all that are posted until then; frames keep
+        their order.
 
-        That thread runs as soon as the caller releases the interpreter, as a forward does: the frames of a
-        round are encoded and sent while the next one is computed. Where other programs keep the processors
-        busy it may not have run until the next frame is posted: then the caller sends both at once.
+        That thread runs while the caller has released the interpreter, as in a forward: frames are encoded
+        and sent while the next round is computed. If other programs keep it from running, the caller sends.
         """
-        is_late = bool(self._outbox)
         self._outbox.append(message)
-        if is_late:
-            self._flush()
-        else:
+        if not self._posted.is_set():
             self._posted.set()
+        elif time.monotonic() - self._sent_at > LATE * PACE_S:
+            self._flush()
 
     def _send_posted(self) -> None:
         while True:
             self._posted.wait()
+            time.sleep(max(0.0, self._sent_at + PACE_S - time.monotonic()))
             self._posted.clear()
             self._flush()
 
@@ -90,6 +100,7 @@ class Channel:
                 # Taken under the lock, so that the frames of two threads keep their order.
                 waiting = [encode_frame(self._outbox.popleft()) for _ in range(len(self._outbox))]
                 if waiting:
+                    self._sent_at = time.monotonic()
                     self._socket.sendall(b"".join(waiting))
         except OSError:
             self._inbox.put(Stop())
@@ -103,20 +114,20 @@ class Channel:
                         break
                     frame = to_worker_decoder.decode(stream.read(length))
                     self._inbox.put(frame)
-                    if _is_urgent(frame):
-                        self.on_urgent()
+                    if _preempts(frame):
+                        self.on_preempt()
         except (OSError, ValueError, msgspec.DecodeError):
             # A torn frame means the daemon died while writing: the same as the end of the stream.
             pass
         self._inbox.put(Stop())
-        self.on_urgent()
+        self.on_preempt()
         # A model stuck in native code must not outlive its daemon.
-        timer = threading.Timer(self._last_words_s, os._exit, (1,))
+        timer = threading.Timer(self._exit_s, os._exit, (1,))
         timer.daemon = True
         timer.start()
 
 
-def _is_urgent(frame: ToWorker) -> bool:
+def _preempts(frame: ToWorker) -> bool:
     match frame:
         case Submit(request=request):
             return request.goes_as == "completion"

@@ -1,4 +1,4 @@
-"""The worker's life: load, then rounds while there are requests, frames in between."""
+"""The worker's main loop: load the models, then step the engine, and handle frames between steps."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ T = TypeVar("T")
 
 PROGRESS_STEP = 0.05
 READ_PER_S = 1e10
-"""bytes of weights that a step of one token reads a second, before any was measured"""
+"""bytes of weights per second that a step of one token is assumed to read, before one was measured"""
 TOGETHER = 4
-"""times as fast as one by one are the tokens of a prompt, at the least"""
+"""least factor by which a prompt's tokens are faster than tokens one by one"""
 
 
 def serve(channel: Channel) -> bool:
-    """Answer the daemon until it says stop, or is gone. Returns whether all has ended: not where a text is
-    being tokenized still, with a vocabulary that is left to the process' exit."""
+    """Serve the daemon until it sends a stop, or has gone. Return True if the models are freed; False if a
+    thread still tokenizes a text, so that they are left to the exit of the process."""
     first = channel.receive()
     if not isinstance(first, Load):
         return True
-    pulse = Pulse(channel)
+    pulse, description = Pulse(channel), first.pair.target.description
+    name = description.names[0] if description.names else description.id
     try:
         with pulse.busy():
             pair = pair_from(first.pair)
@@ -61,12 +62,13 @@ def serve(channel: Channel) -> bool:
         channel.send(LoadFailed(error.as_dict()))
         return True
     except MemoryError:
-        channel.send(LoadFailed(OutOfMemory("there is not enough memory to load the model").as_dict()))
+        failed = OutOfMemory(f"there is not enough memory to load {name}")
+        channel.send(LoadFailed(failed.as_dict()))
         return True
     except Exception as error:
-        # Whatever it was: who waits for the model is told, and the log says where.
-        failed = EngineError(f"the model could not be loaded: {type(error).__name__}: {error}")
-        channel.send(LoadFailed(failed.as_dict()))
+        # Of any kind: the daemon gets a message, and the log has the traceback.
+        broken = EngineError(f"{name} could not be loaded: {type(error).__name__}: {error}")
+        channel.send(LoadFailed(broken.as_dict()))
         raise
     draft = pair.draft if engine.draft is not None else None  # it may have been left out
     with engine:
@@ -79,6 +81,8 @@ def serve(channel: Channel) -> bool:
                 reason=engine.reason,
                 path=pair.target.place,
                 draft_path=None if draft is None else draft.place,
+                offloaded_bytes=engine.target.capabilities.offloaded_bytes,
+                sequences=engine.target.capabilities.max_sequences,
             )
         )
         pulse.expect(slowest_step(engine, pair.target))
@@ -86,18 +90,18 @@ def serve(channel: Channel) -> bool:
 
 
 def _load(channel: Channel, load: Load, pair: Pair) -> Engine:
-    told = {"target": -1.0, "draft": -1.0}
+    reported = {"target": -1.0, "draft": -1.0}
 
     def progress(stage: str, fraction: float) -> None:
-        if fraction - told[stage] >= PROGRESS_STEP or fraction >= 1.0 > told[stage]:
-            told[stage] = fraction
+        if fraction - reported[stage] >= PROGRESS_STEP or fraction >= 1.0 > reported[stage]:
+            reported[stage] = fraction
             channel.send(Loading(stage, fraction))
 
     return load_engine(pair, config=load.engine, progress=progress, memory=True, free=load.free)
 
 
 def slowest_step(engine: Engine, target: Model) -> float:
-    """Seconds that a step may well take, which is one that reads a piece of a prompt."""
+    """Return the seconds that a step may take: those of the longest piece of a prompt."""
     tokens = engine.target.capabilities.max_batch / TOGETHER
     plain = engine.learning.costs.measured(SPEED_CONTEXT).get(1)
     return tokens * (plain if plain is not None else target.weight_bytes / READ_PER_S)
@@ -112,20 +116,19 @@ class Worker:
         self._pulse = pulse
         self._requests: dict[int, Sequence] = {}
         self._watched: dict[int, int] = {}
-        """the daemon's ids of the requests whose rounds are told, by the engine's"""
+        """the daemon's ids of requests whose rounds are reported, by the engine's ids"""
         self._begun: set[int] = set()
-        """the daemon's ids of the requests whose first text was sent"""
+        """the daemon's ids of requests whose first text was sent"""
         self._apart = Apart(channel)
         self._spoilt = False
-        """whether the model's file has changed: another worker is to load it as it is now"""
-        engine.on_round = self._on_round
-        channel.on_urgent = engine.hurry
+        """True if the model's file has changed, so that another worker must load it again"""
+        channel.on_preempt = engine.preempt
 
     def run(self) -> bool:
-        """Rounds while there is work, else wait for a frame; at the end close the engine.
+        """Step the engine while there is work, else wait for a frame; at the end close the engine.
 
-        Returns whether its models are freed: not while a text is being tokenized, which may take longer than
-        the daemon waits for what was learnt to be written.
+        Return True if its models are freed: they are not while a text is being tokenized, which may take
+        longer than the daemon waits for the worker's end.
         """
         try:
             self._serve()
@@ -142,9 +145,9 @@ class Worker:
                     return
 
     def _work(self) -> bool:
-        """Rounds until there is no more work; False for a stop, and where the model's file has changed."""
+        """Step the engine until there is no work; return False for a stop, or if the model's file changed."""
         while self._pulse.step(self._engine.step) or self._requests:
-            self._tell()
+            self._send_events()
             if self._spoilt:
                 return False
             frame = self._channel.poll()
@@ -152,11 +155,11 @@ class Worker:
                 if not self._take(frame):
                     return False
                 frame = self._channel.poll()
-        self._tell()
+        self._send_events()
         return not self._spoilt
 
     def _idle(self) -> ToWorker | Call:
-        """The next frame or call; until it comes, what can wait is done."""
+        """Return the next frame or call; do the engine's chores until it comes."""
         while not self._apart and self._engine.rest():
             frame = self._channel.poll()
             if frame is not None:
@@ -169,7 +172,7 @@ class Worker:
         return frame
 
     def _take(self, frame: ToWorker | Call) -> bool:
-        """Act on one frame or call; False for a stop."""
+        """Handle one frame or call; return False for a stop."""
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
@@ -201,7 +204,7 @@ class Worker:
         find: Callable[[], T],
         then: Callable[[Callable[[], T]], None],
     ) -> None:
-        """Find a text's tokens, which is a step as well, or apart from the steps where it is long."""
+        """Tokenize a text by ``find``: as a step of its own, or in the other thread if it is long."""
         if size > LONG:
             self._apart.begin(id, fate, find, then)
         else:
@@ -219,10 +222,12 @@ class Worker:
             self._engine.cancel(sequence.id)
         if frame.watch:
             self._watched[sequence.id] = frame.id
+            self._engine.on_round = self._on_round
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
         if fate.cancelled:
-            self._send(frame.id, Failed(Gone("it was cancelled").as_dict()))
+            cancelled = Gone("the tokenization was cancelled", "Send it again if it is still needed.")
+            self._send(frame.id, Failed(cancelled.as_dict()))
             return
         vocabulary = self._engine.target.vocabulary
         tokens = encode()
@@ -232,14 +237,14 @@ class Worker:
         self._send(frame.id, Tokenized(tuple(tokens), pieces))
 
     def _on_round(self, played: RoundPlayed) -> None:
-        """Post it, where the rounds of the request are watched."""
+        """Post the round if the client watches the rounds of this request."""
         id = self._watched.get(played.request)
         if id is not None:
             facts = {field: getattr(played, field) for field in RoundFacts.__struct_fields__}
             self._channel.post(RequestEvent(id, Round(**facts)))
 
-    def _tell(self) -> None:
-        """Pass the requests' events on."""
+    def _send_events(self) -> None:
+        """Send the events of all requests to the daemon."""
         for id, sequence in list(self._requests.items()):
             while sequence.events:
                 self._pass_on(id, sequence, sequence.events.popleft())
@@ -253,7 +258,7 @@ class Worker:
         elif isinstance(event, Delta) and id in self._begun:
             self._channel.post(RequestEvent(id, event))
         else:
-            # The first text is sent at once: a thread would have to wait for the next forward.
+            # The first text is sent at once: the posting thread would only run during the next forward.
             if isinstance(event, Delta):
                 self._begun.add(id)
             self._send(id, event)
@@ -263,11 +268,13 @@ class Worker:
         del self._requests[id]
         self._begun.discard(id)
         self._watched.pop(sequence.id, None)
+        if not self._watched:
+            self._engine.on_round = None
 
     def _send(self, id: int, event: Event | Tokenized) -> None:
         self._channel.send(RequestEvent(id, event))
 
 
 def _nothing() -> Encoded:
-    """The tokens of a prompt that nobody wants any more."""
+    """The tokens of a prompt whose request was cancelled."""
     return Encoded([], frozenset())

@@ -1,4 +1,4 @@
-"""The worker's heartbeat: a thread that tells how far the engine is, whatever native code does meanwhile."""
+"""The worker's heartbeat: a thread that reports the engine's progress, also while native code runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 PERIOD_S = 1.0
 FORGET = 0.9
-"""what is left, a step later, of the time that the longest one took"""
+"""share of the longest step's time that is kept after each later step"""
 
 
 class Pulse:
-    """Beats each second while there is work; an idle worker keeps quiet and wakes nobody."""
+    """Sends a heartbeat each second while there is work; an idle worker sends none."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -30,12 +30,12 @@ class Pulse:
         threading.Thread(target=self._beat, name="pulse", daemon=True).start()
 
     def expect(self, seconds: float) -> None:
-        """A step may well take so long."""
+        """Set the seconds that a step may take."""
         self._expected_s = seconds
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Inside, there is work."""
+        """Send heartbeats inside."""
         self._busy.set()
         try:
             yield
@@ -43,7 +43,7 @@ class Pulse:
             self._busy.clear()
 
     def step(self, work: Callable[[], T]) -> T:
-        """Do a step of the work, and count it; returns what it returns."""
+        """Do a step of the work, count it, and return its result."""
         started = time.monotonic()
         done = work()
         self._longest_s = max(time.monotonic() - started, FORGET * self._longest_s)

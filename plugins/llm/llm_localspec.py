@@ -1,6 +1,6 @@
-"""localspec's models for the `llm` command: the one that is configured, and those on this disk.
+"""localspec's models for the `llm` command: the configured one, and those on this computer.
 
-They are asked on the daemon's own wire, which needs no HTTP door and no token; it is started if need be.
+Requests use the daemon's own wire, without HTTP server and token; the daemon is started if necessary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REMEDY = "See `llm models --options -q localspec`."
 
 
 class Given(llm.Options):
-    """What may be said with ``-o``, by localspec's names; how far a value may go is localspec's to say."""
+    """The options of ``-o``, by localspec's names; localspec checks their ranges."""
 
     temperature: float | None = Field(default=None, description="0 is greedy")
     max_tokens: int | None = Field(default=None, description="longest answer")
@@ -36,18 +36,22 @@ class Given(llm.Options):
     top_p: float | None = Field(
         default=None, description="sample among the fewest that have this probability"
     )
-    min_p: float | None = Field(default=None, description="drop what is less probable than this share")
+    min_p: float | None = Field(
+        default=None, description="drop tokens less probable than this share of the most probable one"
+    )
     repeat_penalty: float | None = Field(
-        default=None, description="above 1: what occurred becomes less probable"
+        default=None, description="above 1: tokens that occurred become less probable"
     )
     seed: int | None = Field(default=None, description="the same seed gives the same text")
-    proposer: str | None = Field(default=None, description="auto, none, prompt-lookup, memory or draft")
+    proposer: str | None = Field(
+        default=None, description="source of draft tokens, as for `localspec run --proposer`"
+    )
     draft: str | None = Field(default=None, description="the draft model: a name, none or auto")
     k: int | None = Field(default=None, description="most draft tokens a round")
 
 
-class _Asking:
-    """What both kinds of models have in common."""
+class _Model:
+    """Base class of both kinds of models."""
 
     can_stream = True
     Options = Given
@@ -71,34 +75,34 @@ class _Asking:
         response.response_json = {"model": result.model, "tokens_per_round": result.stats.tokens_per_round}
 
     def _options(self, prompt: Any) -> Options:
-        said = {name: value for name, value in prompt.options if value is not None}
-        for name, value in said.items():
+        given = {name: value for name, value in prompt.options if value is not None}
+        for name, value in given.items():
             check_value(Options, name, value, said=f"-o {name}", remedy=REMEDY, strict=True)
-        return parse_options(said if self._model is None else {"model": self._model, **said})
+        return parse_options(given if self._model is None else {"model": self._model, **given})
 
 
-class Localspec(_Asking, llm.Model):
+class Localspec(_Model, llm.Model):
     """``llm -m localspec``"""
 
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any = None) -> Iterator[str]:
-        said: SimpleQueue[str | None] = SimpleQueue()
+        pieces: SimpleQueue[str | None] = SimpleQueue()
 
-        async def ask() -> None:
+        async def generate() -> None:
             async for piece in self._pieces(prompt, response, conversation):
-                said.put(piece)
+                pieces.put(piece)
 
-        asking = asyncio.run_coroutine_threadsafe(ask(), _loop(os.getpid()))
-        asking.add_done_callback(lambda _: said.put(None))
+        running = asyncio.run_coroutine_threadsafe(generate(), _loop(os.getpid()))
+        running.add_done_callback(lambda _: pieces.put(None))
         try:
-            while (piece := said.get()) is not None:
+            while (piece := pieces.get()) is not None:
                 yield piece
-            asking.result()
+            running.result()
         finally:
-            asking.cancel()
+            running.cancel()
 
 
-class AsyncLocalspec(_Asking, llm.AsyncModel):
-    """The same for programs."""
+class AsyncLocalspec(_Model, llm.AsyncModel):
+    """The same for asynchronous programs."""
 
     async def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any = None
@@ -109,7 +113,7 @@ class AsyncLocalspec(_Asking, llm.AsyncModel):
 
 @cache
 def _loop(pid: int) -> asyncio.AbstractEventLoop:
-    """A loop in a thread of this process, since the caller's may run one; it keeps no program from ending."""
+    """An event loop on a daemon thread of this process, since the caller's thread may run one."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=NAME, daemon=True).start()
     return loop
@@ -117,7 +121,7 @@ def _loop(pid: int) -> asyncio.AbstractEventLoop:
 
 @llm.hookimpl
 def register_models(register: Any) -> None:
-    """The configured model, and those on this disk that can be loaded."""
+    """Register the configured model, and the usable ones on this computer."""
     register(Localspec(), AsyncLocalspec())
     try:
         disk = read_disk(load_config().model_dirs)

@@ -92,11 +92,13 @@ def safetensors_name(gguf_name: str) -> str:
 # --- the two formats of a model ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_both_formats_name_the_same_tensors(bundled: Bundled) -> None:
     names = [safetensors_name(tensor.name) for tensor in bundled.gguf.tensors]
     assert sorted(names) == sorted(bundled.weights)
 
 
+@pytest.mark.slow
 def test_both_formats_hold_the_same_weights(bundled: Bundled) -> None:
     for tensor in bundled.gguf.tensors:
         other = bundled.weights[safetensors_name(tensor.name)]

@@ -32,6 +32,7 @@ def test_word_f1(text: str, right: str, expected: float) -> None:
     assert word_f1(text, right) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_rename_tasks_are_of_their_length_and_repeatable() -> None:
     for lines in renames.LENGTHS:
         tasks = renames.rename_tasks(lines, 10, seed=1)
@@ -41,11 +42,13 @@ def test_rename_tasks_are_of_their_length_and_repeatable() -> None:
             assert task.after == edits.rename(task.before, task.old, task.new) != task.before
 
 
+@pytest.mark.slow
 def test_too_many_tasks_are_refused_with_the_remedy() -> None:
     with pytest.raises(RecipeError, match="install more of rich"):
         renames.rename_tasks((3, 6), 10**6, seed=1)
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_by_its_answers(model: Answerer, vocabulary: list[str]) -> None:
     """The shipped weights are measured; a right answer put in their place would count as right."""
     files = corpus.library_files(24)

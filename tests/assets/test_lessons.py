@@ -98,6 +98,7 @@ def test_entries_are_many_and_sound(entries: list[library.Entry]) -> None:
         assert " at 0x" not in f"{entry.signature}{entry.example}{entry.sentences}", entry
 
 
+@pytest.mark.slow
 def test_the_library_reads_alike_in_every_process() -> None:
     """No text depends on the order of a set or on an address."""
     program = "from assets.training.library import library_entries; print(library_entries())"
@@ -193,6 +194,7 @@ def assert_renames(example: chat.Example) -> int:
     return len(parts)
 
 
+@pytest.mark.slow
 def test_copies_and_substitutions_are_right(vocabulary: list[str]) -> None:
     examples = list(copying.copying_examples(400, 6, vocabulary, "x"))
     assert {assert_renames(example) for example in examples} == {1, 2}
@@ -200,6 +202,7 @@ def test_copies_and_substitutions_are_right(vocabulary: list[str]) -> None:
     assert examples != list(copying.copying_examples(400, 6, vocabulary, "y"))
 
 
+@pytest.mark.slow
 def test_renames_of_real_code_go_on_where_the_last_answer_ended(
     files: list[corpus.SourceFile], vocabulary: list[str]
 ) -> None:
@@ -237,6 +240,7 @@ def test_a_fim_example_teaches_the_middle_and_its_end() -> None:
 # --- next edits --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_next_edit_carries_through_what_was_begun(
     files: list[corpus.SourceFile], vocabulary: list[str]
 ) -> None:
@@ -344,6 +348,7 @@ def test_every_phase_reads_streams_that_exist(preset: presets.Preset) -> None:
     assert all(stream.window <= preset.context for stream in preset.streams)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", presets.SMOKE.streams, ids=lambda stream: str(stream.name))
 def test_every_stream_of_the_smoke_preset_teaches_something(stream: presets.Stream) -> None:
     examples = list(islice(Lessons(presets.SMOKE).examples(stream), 50))

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_sources_is_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "sources.svg"
     script = ROOT / "assets" / "pictures" / "sources.py"

@@ -14,7 +14,7 @@ from tests.hygiene.source import ROOT
 
 
 def texts(path: Path) -> str:
-    """What a picture says, without blanks."""
+    """Return the text of a picture, without blanks."""
     found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"))
     return re.sub(r"\s+", "", html.unescape("".join(found)))
 

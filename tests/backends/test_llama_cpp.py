@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.conformance.backend import BackendConformance
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
@@ -45,6 +45,7 @@ class TestQuantisedCells(TestLlamaCpp):
         return LlamaCppBackend(model_at(TARGET), replace(SMALL, kv_bits=8))
 
 
+@pytest.mark.slow
 def test_quantised_cells_take_less_room_and_change_little() -> None:
     rows = []
     for bits in (0, 8, 4):
@@ -57,8 +58,9 @@ def test_quantised_cells_take_less_room_and_change_little() -> None:
     assert 0.0 < moved[0] < moved[1] < 5.0
 
 
+@pytest.mark.slow
 def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
-    """What makes the strict mode cheap: only a forward of one token rounds differently."""
+    """Strict mode is cheap because only a forward of one token rounds differently."""
     backend = LlamaCppBackend(model_at(TARGET), SMALL)
     tokens = backend.vocabulary.encode("import os, sys\n\nclass Path:\n    pass\n" * 8, special=False)[:48]
     sequence, seen = backend.open(), set()
@@ -93,7 +95,7 @@ def test_truncated_file(tmp_path: Path, share: float) -> None:
 
 
 def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
-    """The header is sound, the architecture unknown: llama.cpp's own reason is told."""
+    """The header is sound, the architecture unknown: the error has llama.cpp's own reason."""
     path = tmp_path / "odd.gguf"
     path.write_bytes(DRAFT.read_bytes().replace(b"qwen3", b"zwen3"))
     with pytest.raises(ModelInvalid, match="cannot load"):
@@ -109,6 +111,7 @@ def test_special_tokens_of_the_bundled_pair() -> None:
     backend.free()
 
 
+@pytest.mark.slow
 def test_automatic_sizes() -> None:
     backend = LlamaCppBackend(model_at(DRAFT))
     capabilities = backend.capabilities
@@ -117,6 +120,7 @@ def test_automatic_sizes() -> None:
     assert not capabilities.obstacle and capabilities.margin_bound > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_ctx", "parallel", "chunk"), [(64, 1, 2), (300, 3, 3), (100, 4, 4096), (4096, 1, 17)]
 )
@@ -137,6 +141,7 @@ def test_sizes_that_cannot_work_are_refused() -> None:
         LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64))
 
 
+@pytest.mark.slow
 def test_free_gives_the_memory_back() -> None:
     process = psutil.Process()
     LlamaCppBackend(model_at(TARGET), SMALL).free()
@@ -147,6 +152,7 @@ def test_free_gives_the_memory_back() -> None:
     assert grown < TARGET.stat().st_size
 
 
+@pytest.mark.slow
 def test_load_progress_is_told() -> None:
     seen: list[float] = []
     LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()

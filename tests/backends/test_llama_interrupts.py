@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of llama.cpp's backend: sequences hold what they say, whatever was under way."""
+"""Ctrl-C at any line of llama.cpp's backend: sequences hold the tokens that they report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.errors import EngineError
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.backends.test_llama_hybrid import model
 from tests.conformance.backend import all_rows, feed
 from tests.engine.interrupted import interrupted_at
@@ -73,6 +73,7 @@ def interrupt(backend: LlamaCppBackend, every: int) -> int:
     return n
 
 
+@pytest.mark.slow
 def test_every_sequence_holds_what_it_says_behind_some_lines(backend: LlamaCppBackend) -> None:
     assert interrupt(backend, 13) > 150
 

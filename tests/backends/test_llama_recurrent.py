@@ -8,8 +8,8 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests import random_ggufs
 
 
@@ -22,14 +22,15 @@ def mamba(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]
     backend.free()
 
 
+@pytest.mark.slow
 def test_who_cannot_go_back_does_not_give_up_in_the_middle(mamba: LlamaCppBackend) -> None:
     assert mamba.capabilities.obstacle
     tokens = [300 + i % 500 for i in range(2000)]
     undisturbed, disturbed = mamba.open(), mamba.open()
     expected = mamba.forward([Span(undisturbed, tokens, 1)]).rows(0, 1)
-    mamba.hurry(True)
+    mamba.preempt(True)
     found = mamba.forward([Span(disturbed, tokens, 1)]).rows(0, 1)
-    mamba.hurry(False)
+    mamba.preempt(False)
     assert (found == expected).all() and mamba.length(disturbed) == len(tokens)
     mamba.close(undisturbed)
     mamba.close(disturbed)

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from localspec.backends.base import Backend
-from localspec.config import EngineConfig
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.conformance.backend import BackendConformance
 from tests.mlx_models import FAMILIES, KINDS, write_model
 

@@ -1,4 +1,4 @@
-"""What is wrong with an MLX directory, a setting or the device is a sentence, and nothing is left behind."""
+"""Errors of MLX directories, settings and the device: each is one sentence, and no state is left behind."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.backends.base import Span
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid, ModelTooLarge
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.mlx_models import write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
-from localspec.backends.mlx.foresight import STREAK  # noqa: E402
+from localspec.backends.mlx.prefetch import STREAK  # noqa: E402
 
 SMALL = EngineConfig(n_ctx=256, parallel=2)
 CUT = {"max_length": 8, "stride": 0, "strategy": "LongestFirst", "direction": "Right"}
@@ -57,7 +57,7 @@ def test_settings_that_cannot_work(
 
 
 def test_quantised_cells_that_a_model_cannot_have(tmp_path: Path) -> None:
-    with pytest.raises(ModelInvalid, match="with 4-bit cells") as caught:
+    with pytest.raises(ModelInvalid, match="with kv_bits = 4") as caught:
         load(write_model("gpt-oss", tmp_path), kv_bits=4)
     assert caught.value.remedy == "Set kv_bits = 0."
 
@@ -66,7 +66,7 @@ def test_quantised_cells_that_a_model_cannot_have(tmp_path: Path) -> None:
     ("spoil", "sentence"),
     [
         (lambda path: (path / "tokenizer.json").unlink(), "has no tokenizer.json"),
-        (lambda path: (path / "tokenizer_config.json").write_text("[]"), "the JSON it should"),
+        (lambda path: (path / "tokenizer_config.json").write_text("[]"), "the expected JSON"),
         (edited("config.json", rope_theta="x"), "mlx-lm cannot"),
         (edited("config.json", num_hidden_layers=10**9), "layers"),
         (edited("config.json", hidden_size=7), "mlx-lm cannot"),
@@ -131,7 +131,7 @@ class Failing:
 
 
 def test_a_failing_forward_appends_nothing(tmp_path: Path) -> None:
-    """Caches that change in place cannot tell how far it came: their sequence begins anew."""
+    """Caches that change in place do not record how far it came: their sequence begins anew."""
     for name in ("qwen3", "qwen3.5", "llama4"):
         backend, reference = load(write_model(name, tmp_path / "a")), load(write_model(name, tmp_path / "b"))
         tokens = list(range(60, 130))
@@ -160,7 +160,7 @@ def test_a_request_whose_device_fails_ends_with_that_and_others_go_on(tmp_path: 
 
 
 def test_a_step_begun_ahead_that_fails_is_none(tmp_path: Path) -> None:
-    """It is computed again when it is asked for."""
+    """It is computed again when it is requested."""
     backend = load(write_model("qwen3", tmp_path))
     with Engine(backend) as engine:
         plain = engine.generate("def f(x):", temperature=0.0, proposer="none", max_tokens=60).finish()
@@ -169,6 +169,7 @@ def test_a_step_begun_ahead_that_fails_is_none(tmp_path: Path) -> None:
         assert again.text == plain.text and again.completion_tokens > STREAK + 6
 
 
+@pytest.mark.slow
 def test_a_begun_step_counts_as_written(tmp_path: Path) -> None:
     """Its cell of a window was another token's before: what looks at that one is not promised."""
     path = write_model("all-window", tmp_path)

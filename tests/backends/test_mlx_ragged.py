@@ -20,7 +20,7 @@ TOLERANCES = {
     "qwen3-bf16": 0.05,
     "qwen3, 8-bit cells": 0.05,
 }
-"""how far logits may be from those of a sequence alone: rows are summed in other pieces"""
+"""largest difference of logits from those of a sequence alone: rows are summed in other pieces"""
 QUICK = ("qwen3", "gemma3", "qwen3, 8-bit cells")
 ROUNDS, SEQUENCES, LONGEST = 200, 4, 470
 FEW_ROUNDS = 40
@@ -76,6 +76,7 @@ def drawn(rng: random.Random, texts: list[list[int]], held: list[int]) -> Verifi
     return Verified(rows, spans, rights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rounds"),
     [

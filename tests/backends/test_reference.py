@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp import reference
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.engine.interrupted import interrupted_at
 from tests.parity.loaded import measured, quantised
 
@@ -50,6 +50,7 @@ def rows(backend: LlamaCppBackend, width: int) -> NDArray[np.float32]:
     return np.concatenate(found)
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
     if not backend.reference_mode.available:
         pytest.skip("this build of llama.cpp does not lead to ggml's backends")
@@ -71,7 +72,7 @@ def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBacken
 
 @pytest.mark.slow
 def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> None:
-    """A forward of four tokens is sometimes equal by chance: a probe that tried it twice said it is exact."""
+    """A forward of four tokens is sometimes equal by chance: a probe that tried it twice found it exact."""
     measured(k_quant)
     found = k_quant.capabilities
     assert found.margin_bound > 0
@@ -88,7 +89,7 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
 
 
 def test_an_interrupted_switch_is_made_again(backend: LlamaCppBackend) -> None:
-    """At any line: the next forward has the mode that it asks for."""
+    """At any line: the next forward has the mode that it needs."""
     mode, switched = backend.reference_mode, list[bool]()
     mode._switches.append(switched.append)
     mode.for_widths(1, 1)

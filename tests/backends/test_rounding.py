@@ -14,9 +14,9 @@ from localspec.backends.rounding import (
     CONTEXTS,
     PRESUMED,
     SAFETY,
+    Probe,
     Rounding,
     measure_rounding,
-    rounding_steps,
     set_rounding,
 )
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
@@ -71,6 +71,7 @@ def test_a_width_that_changes_rows_now_and_then_has_bounds() -> None:
     assert len(inexact) > 4 and all(each.margin_bound == each.drift_bound > 0 for each in inexact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("true", "found"), [(1, 1), (2, 2), (4, 4), (6, 5), (8, ANY_WIDTH)])
 def test_the_widths_that_change_nothing_are_found(true: int, found: int) -> None:
     """As far as it was probed: six tokens may differ where five and eight are looked at."""
@@ -90,11 +91,33 @@ def test_a_probe_that_takes_too_long_says_nothing() -> None:
     assert backend.capabilities.margin_bound > 0 and backend.capabilities.drift_bound > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [40, 60])
+def test_pauses_of_a_few_forwards_measure_what_a_long_one_does(pause: int) -> None:
+    """Requests come all the time: what was measured between them stays."""
+    whole, backend = (ToyBackend(markov(), n_ctx=600, noise=0.05) for _ in range(2))
+    total, probe, pauses = sum(1 for _ in Probe(whole).steps()), Probe(backend), 0
+    found = None
+    while found is None:
+        steps = probe.steps()
+        for _ in range(pause):
+            try:
+                next(steps)
+            except StopIteration as end:
+                found = end.value
+                break
+        steps.close()
+        pauses += 1
+        assert backend.open_sequences == 0 and pauses < 2 * total / pause * 3
+    assert pauses > 4 and found == measure_rounding(whole, within_s=math.inf)
+
+
+@pytest.mark.slow
 def test_it_can_be_interrupted_at_every_step() -> None:
     backend = ToyBackend(markov(), n_ctx=128)
-    total = sum(1 for _ in rounding_steps(backend))
+    total = sum(1 for _ in Probe(backend).steps())
     for n in range(0, total, 7):
-        steps = rounding_steps(backend)
+        steps = Probe(backend).steps()
         for _ in range(n):
             next(steps)
         steps.close()

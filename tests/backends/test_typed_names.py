@@ -13,11 +13,11 @@ import pytest
 from localspec.backends.base import Vocabulary
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.typed import TypedNames
-from localspec.config import EngineConfig
 from localspec.engine.prompt import PromptEncoder
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.directory import read_directory
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import File, FimPrompt
 
 USER_DEFINED = 4
@@ -62,6 +62,7 @@ def mlx_vocabulary(place: Path) -> Vocabulary:
     return MlxVocabulary(read_directory(place), max(size, 9))
 
 
+@pytest.mark.slow
 def test_names_of_special_tokens_are_text_in_a_file(vocabulary: Vocabulary) -> None:
     assert (fim := vocabulary.fim) is not None
     name = vocabulary.text_of(fim.middle).decode()

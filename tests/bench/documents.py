@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+from assets.bench.acceptance.goals import goals_of
+from assets.bench.acceptance.results import AcceptanceResults
 from localspec.bench.contestant import own_contestants
 from localspec.bench.figures import figures_of
-from localspec.bench.goals import goals_of
 from localspec.bench.results import Machine, Model, Results, Run, Setting
+
+R = TypeVar("R", bound=Results)
 
 
 def run(contestant: str = "none", *, tokens: int = 101, **fields: Any) -> Run:
@@ -28,6 +31,15 @@ def run(contestant: str = "none", *, tokens: int = 101, **fields: Any) -> Run:
 
 def document(runs: list[Run], **fields: Any) -> Results:
     """A document with these runs; what follows from them is not computed yet."""
+    return Results(**_values(runs, fields))
+
+
+def acceptance(runs: list[Run], **fields: Any) -> AcceptanceResults:
+    """The same of an acceptance run."""
+    return AcceptanceResults(**_values(runs, fields))
+
+
+def _values(runs: list[Run], fields: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {
         "started": "2026-01-01T00:00:00+00:00",
         "machine": Machine("a CPU", 2, 8 * 1024**3, "Linux", 0, {"localspec": "0.1.0"}),
@@ -36,11 +48,16 @@ def document(runs: list[Run], **fields: Any) -> Results:
         "contestants": own_contestants(["draft"]),
         "runs": runs,
     }
-    return Results(**(values | fields))
+    return values | fields
 
 
-def concluded(results: Results) -> Results:
-    """With figures and goals."""
+def concluded(results: R) -> R:
+    """With figures."""
     results.figures = figures_of(results)
-    results.goals = goals_of(results)
+    return results
+
+
+def judged(results: AcceptanceResults) -> AcceptanceResults:
+    """With figures and goals."""
+    results.goals = goals_of(concluded(results))
     return results

@@ -1,6 +1,6 @@
-"""Speaks as llama-server does over HTTP, without a model: run as ``python stand_in.py MODE …arguments…``.
+"""A stand-in for llama-server over HTTP, without a model: run as ``python stand_in.py MODE …arguments…``.
 
-Its answer's text tells what it was started with and asked. It imports little, to be there at once.
+Its answer's text holds its arguments and the request. It imports little, to start at once.
 """
 
 from __future__ import annotations

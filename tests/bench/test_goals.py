@@ -6,28 +6,25 @@ from typing import Any
 
 import pytest
 
+from assets.bench.acceptance.goals import NOT_MEASURED
+from assets.bench.acceptance.results import AcceptanceResults, Goal, Restart, TwoUp
 from localspec.bench.contestant import own_contestants
-from localspec.bench.goals import NOT_MEASURED
 from localspec.bench.results import (
     CONTROL,
     PLAIN,
     Ceiling,
     Contestant,
-    Goal,
     Overhead,
     ProposeCost,
-    Restart,
-    Results,
     Run,
-    TwoUp,
 )
-from tests.bench.documents import concluded, document, run
+from tests.bench.documents import acceptance, judged, run
 
 SERVER = Contestant("llama-server ngram-mod", "ngram-mod", reference=True)
 
 
-def goal(results: Results, start: str) -> Goal:
-    (found,) = (g for g in concluded(results).goals if g.name.startswith(start))
+def goal(results: AcceptanceResults, start: str) -> Goal:
+    (found,) = (g for g in judged(results).goals if g.name.startswith(start))
     return found
 
 
@@ -41,19 +38,19 @@ def pair(workload: str, speed: float, contestant: str = "auto", **fields: Any) -
 
 
 def test_an_empty_run_judges_nothing_and_says_so() -> None:
-    results = concluded(document([]))
+    results = judged(acceptance([]))
     assert len(results.goals) == 12
     assert all(g.met is None and g.note == NOT_MEASURED for g in results.goals)
 
 
-def edits(auto: float, *, router: float, reference: float | None = None) -> Results:
+def edits(auto: float, *, router: float, reference: float | None = None) -> AcceptanceResults:
     runs = pair("edit-short", auto)
     contestants = own_contestants([])
     if reference is not None:
         runs.append(run(SERVER.name, decode_s=1 / reference))
         contestants.append(SERVER)
     ceiling = Ceiling("edit-short", "case", 0, None, 101, plain_s=router, router_s=1.0, truth_s=0.5)
-    return document(runs, ceilings=[ceiling], contestants=contestants)
+    return acceptance(runs, ceilings=[ceiling], contestants=contestants)
 
 
 @pytest.mark.parametrize(
@@ -116,25 +113,25 @@ def test_a_goal_is_unknown_where_somebody_failed_whom_it_is_about(who: str, unkn
     results.overheads = [Overhead("small", 8192, "prompt-lookup", 100, 0.01)]
     results.two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3)]
     results.restarts = restarts(0.0, 0.5, 1.5).restarts
-    before = [g for g in concluded(results).goals if g.met]
+    before = [g for g in judged(results).goals if g.met]
     assert {g.name for g in results.goals if not g.met and g.note != NOT_MEASURED} == set()
     results.failures = {who: "device lost"}
-    after = {g.name: g for g in concluded(results).goals}
+    after = {g.name: g for g in judged(results).goals}
     open_now = [after[g.name] for g in before if after[g.name].met is None]
     assert {next(u for u in unknown if g.name.startswith(u)) for g in open_now} == unknown
     assert all(g.note == f"{who} failed" for g in open_now)
 
 
 def test_a_divergence_is_one_whoever_failed_besides() -> None:
-    results = document([run(PLAIN), run("auto", text_hash="other")], failures={"auto": "device lost"})
+    results = acceptance([run(PLAIN), run("auto", text_hash="other")], failures={"auto": "device lost"})
     assert goal(results, "greedy text").met is False
 
 
-def worst(ours: float, control: float) -> Results:
+def worst(ours: float, control: float) -> AcceptanceResults:
     runs = pair("fim", 1.5, case="good") + pair("fim", ours, case="bad")
     runs.append(run(CONTROL, workload="fim", case="worse", decode_s=1 / control))
     runs.append(run(PLAIN, workload="fim", case="worse"))
-    return document(runs)
+    return acceptance(runs)
 
 
 @pytest.mark.parametrize(("ours", "control", "met"), [(0.97, 0.98, True), (0.95, 0.98, False)])
@@ -147,20 +144,20 @@ def test_the_worst_request_is_measured_against_noise(ours: float, control: float
 
 def test_a_short_request_is_not_the_worst_one() -> None:
     runs = pair("fim", 1.2, case="long") + pair("fim", 0.2, case="short", tokens=20)
-    assert goal(document(runs), "worst request").figure == "1.20x"
+    assert goal(acceptance(runs), "worst request").figure == "1.20x"
 
 
 @pytest.mark.parametrize("workload", ["chat", "story"])
 @pytest.mark.parametrize(("speed", "met"), [(1.0, True), (0.98, False)])
 def test_prose_must_not_become_slower(workload: str, speed: float, met: bool) -> None:
-    found = goal(document(pair(workload, speed)), f"{workload}:")
+    found = goal(acceptance(pair(workload, speed)), f"{workload}:")
     assert found.met is met
     assert met or found.note.startswith("speculation lost 2.0%; plain against plain was 1.000x")
 
 
-def together(completion: float, chat: float) -> Results:
+def together(completion: float, chat: float) -> AcceptanceResults:
     measured = TwoUp("auto", 9, 0.2, 0.2 * completion, 0.01, 0.01 * chat, share=1 / 3)
-    return document([], two_up=[TwoUp(PLAIN, 9, 1, 9, 1, 9, 0.3), measured])
+    return acceptance([], two_up=[TwoUp(PLAIN, 9, 1, 9, 1, 9, 0.3), measured])
 
 
 @pytest.mark.parametrize(("completion", "met"), [(1.49, True), (1.6, False)])
@@ -177,8 +174,8 @@ def test_a_chat_beside_completions_slows_by_their_share(chat: float, met: bool) 
 
 def test_the_largest_overhead_counts() -> None:
     fine, heavy = Overhead("small", 8192, "auto", 100, 0.01), Overhead("large", 151_936, "auto", 100, 0.05)
-    assert goal(document([], overheads=[fine]), "our overhead").met
-    found = goal(document([], overheads=[fine, heavy]), "our overhead")
+    assert goal(acceptance([], overheads=[fine]), "our overhead").met
+    found = goal(acceptance([], overheads=[fine, heavy]), "our overhead")
     assert not found.met
     assert found.note == "auto on large takes 5.0% beside the forward"
 
@@ -194,29 +191,29 @@ def test_the_largest_overhead_counts() -> None:
 def test_proposing_is_fast_and_flat(costs: tuple[float, ...], met: bool, note: str) -> None:
     lengths = (1_000, 8_000, 32_000)
     measured = [ProposeCost("memory", n, cost) for n, cost in zip(lengths, costs, strict=True)]
-    found = goal(document([], propose_costs=measured), "propose")
+    found = goal(acceptance([], propose_costs=measured), "propose")
     assert (found.met, found.note) == (met, note)
 
 
 def test_one_other_text_is_one_too_many() -> None:
-    same = document([run(PLAIN), run("auto")])
+    same = acceptance([run(PLAIN), run("auto")])
     assert goal(same, "greedy text").met
-    found = goal(document([run(PLAIN), run("auto", text_hash="other")]), "greedy text")
+    found = goal(acceptance([run(PLAIN), run("auto", text_hash="other")]), "greedy text")
     assert (found.met, found.note) == (False, "diverged: auto on edit-short")
 
 
 def test_a_references_text_is_its_own_business() -> None:
     runs = [run(PLAIN), run("auto"), run(SERVER.name, text_hash="other")]
-    results = document(runs, contestants=[*own_contestants([]), SERVER])
+    results = acceptance(runs, contestants=[*own_contestants([]), SERVER])
     assert goal(results, "greedy text").met
 
 
-def restarts(cold: float, warm: float, speed: float) -> Results:
+def restarts(cold: float, warm: float, speed: float) -> AcceptanceResults:
     measured = [
         Restart("empty", 0, 0.3, cold, 1.1, first_turn_s_per_token=speed),
         Restart("kept", 0, 0.5, warm, 1.0, first_turn_s_per_token=1.0),
     ]
-    return document([], restarts=measured)
+    return acceptance([], restarts=measured)
 
 
 @pytest.mark.parametrize(("cold", "warm", "met"), [(0.04, 0.3, True), (0.06, 0.3, False), (0.0, 0.2, False)])
@@ -237,7 +234,7 @@ def test_a_memory_that_another_model_filled_is_told_beside() -> None:
 
 
 def test_a_restart_is_judged_by_the_medians_of_its_repeats() -> None:
-    results = document([])
+    results = acceptance([])
     for repeat, (share, seconds) in enumerate(((0.1, 9.0), (0.3, 1.0), (0.4, 1.1))):
         results.restarts.append(Restart("kept", repeat, 0.5, share, 1.0, first_turn_s_per_token=seconds))
         results.restarts.append(Restart("empty", repeat, 0.1, 0.0, 1.5, first_turn_s_per_token=2.0))
@@ -247,7 +244,7 @@ def test_a_restart_is_judged_by_the_medians_of_its_repeats() -> None:
 
 @pytest.mark.parametrize("state", ["kept", "empty"])
 def test_half_a_restart_is_not_judged(state: str) -> None:
-    results = document([], restarts=[Restart(state, 0, 0.5, 0.4, 1.0)])
+    results = acceptance([], restarts=[Restart(state, 0, 0.5, 0.4, 1.0)])
     assert goal(results, "warm-restart: first").met is None
     assert goal(results, "warm-restart: speed").met is None
 
@@ -258,20 +255,20 @@ def test_overheads_are_told_by_the_size_of_the_vocabulary() -> None:
         Overhead("small", 8192, "auto", 9, 0.012),
         Overhead("small", 8192, "draft", 9, 0.018),
     ]
-    found = goal(document([], overheads=overheads), "our overhead")
+    found = goal(acceptance([], overheads=overheads), "our overhead")
     assert found.figure == "1.8% (draft, 8192 tokens), 2.1% (memory, 151936 tokens)"
     assert found.met and found.note == ""
 
 
 def test_without_a_control_the_worst_request_has_no_bar() -> None:
-    found = goal(document([run(PLAIN), run("auto")]), "worst request")
+    found = goal(acceptance([run(PLAIN), run("auto")]), "worst request")
     assert (found.met, found.note) == (None, NOT_MEASURED)
 
 
 def test_a_divergence_counts_once_for_each_contestant_and_request() -> None:
     runs = [run(PLAIN, repeat=i) for i in range(2)] + [run(PLAIN, case="other")]
     runs += [run(name, repeat=i, text_hash="x") for name in ("auto", "memory") for i in range(2)]
-    found = goal(document(runs), "greedy text")
+    found = goal(acceptance(runs), "greedy text")
     assert found.figure == "2 in 2 requests of each contestant"
     assert found.note == "diverged: auto on edit-short, memory on edit-short"
 
@@ -279,26 +276,26 @@ def test_a_divergence_counts_once_for_each_contestant_and_request() -> None:
 def test_divergences_of_the_special_workloads_count() -> None:
     restarts = [Restart("kept", 0, 0.5, 0.4, 1.0, diverged=n) for n in (3, 0)]
     two_up = [TwoUp("auto", 9, 0.2, 0.2, 0.01, 0.01, share=1 / 3, diverged=n) for n in (0, 4)]
-    found = goal(document([], restarts=restarts, two_up=two_up), "greedy text")
+    found = goal(acceptance([], restarts=restarts, two_up=two_up), "greedy text")
     assert found.met is False and found.figure.startswith("7 in ")
     assert found.note == "diverged: warm-restart, kept memory, two-up, auto"
 
 
 def test_answers_too_short_to_be_timed_are_not_judged() -> None:
-    results = document([], two_up=[TwoUp("auto", 9, 0.2, 0.2, 0.0, 0.0, share=1 / 3)])
+    results = acceptance([], two_up=[TwoUp("auto", 9, 0.2, 0.2, 0.0, 0.0, share=1 / 3)])
     results.restarts = [
         Restart(state, 0, 0.5, 0.4, 0.0, first_turn_s_per_token=0.0) for state in ("kept", "empty")
     ]
-    assert {g.met for g in concluded(results).goals if g.name.startswith(("two-up", "warm"))} == {None}
+    assert {g.met for g in judged(results).goals if g.name.startswith(("two-up", "warm"))} == {None}
 
 
 def test_a_sampled_text_may_be_another_one() -> None:
     runs = [run(PLAIN, exact=False), run("auto", exact=False, text_hash="other")]
-    assert goal(document(runs), "greedy text").met
+    assert goal(acceptance(runs), "greedy text").met
 
 
 def test_each_proposer_is_flat_by_itself() -> None:
     costs = [ProposeCost("memory", n, 90.0) for n in (1_000, 32_000)]
     costs += [ProposeCost("prompt-lookup", n, us) for n, us in ((32_000, 4.0), (1_000, 2.0))]
-    found = goal(document([], propose_costs=costs), "propose")
+    found = goal(acceptance([], propose_costs=costs), "propose")
     assert (found.met, found.figure) == (True, "memory 90 / 90 µs; prompt-lookup 2 / 4 µs")

@@ -20,14 +20,13 @@ from localspec.bench.inflate import (
     draft_shape,
     inflate,
     inflated_model,
-    random_model,
 )
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.gguf import read_header
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request
 from tests.parity.prompts import prompts
@@ -241,26 +240,3 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LocalspecError, match="cannot be written"):
         inflate(TARGET, tmp_path / "file" / "large.gguf", SAME)
-
-
-# --- random weights ---------------------------------------------------------------------------
-
-
-def test_a_random_model_has_a_large_vocabulary(tmp_path: Path) -> None:
-    shape = Shape(width=64, layers=1, heads=2, kv_heads=1, feed_forward=64)
-    path = random_model(tmp_path / "random.gguf", TARGET, shape=shape)
-    small, large = (LlamaCppBackend(model_at(p), SMALL, measured=False) for p in (TARGET, path))
-    try:
-        assert large.vocabulary.size == 151_936
-        assert large.vocabulary.encode(TEXT, special=True) == small.vocabulary.encode(TEXT, special=True)
-        assert large.vocabulary.end_tokens == small.vocabulary.end_tokens
-        assert large.vocabulary.piece(151_935) == b"<151935>"
-    finally:
-        small.free()
-        large.free()
-    assert len(texts(path, 1)[0]) >= 32
-
-
-def test_a_random_model_has_at_least_the_tokens_of_its_source(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptions, match="fewer"):
-        random_model(tmp_path / "random.gguf", TARGET, vocabulary=8000)

@@ -1,4 +1,4 @@
-"""How llama-server is started, asked and ended: with a stand-in, for the real one is not everywhere."""
+"""Start, requests and end of llama-server, with a stand-in: the real one is not on every machine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from localspec.bench.references import (
     ngram_simple,
 )
 from localspec.bench.references.setting import PLAIN
-from localspec.config import EngineConfig
 from localspec.errors import EngineCrashed, EngineError
 from localspec.models.bundled import bundled_model
+from localspec.protocol.engine_config import EngineConfig
 from tests.bench import stand_in
 
 MODEL, DRAFT = bundled_model("stdlib-1m"), bundled_model("stdlib-6m")
@@ -140,7 +140,7 @@ def test_a_server_that_is_never_ready_is_given_up_and_ended(
 ) -> None:
     monkeypatch.setattr(llama_server, "START_S", 0.2)
     before = children()
-    with pytest.raises(EngineError, match=r"does not answer after 0\.2 s"):
+    with pytest.raises(EngineError, match=r"did not answer within 0\.2 s"):
         start("never ready")
     assert children() == before
 

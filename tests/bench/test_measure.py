@@ -1,4 +1,4 @@
-"""The runner on toy models: everybody is asked the same, in turns, and nobody knows anything before."""
+"""The runner on toy models: all contestants get the same prompts, in turns, and start with nothing learnt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from localspec.bench.figures import figures_of
 from localspec.bench.measure import (
     Clock,
     Plan,
-    Script,
     Step,
     TimeLeft,
     in_time,
@@ -25,18 +24,16 @@ from localspec.bench.measure import (
     survival,
     turn_teller,
 )
-from localspec.bench.restart import measure_restart, memory_share
 from localspec.bench.results import PLAIN, Contestant, Run
 from localspec.bench.scratch import scratch_memory, scratch_root
 from localspec.bench.stand import Lent, Stand, answer, load_stand, model_facts
-from localspec.bench.two_up import Arrivals, measure_two_up, play_together
 from localspec.bench.workload import Case, Turn
-from localspec.config import EngineConfig
 from localspec.engine.events import RoundPlayed
 from localspec.errors import EngineCrashed, ModelNotFound, TokenizerMismatch
 from localspec.models.bundled import bundled_model
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, TextPrompt
+from localspec.protocol.requests import ChatPrompt, Message, TextPrompt
 from tests.bench.documents import document, run
 from tests.toys import request, small_markov
 
@@ -92,6 +89,7 @@ def runs() -> list[Run]:
         return runs_of(stand, plan_of(stand))
 
 
+@pytest.mark.slow
 def test_everybody_answers_every_turn_in_every_repeat(runs: list[Run]) -> None:
     assert len(runs) == 3 * len(ALL) * 2
     assert {(r.case, r.turn, r.contestant, r.repeat) for r in runs} == {
@@ -114,8 +112,9 @@ def test_greedy_texts_are_all_the_same(runs: list[Run]) -> None:
     assert all(r.exact for r in runs)
 
 
+@pytest.mark.slow
 def test_repeats_find_nothing_of_earlier_ones(stand: Stand) -> None:
-    """What is drafted and accepted, and what of the prompt was cached, is the same in every repeat."""
+    """Drafted, accepted and cached tokens are the same in every repeat."""
     runs = runs_of(stand, plan_of(stand, runs=3, contestants=[ALL[0], *FIXED]))
     counts: dict[object, set[tuple[object, ...]]] = {}
     for r in runs:
@@ -192,6 +191,18 @@ def test_the_time_that_is_left_is_known_from_the_stage_itself() -> None:
     assert left(0.75, now=160.0) == pytest.approx(60.0)
     assert left(0.0, now=161.0) is None  # another stage
     assert left(0.1, now=162.0) == pytest.approx(9.0)
+
+
+def test_recording_tells_every_turn(stand: Stand) -> None:
+    told: list[tuple[str, float]] = []
+    cases = (*CASES, case("three", "abc", workload="chat"))
+    record(stand, cases, turn_teller(cases, lambda what, fraction: told.append((what, fraction))))
+    assert told == [
+        ("recording edit-short: 1 of 3", 0.0),
+        ("recording edit-short: 2 of 3", 0.25),
+        ("recording edit-short: 3 of 3", 0.5),
+        ("recording chat: 1 of 1", 0.75),
+    ]
 
 
 class Parrot:
@@ -327,67 +338,3 @@ def test_a_scratch_memory_is_gone_afterwards_and_a_copy_leaves_the_original(tmp_
     assert (tmp_path / "table").read_text() == "kept"
     with scratch_memory() as empty:
         assert list(empty.iterdir()) == []
-
-
-# Special workloads.
-
-
-def two_up_cases() -> list[Case]:
-    options = Options(max_tokens=12, temperature=0)
-    chats = [Turn(prompt=TextPrompt(text), options=options) for text in ("abcabc", "fedfed")]
-    gaps = [Turn(prompt=FimPrompt("abcd" * n, "dcba"), options=options) for n in (1, 2, 3)]
-    return [Case("two-up", str(i), (turn,)) for i, turn in enumerate([*chats, *gaps])]
-
-
-def test_completions_arrive_while_chats_stream(stand: Stand) -> None:
-    found = measure_two_up(stand, two_up_cases(), Contestant("auto", "auto", draft="draft"), silent)
-    assert found.completions == 3
-    assert found.share == pytest.approx(1 / 3)
-    assert min(found.completion_s, found.completion_alone_s, found.chat_s_per_token) > 0
-
-
-def test_chats_begin_again_as_long_as_completions_come(stand: Stand) -> None:
-    chat = request("abc", max_tokens=6, temperature=0)
-    gap = request("abcd", max_tokens=30, temperature=0)
-    with stand.engine(LOOKUP) as engine:
-        together = play_together(engine, Arrivals([chat], [gap] * 9, 0.0))
-    assert len(together.completions) == 9
-    assert together.chat_tokens > 6
-    assert together.chat_s > 0
-
-
-def test_recording_tells_every_turn(stand: Stand) -> None:
-    told: list[tuple[str, float]] = []
-    cases = (*CASES, case("three", "abc", workload="chat"))
-    record(stand, cases, turn_teller(cases, lambda what, fraction: told.append((what, fraction))))
-    assert told == [
-        ("recording edit-short: 1 of 3", 0.0),
-        ("recording edit-short: 2 of 3", 0.25),
-        ("recording edit-short: 3 of 3", 0.5),
-        ("recording chat: 1 of 1", 0.75),
-    ]
-
-
-def restart_scripts(stand: Stand) -> list[Script]:
-    return record(stand, [case("long", "abcabc", "abcabca", workload="warm-restart")])
-
-
-def test_a_restart_is_measured_with_every_state_of_the_memory(stand: Stand) -> None:
-    found = list(measure_restart(stand, restart_scripts(stand), 2, silent))
-    assert [(r.memory, r.repeat) for r in found] == [
-        (state, repeat) for repeat in (0, 1) for state in ("empty", "kept", "other")
-    ]
-    kept, empty = ([r.share for r in found if r.memory == state] for state in ("kept", "empty"))
-    assert min(kept) > max(empty)
-
-
-def test_without_a_draft_model_nobody_else_fills_the_memory() -> None:
-    alone = Stand(ToyBackend(small_markov(3)), {}, EngineConfig())
-    states = {r.memory for r in measure_restart(alone, restart_scripts(alone), 1, silent)}
-    assert states == {"empty", "kept"}
-
-
-def test_the_share_from_memory_is_of_all_tokens() -> None:
-    runs = [run(tokens=10, sources={"memory": 4, "prompt-lookup": 2}), run(tokens=10)]
-    assert memory_share(runs) == 0.2
-    assert memory_share([]) == 0.0

@@ -1,4 +1,4 @@
-"""mlx-lm, asked what our backend is asked, says the same."""
+"""mlx-lm and our backend give the same answers to the same prompts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from localspec.bench.references import Question, question_of
 from localspec.bench.rivals import rivals_of
-from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.models.bundled import bundled_model
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 

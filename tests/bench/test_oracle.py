@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def toy_pair(seed: int, *, n_ctx: int = 512) -> Greedy:
     return Greedy(Log("w", "c", 0, text[:40], text[40:]), ToyBackend(draft, n_ctx=n_ctx))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.integers(0, 30))
 def test_one_pass_of_the_draft_model_tells_what_drafting_at_every_position_would(seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What the plots show is what was measured."""
+"""The plots show the measured values."""
 
 from __future__ import annotations
 
@@ -50,12 +50,6 @@ def test_plain_decoding_is_a_line_and_its_noise_a_band() -> None:
     ]
     alone = plot(document([run(PLAIN), run("auto")]), "speed")
     assert [shape["type"] for shape in alone.layout["shapes"]] == ["line"]
-
-
-def test_the_sweep_is_no_workload_of_the_plots() -> None:
-    runs = [run(PLAIN, workload="sweep"), run("memory k=4", workload="sweep", decode_s=0.5)]
-    results = document(runs)
-    assert not plot(results, "speed").data and not plot(results, "saved").data
 
 
 def test_seconds_saved_are_of_one_pass_over_the_workload() -> None:

@@ -1,4 +1,4 @@
-"""Other decoders of the bundled model say what ours says."""
+"""Other decoders of the bundled model give the same answers as ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from localspec.bench.references import (
 )
 from localspec.bench.references.setting import PLAIN
 from localspec.bench.workload import load_workload, request_of
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.load import load
 from localspec.errors import (
@@ -40,6 +39,7 @@ from localspec.errors import (
     ModelNotFound,
 )
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.protocol.results import Result
@@ -124,6 +124,7 @@ def test_an_answer_of_one_token_has_no_speed() -> None:
 # --- in this process --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @IN_PROCESS
 def test_greedy_text_is_ours(
     questions: list[Question], ours: list[Result], open_reference: Callable[[], Reference]
@@ -137,6 +138,7 @@ def test_greedy_text_is_ours(
             assert answer.decoded == answer.completion_tokens - 1
 
 
+@pytest.mark.slow
 @IN_PROCESS
 def test_an_answer_does_not_depend_on_what_was_asked_before(
     questions: list[Question], open_reference: Callable[[], Reference]
@@ -169,6 +171,7 @@ def test_an_answer_may_end_at_once(
         assert (answer.text, answer.tokens, answer.tokens_per_s) == ("", (), None)
 
 
+@pytest.mark.slow
 @IN_PROCESS
 def test_a_sample_depends_on_its_seed(
     questions: list[Question], open_reference: Callable[[], Reference]
@@ -186,6 +189,7 @@ def test_a_model_is_freed_once(open_reference: Callable[[], Reference]) -> None:
     reference.close()
 
 
+@pytest.mark.slow
 def test_lookup_counts_its_drafts(questions: list[Question]) -> None:
     with LlamaPromptLookup(TARGET, CONFIG, k=4, ngram=3) as reference:
         assert "n=3 k=4" in reference.name
@@ -315,7 +319,7 @@ def test_a_server_that_died(program: Path, questions: list[Question]) -> None:
     with LlamaServer(TARGET, config=CONFIG, program=program) as server:
         [pid] = children() - before
         psutil.Process(pid).kill()
-        with pytest.raises(EngineCrashed, match="does not answer"):
+        with pytest.raises(EngineCrashed, match="did not answer"):
             server.answer(questions[0])
 
 

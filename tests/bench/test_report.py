@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from localspec.bench.contestant import own_contestants, sweep_contestants
+from localspec.bench.contestant import own_contestants
 from localspec.bench.plots import PALETTE, acceptance_by_turn, plots_of, survival_counts
 from localspec.bench.report import report_of
 from localspec.bench.results import (
@@ -18,14 +18,12 @@ from localspec.bench.results import (
     Machine,
     Overhead,
     ProposeCost,
-    Restart,
     Results,
-    TwoUp,
 )
 from tests.bench.documents import concluded, document, run
 
 PLOTS = {"speed", "survival", "cost", "turns", "saved", "propose"}
-TABLES = {"goals", "figures", "sweep", "restart", "two-up", "overhead"}
+TABLES = {"figures", "overhead"}
 FETCHING = ("src", "href", "srcset", "data", "action", "poster")
 
 
@@ -46,23 +44,20 @@ def full_document() -> Results:
                     survival=survival,
                 )
                 runs.append(found)
-    runs += [run(PLAIN, workload="sweep"), run("memory k=4", workload="sweep", decode_s=0.8)]
     return concluded(
         document(
             runs,
-            contestants=[*own_contestants([]), *sweep_contestants([])],
+            contestants=own_contestants([]),
             ceilings=[Ceiling("edit-short", "case", 0, None, 101, 2.0, 1.0, 0.5)],
             curves=[Curve("target", 512, {1: 0.012, 2: 0.02, 5: 0.03})],
             propose_costs=[ProposeCost("memory", n, 9.0) for n in (1000, 8000, 32000)],
             overheads=[Overhead("stdlib-6m", 8192, "auto", 10, 0.02)],
-            two_up=[TwoUp("auto", 9, 0.2, 0.25, 0.01, 0.015, 1 / 3)],
-            restarts=[Restart("empty", 0, 0.1, 0.0, 1.0), Restart("kept", 0, 0.5, 0.4, 0.7)],
         )
     )
 
 
 class Page(HTMLParser):
-    """What a browser would fetch, and which places there are."""
+    """The resources that a browser would fetch for a page, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -191,8 +186,3 @@ def test_a_contestant_has_one_colour_everywhere() -> None:
                 colours.setdefault(trace["name"], set()).add(colour)
     assert all(len(found) == 1 for found in colours.values())
     assert len(set(PALETTE)) == len(PALETTE)
-
-
-def test_our_sweep_stands_beside_the_published_one(html: str) -> None:
-    assert "1.25x (1.58x)" in html
-    assert "– (1.21x)" in html

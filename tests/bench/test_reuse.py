@@ -1,4 +1,4 @@
-"""The benchmark of cached prompts asks a real daemon, and a repeated prompt is taken over."""
+"""The benchmark of cached prompts on a real daemon: a repeated prompt is reused."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ COMMAND = (sys.executable, "-m", "assets.bench.reuse")
 LIMIT_S = 120.0
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_sent_twice_is_taken_over() -> None:
     command = (*COMMAND, "--sizes", "140", "--json")
     said = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=LIMIT_S).stdout
@@ -36,7 +37,8 @@ def test_the_table_has_a_line_for_each_prompt_and_turn() -> None:
     assert lines[-1].split() == ["1", "73", "16", "57", "9", "ms"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["0", "16384", "many"])
 def test_a_size_that_no_prompt_has_is_refused(size: str) -> None:
     said = subprocess.run((*COMMAND, "--sizes", size), cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert said.returncode == 2 and f"{size!r} is no size of a prompt; give a number from 1" in said.stderr
+    assert said.returncode == 2 and f"{size!r} is not a size of a prompt; give a number from 1" in said.stderr

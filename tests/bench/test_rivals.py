@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.toy import END, ToyBackend, ToyLogits, ToyVocabulary
 from localspec.bench.log import Log
-from localspec.bench.measure import Step, play_script, record, text_hash
+from localspec.bench.measure import Step, text_hash
 from localspec.bench.references import Answer, Question
-from localspec.bench.restart import MEMORY, filled_memories, measure_restart
 from localspec.bench.results import Contestant, Run
 from localspec.bench.rivals import Player, Rival, opened, worth_repeating
 from localspec.bench.stand import TARGET, Lent, Stand, answer
-from localspec.bench.two_up import Arrivals, measure_two_up, play_together
-from localspec.bench.workload import Case, Turn
-from localspec.config import EngineConfig
-from localspec.engine.engine import Engine
-from localspec.engine.events import RoundPlayed
 from localspec.errors import ContextExceeded, EngineError
-from localspec.memory.upkeep import stats
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FimPrompt, Request, TextPrompt
+from localspec.protocol.requests import Request, TextPrompt
 from tests.bench.documents import run
-from tests.toys import request, scripted, small_markov
+from tests.toys import request, small_markov
 
 N_CTX = 32
 
 
 class Told:
-    """A reference that answers with what a test gives it, and keeps what it was asked."""
+    """A reference that answers with texts of the test, and keeps the prompts that it got."""
 
     name = "told"
 
@@ -233,81 +225,3 @@ def test_the_error_that_ends_a_request_ends_the_benchmark(stand: Stand) -> None:
     broken = Stand(Failing(), {}, EngineConfig())
     with broken.engine(Contestant("none")) as engine, pytest.raises(EngineError, match="device lost"):
         answer(engine, request("abc"))
-
-
-# Special workloads.
-
-
-def test_a_memory_is_filled_for_each_case_by_both_models(stand: Stand, tmp_path: Path) -> None:
-    options = Options(max_tokens=30, temperature=0.0)
-    cases = [
-        Case("edit-long", name, (Turn(prompt=TextPrompt(name * 3), options=options),))
-        for name in ("abc", "fed")
-    ]
-    with filled_memories(stand, record(stand, cases)) as memories:
-        places = [place for memory in memories for place in memory]
-        assert len(set(places)) == 4
-        for place in places:
-            assert place is not None
-            (table,) = stats(place, lambda notice: None)
-            assert table.workspace is None and table.entries > 0
-    assert not any(place.exists() for place in places if place)
-
-
-def test_a_restart_with_an_empty_memory_is_a_first_run(stand: Stand) -> None:
-    """What is timed is what a contestant does with what it finds, alone."""
-    options = Options(max_tokens=40, temperature=0.0)
-    turns = tuple(Turn(prompt=TextPrompt(text), options=options) for text in ("abcabc", "abcabca"))
-    (script,) = record(stand, [Case("edit-long", "one", turns)])
-    plain = list(play_script(stand, script, MEMORY))
-    (empty, kept, _) = measure_restart(stand, [script], 1, lambda what, fraction: None)
-    tokens = sum(r.completion_tokens for r in plain)
-    assert empty.share == pytest.approx(sum(r.sources.get("memory", 0) for r in plain) / tokens)
-    first = plain[0]
-    assert empty.first_turn_share == pytest.approx(first.sources.get("memory", 0) / first.completion_tokens)
-    assert kept.first_turn_share > empty.first_turn_share and kept.s_per_token > 0
-
-
-def test_chats_beside_completions_are_counted_from_their_first_token_on() -> None:
-    """The step that computes a chat's prompt is neither in its tokens nor in its time."""
-    stand = Stand(ToyBackend(scripted(b"abcdef" * 9, b"uvwxyz" * 9)), {}, EngineConfig())
-    chat = request("uvw", max_tokens=6, temperature=0.0, proposer="none")
-    gap = request("abc", max_tokens=9, temperature=0.0, proposer="none")
-    rounds: list[RoundPlayed] = []
-    with stand.engine(Contestant("none")) as engine:
-        engine.on_round = rounds.append
-        together = play_together(engine, Arrivals([chat], [gap] * 20, 0.0))
-        assert not engine.step()
-    assert len(together.completions) == 20 and min(together.completions) > 0
-    streamed = [played for played in rounds if min(played.chosen) >= ord("u")]
-    assert len({played.request for played in streamed}) > 2
-    assert together.chat_tokens == sum(played.emitted for played in streamed)
-    assert together.chat_s > 0
-
-
-class Watched(Stand):
-    """Looks into the memory that an engine leaves behind."""
-
-    def __init__(self, target: ToyBackend) -> None:
-        super().__init__(target, {}, EngineConfig())
-        self.left: list[list[Path]] = []
-
-    @contextmanager
-    def engine(self, contestant: Contestant, memory: Path | None = None) -> Iterator[Engine]:
-        with super().engine(contestant, memory) as engine:
-            yield engine
-        assert memory is not None
-        self.left.append(list(memory.rglob("*.ngm")))
-
-
-def test_two_at_once_learns_nothing_that_would_come_around_again() -> None:
-    """A memory that knew the chat by heart would make it fast."""
-    options = Options(max_tokens=24, temperature=0.0)
-    chat = Case("two-up", "chat", (Turn(prompt=TextPrompt("abcabc"), options=options),))
-    gap = Case("two-up", "gap", (Turn(prompt=FimPrompt("abcd", "dcba"), options=options),))
-    told: list[str] = []
-    stand = Watched(ToyBackend(small_markov(3, sharpness=3.0)))
-    found = measure_two_up(stand, [chat, gap], MEMORY, lambda what, fraction: told.append(what))
-    assert told == ["two-up: alone", "two-up: together"]
-    assert (found.contestant, found.completions) == ("memory", 1)
-    assert stand.left == [[], [], []]

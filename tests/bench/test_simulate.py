@@ -98,6 +98,7 @@ def least(makers: Mapping[str, Maker], answers: list[Log]) -> Mapping[str, float
     return router_seconds(answers, [make() for make in makers.values()], EXAMPLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["prompt-lookup", "memory", "auto", "none"])
 def test_nobody_beats_the_router(
     makers: Mapping[str, Maker], answers: list[Log], least: Mapping[str, float], name: str
@@ -240,7 +241,7 @@ def test_a_line_that_is_no_log_is_named(tmp_path: Path) -> None:
     write_logs(tmp_path / "log", [log_of([1], [2])])
     with (tmp_path / "log").open("a") as file:
         file.write('{"prompt": [1]}\n')
-    with pytest.raises(InvalidOptions, match="log:2 is no token log"):
+    with pytest.raises(InvalidOptions, match="log:2 is not a token log"):
         read_logs(tmp_path / "log")
 
 

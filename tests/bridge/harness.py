@@ -37,7 +37,7 @@ class Lines:
         return line
 
     async def end(self) -> tuple[int, str]:
-        """The exit code, and what was said on stderr; nothing more may come on stdout."""
+        """Return the exit code and stderr; nothing more may come on stdout."""
         said = await soon(self.stderr.read())
         return await soon(self.process.wait()), said.decode()
 

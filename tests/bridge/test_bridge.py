@@ -38,7 +38,7 @@ def line_of(method: str, **params: Any) -> bytes:
 
 @contextmanager
 def begun(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
-    """A bridge that has said ``initialize``, and that nobody reads from any more."""
+    """A bridge that has sent ``initialize``, and whose output no process reads any more."""
     process = subprocess.Popen(
         COMMAND,
         stdin=subprocess.PIPE,
@@ -57,6 +57,7 @@ def begun(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_config(home)
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
@@ -76,6 +77,7 @@ def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pytest.Mon
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_cannot_start_is_told_with_the_remedy(home: Path) -> None:
     write_config(home, options={"modle": "x"})
     done = subprocess.run(
@@ -91,6 +93,7 @@ def test_a_daemon_that_cannot_start_is_told_with_the_remedy(home: Path) -> None:
     assert line.startswith("localspec: ") and "did you mean 'options.model'" in line
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_ends_it_and_the_next_one_finds_another(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -98,7 +101,8 @@ def test_a_killed_daemon_ends_it_and_the_next_one_finds_another(start: StartDaem
             daemon.process.kill()
             code, said = await lines.end()
             assert code == ExitCode.UNAVAILABLE
-            assert said.startswith("localspec: the daemon is gone: ") and said.count("\n") == 1
+            lost = "localspec: the connection to the daemon was lost. "
+            assert said.startswith(lost) and said.count("\n") == 1
         start()
         async with bridged(daemon.home) as (client, _):
             assert (await client.call(1, "daemon/status"))["result"]["running"] == 0
@@ -151,7 +155,7 @@ def test_the_largest_message_passes_and_a_larger_one_ends_it(daemon: DaemonProce
             assert "error" in await client.response(1)
             await lines.send(b"y" * (MAX_FRAME + 1))
             code, said = await lines.end()
-            assert code == ExitCode.USAGE and f"larger than {MAX_FRAME} bytes" in said
+            assert code == ExitCode.USAGE and f"longer than {MAX_FRAME} bytes" in said
 
     run(test())
 

@@ -14,6 +14,7 @@ from tests.waiting import run
 ALWAYS = "completion"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

@@ -38,7 +38,7 @@ class Cli:
     def __call__(
         self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S
     ) -> subprocess.CompletedProcess[str]:
-        """The command in this very process, which has its imports behind it: what it says, and its code."""
+        """Run the command in this process, which has its imports loaded; return its output and exit code."""
         stdin, stdout, stderr = (_stream(text) for text in (input, "", ""))
         with pytest.MonkeyPatch.context() as patch, _ends_within(timeout):
             for name in set(os.environ) - set(self.environment):

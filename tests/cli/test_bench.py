@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from localspec.bench.report import report_of
+from localspec.bench.results import Results
 from localspec.cli import main
+from localspec.cli.bench import BenchFlags, Output, give_out, tables_of
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -24,18 +28,23 @@ SMALL = ("-m", "bundled", "--quick", "--runs", "1", "--workload", "chat")
 
 
 @pytest.fixture(scope="module")
-def document(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``--json`` wrote."""
+def document(cli: Cli) -> str:
+    """The output of ``--json``."""
     done = cli.process("bench", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
-    path = tmp_path_factory.mktemp("bench") / "results.json"
-    path.write_text(done.stdout)
-    return path
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def results(document: Path) -> Any:
-    return json.loads(document.read_text())
+def results(document: str) -> Any:
+    return json.loads(document)
+
+
+def given_out(document: str, capsys: pytest.CaptureFixture[str], **flags: Any) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr for the results in a document."""
+    results = msgspec.json.decode(document, type=Results)
+    code = give_out(BenchFlags(**flags), results, Output(tables_of, report_of))
+    return code, *capsys.readouterr()
 
 
 def contestants(results: Any) -> set[str]:
@@ -70,24 +79,24 @@ def test_the_machine_and_the_models_are_described(results: Any) -> None:
     assert all(len(model["sha256"]) == 64 for model in results["models"])
 
 
-def test_a_document_is_shown_as_a_table(cli: Cli, document: Path) -> None:
-    done = cli.process("bench", "--from", str(document))
-    assert done.returncode == 0, done.stderr
-    for word in ("prompt-lookup", "none (again)", "1.00x", "greedy text with speculation"):
-        assert word in done.stdout
+def test_results_are_shown_as_a_table(document: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told, _ = given_out(document, capsys)
+    assert code == 0
+    for word in ("prompt-lookup", "none (again)", "1.00x"):
+        assert word in told
 
 
-def test_a_document_becomes_a_page(cli: Cli, document: Path, tmp_path: Path) -> None:
+def test_results_become_a_page(document: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    done = cli.process("bench", "--from", str(document), "--report", str(page), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads(document.read_text())
+    code, told, _ = given_out(document, capsys, report=page, json=True)
+    assert code == 0
+    assert json.loads(told) == json.loads(document)
     assert "plot-speed" in page.read_text()
 
 
-def test_users_files_are_left_alone(cli: Cli, document: Path) -> None:
-    """What the benchmark's requests said is not remembered."""
-    assert document.exists()
+def test_users_files_are_left_alone(cli: Cli, document: str) -> None:
+    """The memory does not learn the benchmark's requests."""
+    assert document
     assert not (cli.home / "data" / "memory").exists()
 
 
@@ -141,15 +150,13 @@ def test_a_log_that_takes_long_tells_how_far_it_is(
         (("--contestant", "memroy", "-m", "bundled"), "did you mean 'memory'"),
         (("--contestant", "nope", "-m", "bundled"), "Choose among: 'auto', 'draft', '"),
         (("--runs", "0"), "--runs"),
-        (("--from", "x.json", "--quick"), "--from measures nothing: --quick would"),
-        (("--from", "x.json", "--record", "x.jsonl"), "--from measures nothing: --record would"),
-        (("--from", "x.json", "--workload", "chat", "--cases", "2"), ": --workload, --cases would"),
-        (("--from", "x.json", "--contestant", "auto", "--runs", "5"), ": --contestant, --runs would"),
-        (("--from", "x.json", "-m", "bundled", "--draft", "auto"), ": --model, --draft would"),
-        (("--from", "x.json", "--llama-server", "x", "--json"), ": --llama-server would"),
-        (("--record", "x.jsonl", "--json"), "--record measures nothing: --json would"),
-        (("--record", "x.jsonl", "--runs", "2"), "--record measures nothing: --runs would"),
-        (("--draft", "none"), "--draft without --model"),
+        (("--record", "x.jsonl", "--json"), "--record measures nothing and cannot be combined with --json"),
+        (
+            ("--record", "x.jsonl", "--runs", "2"),
+            "--record measures nothing and cannot be combined with --runs",
+        ),
+        (("--record", "x.jsonl", "--report", "x.html", "--llama-server", "x"), "--report, --llama-server"),
+        (("--draft", "none"), "--draft needs --model"),
         (("--report", "/no/such/folder/x.html"), "there is no directory"),
         (("simulate", str(ANSWERS), "-k", "21"), "-k 21 is not within 1 to 20"),
         (("simulate", str(ANSWERS), "--cost", "2=1"), "--cost"),
@@ -162,35 +169,24 @@ def test_what_makes_no_sense(cli: Cli, arguments: Sequence[str], said: str) -> N
     assert said in done.stderr + done.stdout
 
 
-def test_the_same_results_twice(cli: Cli, document: Path) -> None:
-    done = cli.process("bench", "--from", str(document), "--from", str(document))
-    assert done.returncode == 2, done.stdout
-    assert "the same run. Give every run to --from once." in done.stderr
-
-
-def test_a_file_that_holds_no_results(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("{}")
-    done = cli.process("bench", "--from", str(tmp_path / "x.json"))
-    assert done.returncode == 2
-    assert "holds no benchmark results" in done.stderr
-
-
 def test_a_llama_server_that_is_not_there(cli: Cli) -> None:
     done = cli.process(
         "bench", "-m", "bundled", "--workload", "chat", "--llama-server", "/no/such/llama-server"
     )
     assert done.returncode == 69
-    assert "llama-server is not there" in done.stderr
+    assert "llama-server was not found" in done.stderr
 
 
 # What goes wrong on the way.
 
 
-def test_a_page_that_cannot_be_written_takes_nothing_along(cli: Cli, document: Path, tmp_path: Path) -> None:
-    done = cli.process("bench", "--from", str(document), "--json", "--report", str(tmp_path))
-    assert done.returncode == 1
-    assert json.loads(done.stdout) == json.loads(document.read_text())
-    assert "cannot be written" in done.stderr
+def test_a_page_that_cannot_be_written_takes_nothing_along(
+    document: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, told, complaint = given_out(document, capsys, json=True, report=tmp_path)
+    assert code == 1
+    assert json.loads(told) == json.loads(document)
+    assert "cannot be written" in complaint
 
 
 def test_what_was_measured_before_an_error_is_given_out(
@@ -214,11 +210,10 @@ def test_what_was_measured_before_an_error_is_given_out(
     assert "This run was ended by an error" in page.read_text()
 
 
-def test_a_table_says_what_is_missing(cli: Cli, results: Any, tmp_path: Path) -> None:
+def test_a_table_says_what_is_missing(results: Any, capsys: pytest.CaptureFixture[str]) -> None:
     missing = {"failures": {"auto": "device lost"}, "left_out": ["chat / ask-1"]}
-    (tmp_path / "results.json").write_text(json.dumps(results | missing))
-    table = cli.process("bench", "--from", str(tmp_path / "results.json")).stdout
-    assert "auto failed, and took no further part: device lost" in table
+    _, table, _ = given_out(json.dumps(results | missing), capsys)
+    assert "auto failed and was not measured any further: device lost" in table
     assert "There was no time for chat / ask-1." in table
 
 

@@ -39,7 +39,7 @@ MLX = "ok" if find_spec("mlx_lm") is not None else "warning"
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    """A command of somebody who has no other programs' models, in a home that is his alone."""
+    """A command of a user without other programs' models, in a home of its own."""
     home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     command = Cli(home / "home")
     command.environment["HOME"] = str(home)
@@ -77,6 +77,7 @@ def told(cli: Cli, *, code: int = 0) -> list[dict[str, Any]]:
     return findings
 
 
+@pytest.mark.slow
 def test_settings_for_a_model_that_is_not_here_are_told(cli: Cli) -> None:
     (cli.home / "config" / "config.toml").write_text(
         CONFIG + '[models."bundled"]\nk = 1\n[models."budnled"]\nk = 1\n'
@@ -85,6 +86,7 @@ def test_settings_for_a_model_that_is_not_here_are_told(cli: Cli) -> None:
     assert config["level"] == "warning" and "'budnled'" in config["sentence"], config
 
 
+@pytest.mark.slow
 def test_a_healthy_machine(cli: Cli) -> None:
     found = examined(cli)
     assert sorted(found) == sorted(CHECKS)
@@ -96,10 +98,11 @@ def test_a_healthy_machine(cli: Cli) -> None:
     assert "stdlib-6m and stdlib-1m" in found["bundled"]["sentence"]
     assert found["daemon"]["sentence"].startswith("No daemon runs")
     assert f"in {cli.home}." in found["home"]["sentence"]
-    assert found["pairing"]["sentence"].startswith("stdlib-1m drafts for stdlib-6m, chosen by itself")
+    assert found["pairing"]["sentence"].startswith("stdlib-1m drafts for stdlib-6m, chosen by auto")
     assert "stdlib-6m with stdlib-1m" in found["memory"]["sentence"]
     assert (
-        "None can be installed" in found["service"]["sentence"] or "systemd" in found["service"]["sentence"]
+        "No service can be installed" in found["service"]["sentence"]
+        or "systemd" in found["service"]["sentence"]
     )
 
 
@@ -107,7 +110,7 @@ def test_a_healthy_machine(cli: Cli) -> None:
 def test_a_pair_that_may_not_take_what_it_needs(cli: Cli) -> None:
     assert cli("config", "set", "memory_mb", "100").returncode == 0
     memory = examined(cli)["memory"]
-    assert memory["level"] == "warning" and "may take 100.0 MB" in memory["sentence"]
+    assert memory["level"] == "warning" and "100.0 MB are available" in memory["sentence"]
 
 
 @pytest.mark.slow
@@ -122,7 +125,7 @@ def test_a_line_for_each_check(cli: Cli) -> None:
 def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
     cli.environment["LOCALSPEC_HOME"] = str(tmp_path / "new")
     found = examined(cli)
-    assert "the defaults hold" in found["config"]["sentence"]
+    assert "the defaults apply" in found["config"]["sentence"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cache", "data", "runtime", "state"]
 
 
@@ -158,15 +161,15 @@ def test_the_models_of_model_dirs(cli: Cli, tmp_path: Path) -> None:
     there, gone = (line for line in done.stdout.splitlines() if " model_dirs " in line)
     (broken,) = (line for line in done.stdout.splitlines() if " models " in line[:20])
     assert done.returncode == 0
-    assert there.startswith("ok") and f"{models} holds 1 model." in there
-    assert gone.startswith("warning") and f"{tmp_path}/gone is not there." in gone
+    assert there.startswith("ok") and f"{models} has 1 model." in there
+    assert gone.startswith("warning") and f"{tmp_path}/gone does not exist." in gone
     assert broken.startswith("warning") and "1 cannot be used: a (" in broken
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("write", "expected"), [(write_broken, BROKEN), (write_worse, WORSE)])
 def test_a_broken_home(cli: Cli, write: Callable[[Path, Path], None], expected: list[Told]) -> None:
-    """Each line that is not well is told, with what mends it, and no other."""
+    """Each problem is printed with its remedy, and no other line."""
     write(cli.home, cli.home.parent)
     code = int(any(level == "problem" for _, level, _, _ in expected))
     found = [each for each in told(cli, code=code) if each["level"] != "ok"]
@@ -180,11 +183,11 @@ def test_a_broken_home(cli: Cli, write: Callable[[Path, Path], None], expected: 
 
 @pytest.mark.slow
 def test_what_the_remedies_say_mends_a_home(cli: Cli) -> None:
-    """Those that are commands are run; what is only told as steps is left."""
+    """Remedies that are commands are run; those that are only steps in words are left."""
     write_broken(cli.home, cli.home.parent)
     before = examined(cli)
     for name in ("permissions", "ngrams", "model_dirs"):
-        command = re.split(r", or |(?:Run|away:|after) ", before[name]["remedy"])[1]
+        (command, *_) = re.findall(r"`([^`]+)`", before[name]["remedy"])
         subprocess.run(command, shell=True, check=True)
     assert cli("daemon", "start").returncode == 0
     after = examined(cli)
@@ -228,6 +231,7 @@ def test_settings_that_are_wrong(
     assert told in f"{found[name]['sentence']} {found[name]['remedy']}"
 
 
+@pytest.mark.slow
 def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     spoil(cli, tmp_path, "mlx", REFUSE)
     found = examined(cli)
@@ -235,7 +239,7 @@ def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     assert "MLX directories on no backend" in found["auto"]["sentence"]
     cli.environment["LOCALSPEC_BACKEND"] = "mlx"
     found = examined(cli, code=1)
-    assert found["model"]["level"] == "problem" and "Mend mlx" in found["model"]["remedy"]
+    assert found["model"]["level"] == "problem" and "Repair mlx" in found["model"]["remedy"]
 
 
 @pytest.mark.slow
@@ -286,7 +290,7 @@ def test_on_a_terminal(cli: Cli) -> None:
         dimensions=(40, 80),
         encoding="utf-8",
     )
-    terminal.expect_exact("looking at mlx")
+    terminal.expect_exact("checking mlx")
     terminal.expect_exact("\x1b[32mok\x1b[0m")
     terminal.expect(pexpect.EOF)
     terminal.close()

@@ -1,4 +1,4 @@
-"""What the flags become: what is refused and how it is said, and which draft goes with which model."""
+"""Flags as options: refusals and their messages, and the draft that goes with a model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from localspec.cli.flags import ModelFlags
-from localspec.config import EngineConfig, parse_config
+from localspec.config import parse_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.bundled import bundled_model
 from localspec.models.library import absolute
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, allowed
 from tests.cli.harness import CONFIG, Cli
 
@@ -25,7 +26,7 @@ SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
         ({"k": 50}, "-k takes a whole number from 1 to 20, not 50"),
         ({"top_p": 0.0}, "--top-p takes a number above 0 and at most 1, not 0.0"),
         ({"max_tokens": -1}, "--max-tokens takes a whole number from 0 to 10000000, not -1"),
-        ({"stop": ("",)}, '--stop takes a list of at most 64 texts of 1 to 256 characters, not [""]'),
+        ({"stop": ("",)}, '--stop takes a list of at most 64 strings of 1 to 256 characters, not [""]'),
         ({"opt": ("k=four",)}, "--opt k takes a whole number from 1 to 20, not 'four'"),
         ({"opt": ("top-k=-1",)}, "--opt top-k takes a whole number from 0 to 1000000, not '-1'"),
         (
@@ -122,7 +123,7 @@ def test_an_unknown_backend_in_the_environment_is_named(cli: Cli, where: tuple[s
         refused = there(*command)
         assert (
             refused.returncode == 2
-            and "'nonsense'. Mend it, or run `unset LOCALSPEC_BACKEND`." in refused.stderr
+            and "'nonsense'. Correct it, or run `unset LOCALSPEC_BACKEND`." in refused.stderr
         )
 
 
@@ -141,6 +142,7 @@ def configured(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
     cli("daemon", "stop")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [pytest.param((), id="daemon", marks=pytest.mark.slow), pytest.param(("--no-daemon",), id="alone")],
@@ -166,6 +168,7 @@ def stretched(cli: Cli) -> Iterator[Cli]:
     cli("daemon", "stop")
 
 
+@pytest.mark.slow
 def test_a_context_beyond_the_training_is_warned_of_once(stretched: Cli) -> None:
     told = "n_ctx is 4096, but stdlib-6m was trained for 2048 tokens"
     alone = stretched("run", "--no-daemon", "--max-tokens", "4", "x")
@@ -173,10 +176,13 @@ def test_a_context_beyond_the_training_is_warned_of_once(stretched: Cli) -> None
     for _ in range(2):
         done = stretched("run", "--stats", "--temperature", "0", "--max-tokens", "4", "x")
         session = done.stderr.splitlines()[-3]
-        assert session.startswith("session ") and session.endswith(f"the bundled pair; {told}")
+        assert session.startswith(
+            f"stdlib-6m on llama_cpp, with the draft model stdlib-1m (the bundled pair; {told}); session "
+        )
     assert stretched("daemon", "logs").stdout.count(f"{told}: ") == 1
 
 
+@pytest.mark.slow
 def test_a_context_within_the_training_is_not(cli: Cli) -> None:
     done = cli("run", "--no-daemon", "--opt", "n_ctx=2048", "--max-tokens", "4", "x")
     assert done.returncode == 0 and "trained" not in done.stderr

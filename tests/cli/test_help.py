@@ -1,4 +1,4 @@
-"""Every command says what it does and shows how; what is shown runs."""
+"""Every command has a description and examples, and the examples run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_RUN = {
 """commands, and single lines"""
 ENDLESS = "--follow"
 QUESTION = "localspec memory forget --workspace ."
-"""asks, and nobody answers"""
+"""needs an answer that no user gives here"""
 
 
 def commands(of: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -57,7 +57,7 @@ def test_all_are_found() -> None:
 def test_help_has_a_summary_and_examples(cli: Cli, command: str) -> None:
     help = cli(*command.split(), "--help").stdout
     usage, summary = help.split("\n\n")[:2]
-    assert usage.startswith(f"Usage: localspec {command}".rstrip())
+    assert usage.startswith(f"Usage: localspec {command}".rstrip()) and "[ARGS" not in usage
     assert re.fullmatch(r"[A-Z][^\n]+[^\n.]\.(\n[a-z][^\n]+\.)?", summary), summary
     shown = help.rpartition("Examples:\n")[2].splitlines()
     assert 1 <= len(shown) <= 4 and [line.strip() for line in shown] == list(EXAMPLES[command])
@@ -118,7 +118,7 @@ AFTER = {
     "localspec config set n_ctx --unset": "localspec config set n_ctx 4096",
     "localspec memory import": "localspec memory prime src && localspec memory export memory.jsonl",
 }
-"""what examples that begin so come after; in which order all are run nobody knows"""
+"""commands to run before an example that begins with the key: the order of all examples is not fixed"""
 
 
 def in_bash(cli: Cli, project: Path, line: str) -> subprocess.CompletedProcess[str]:

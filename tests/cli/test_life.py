@@ -1,4 +1,4 @@
-"""What happens when things are interrupted or killed, for real."""
+"""Interrupted commands, killed workers and killed daemons, with real processes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def idle(cli: Cli) -> bool:
     return bool(cli.status()["running"] == 0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
     process = cli.begin(*LONG)
     process.send_signal(signal.SIGINT)
@@ -37,6 +38,7 @@ def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
     assert idle(cli)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [pytest.param((), marks=pytest.mark.slow), ("--no-daemon",)])
 def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
     process = cli.begin(*LONG, "--stats", *where)
@@ -49,6 +51,7 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
     assert "tokens per round" in speculation or speculation == "no speculation"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
     cli("models", "load")
     process = cli.begin(*LONG, "--stream-json")
@@ -59,6 +62,7 @@ def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
     assert (end["event"], end["finish_reason"]) == ("result", "cancelled")
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
     command, *arguments = (*cli.command, *LONG, "--stats")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
@@ -71,6 +75,7 @@ def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
     assert re.match(r"\d+ tokens \(cancelled\)", took) and re.match(r"[\d.]+ tokens per round", speculation)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> None:
     cli("run", "--max-tokens", "8", "hello")
     pid = cli.worker_pid()
@@ -83,6 +88,7 @@ def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> No
     assert cli.worker_pid() != pid
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
     cli("run", "--max-tokens", "8", "hello")
     status = cli.status()
@@ -96,13 +102,14 @@ def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
     assert cli.status()["pid"] != status["pid"]
 
 
+@pytest.mark.slow
 def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     process = cli.begin(*LONG)
     pid = cli.status()["pid"]
     for module in ("localspec.client.client", "localspec.cli.answer"):
         monkeypatch.setattr(f"{module}.__version__", "99.0.0")
     done = cli("run", "--max-tokens", "1", "hello")
-    assert done.returncode == 0 and "this command is 99.0.0; it is at work" in done.stderr
+    assert done.returncode == 0 and "this command is 99.0.0; the daemon is busy (requests: 1)" in done.stderr
     assert cli.status()["pid"] == pid
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=DEADLINE_S)
@@ -115,12 +122,12 @@ def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: p
 def test_changed_settings_take_effect_with_the_next_command_that_finds_it_idle(cli: Cli) -> None:
     process = cli.begin(*LONG)
     pid = cli.status()["pid"]
-    assert (
-        "the next command that asks it replaces one that is idle"
-        in cli("config", "set", "n_ctx", "256").stderr
-    )
+    assert "the next command replaces it if it is idle" in cli("config", "set", "n_ctx", "256").stderr
     done = cli("run", "--max-tokens", "1", "hello")
-    assert done.returncode == 0 and "config.toml has changed since the daemon started; it is" in done.stderr
+    assert (
+        done.returncode == 0
+        and "config.toml has changed since the daemon started; the daemon is" in done.stderr
+    )
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=DEADLINE_S)
     until_sync(lambda: idle(cli), "it is idle")
@@ -145,6 +152,7 @@ def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
     assert cli.status()["pid"] != pid
 
 
+@pytest.mark.slow
 def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cli) -> None:
     one, two = (json.loads(cli.process("daemon", "start", "--json").stdout) for _ in range(2))
     process = psutil.Process(one["pid"])
@@ -156,26 +164,47 @@ def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cl
     assert done.returncode == 69 and "daemon start" in done.stderr
 
 
+@pytest.mark.slow
 def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
     cli("config", "set", "http.enabled", "true")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        cli("config", "set", "http.port", str(taken.getsockname()[1]))
-        sentence = "HTTP: the HTTP door cannot be opened: Address already in use"
-        assert sentence in cli("daemon", "start").stderr
-        assert sentence in cli("daemon", "status").stderr
+        port = taken.getsockname()[1]
+        cli("config", "set", "http.port", str(port))
+        sentence = f"port {port} is used by another program"
+        step = "Run `localspec config set http.port N` (0: any free port), then `localspec daemon restart`."
+        started = cli("daemon", "start")
+        assert started.returncode == 0
+        assert f"localspec: HTTP server: {sentence}. {step}\n" in started.stderr
+        told = cli("daemon", "status")
+        assert f"HTTP server: failed ({sentence})\n" in told.stdout
+        assert step in told.stderr and sentence not in told.stderr
+        examined = cli("doctor").stdout
+        assert f"not open: {sentence}." in " ".join(examined.split())
+        assert examined.count("daemon restart") == 1
     cli("config", "set", "http.port", "0")
     said = cli("daemon", "restart").stdout
-    url = said.partition("The HTTP door is at ")[2].strip()
+    url = said.partition("The HTTP server is at ")[2].strip()
     with urllib.request.urlopen(f"{url}/health", timeout=DEADLINE_S) as answer:
         assert answer.status == 200
+
+
+def test_who_starts_it_is_told_that_its_port_is_taken(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cli("config", "set", "daemon.port", str(port))
+        done = cli("daemon", "start", "--json")
+        url = json.loads(done.stdout)["url"]
+        assert done.returncode == 0
+        assert f"localspec: port {port} is in use; this time {url} is used\n" in done.stderr
 
 
 def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "PACKAGES", ("starlette", "nobody_has_this"))
     done = cli("daemon", "run", "--http")
-    assert done.returncode == 69 and "the HTTP door lacks nobody_has_this. Install it" in done.stderr
+    assert done.returncode == 69 and "nobody_has_this cannot be imported. Install it" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_log_holds_no_prompt(cli: Cli) -> None:
     cli("run", "--max-tokens", "8", "a very unusual phrase")
     done = cli("daemon", "logs")
@@ -189,7 +218,7 @@ def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: C
     assert cli("daemon", "token", "--wire").stdout == f"{old}\n"
     new = cli("daemon", "token", "--wire", "--new").stdout.strip()
     assert new == path.read_text() != old
-    assert cli("daemon", "token").stdout.strip() not in (old, new), "that of the HTTP door is another one"
+    assert cli("daemon", "token").stdout.strip() not in (old, new), "that of the HTTP server is another one"
     url = cli.json("daemon", "start")["url"].replace("ws:", "http:")
     answers = []
     for shown in (old, new):
@@ -202,6 +231,7 @@ def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: C
     assert answers == [401, 200]
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_full_is_told_as_such_and_stopped(cli: Cli) -> None:
     (cli.home / "config" / "config.toml").write_text(f"{CONFIG}max_connections = 1\n")
     found = cli.json("daemon", "start")
@@ -214,7 +244,7 @@ def test_a_daemon_that_is_full_is_told_as_such_and_stopped(cli: Cli) -> None:
             assert "result" in json.loads(await socket.recv())
             told = await asyncio.to_thread(cli.process, "daemon", "status")
             assert told.returncode == ExitCode.BUSY, told
-            assert "has all the connections" in told.stderr and "max_connections" in told.stderr
+            assert "limit of open connections is reached" in told.stderr and "max_connections" in told.stderr
             stopped = await asyncio.to_thread(cli.process, "daemon", "stop")
             assert stopped.returncode == 0 and "No daemon" not in stopped.stdout + stopped.stderr
 

@@ -69,7 +69,7 @@ def test_priming_learns_what_git_tracks_into_the_repositorys_table(cli: Cli, rep
     assert isinstance(table["sources"], dict)
     assert f"file:{repo}/wrap.py" in table["sources"] and "x.log" not in json.dumps(table)
     text = cli("memory", "stats").stdout
-    assert str(repo) in text and "n-grams" in text and "wrap.py" in text
+    assert str(repo) in text and re.search(r"  \d+ n-grams from file:\S+wrap\.py", text)
     private = [path for path in (cli.home / "data").rglob("*") if path.stat().st_mode & 0o077]
     assert private == []
 
@@ -83,20 +83,21 @@ def test_what_is_left_out_as_a_secret_is_not_counted_as_learnt(cli: Cli, tmp_pat
     two = cli.json("memory", "prime", str(secret))
     assert two["secret_tokens"] > 5 and two["tokens"] < one["tokens"] + 10
     told = cli("memory", "prime", str(plain), str(secret)).stdout
-    left_out = f"{two['secret_tokens']} tokens of what looks like secrets left out"
+    left_out = f"{two['secret_tokens']} tokens that look like secrets left out"
     assert told == f"Learned {one['tokens'] + two['tokens']} tokens of 2 files; {left_out}.\n"
 
 
+@pytest.mark.slow
 def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: Path) -> None:
     directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
     learned = cli.json("memory", "prime", str(repo))
     exported = cli.json("memory", "export", str(tmp_path / "out"), "-m", directory)
     (before,) = tables(cli)
     assert exported["ngrams"] == before["entries"] and exported["ngrams"] > 1000
-    cli("memory", "forget", "--yes")
+    cli("memory", "forget", "--all", "--yes")
     imported = cli.json("memory", "import", str(tmp_path / "out"), "-m", directory)
     assert imported["ngrams"] == exported["ngrams"]
-    cli("memory", "forget", "--yes")
+    cli("memory", "forget", "--all", "--yes")
     assert cli.json("memory", "prime", str(repo), "-m", directory) == learned
     (after,) = tables(cli)
     assert after["vocab_fp"] == before["vocab_fp"] and after["tokens"] == before["tokens"]
@@ -135,13 +136,30 @@ def test_a_file_outside_of_git_goes_to_the_user_wide_table(cli: Cli, tmp_path: P
 
 def test_forgetting_asks_for_yes_where_there_is_no_terminal(cli: Cli, repo: Path) -> None:
     cli("memory", "prime", str(repo))
-    refused = cli("memory", "forget")
+    refused = cli("memory", "forget", "--all")
     assert refused.returncode == 2 and "--yes" in refused.stderr and len(tables(cli)) == 1
-    done = cli("memory", "forget", "--yes")
-    assert (done.returncode, done.stdout) == (0, "Forgot the n-gram memory of all workspaces: 1 table.\n")
+    done = cli("memory", "forget", "--all", "--yes")
+    assert (done.returncode, done.stdout) == (0, "Forgot the memory of all workspaces: 1 table.\n")
     assert tables(cli) == []
 
 
+def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
+    cli("memory", "prime", str(repo))
+    for given in (
+        (),
+        ("--yes",),
+        ("--all", "--workspace", ".", "--yes"),
+        ("--all", "--source", "run", "--yes"),
+    ):
+        refused = cli("memory", "forget", *given, "--json")
+        error = json.loads(refused.stdout)["error"]
+        assert (refused.returncode, error["code"]) == (2, "invalid_options")
+        assert "--all" in error["remedy"] and len(tables(cli)) == 1
+    told = cli("memory", "forget", "--yes").stderr
+    assert all(each in told for each in ("--workspace .", "--source NAME", "--all"))
+
+
+@pytest.mark.slow
 def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     history = cli.home / "data" / "history.sqlite"
     other = f" The history of chats is another file: {history}\n"
@@ -149,25 +167,26 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     history.write_text("chats")
     within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/wrap.py")
     assert "Forgot what was learned from" in within.stdout and "history" not in within.stdout
-    done = cli("memory", "forget", "--yes")
+    done = cli("memory", "forget", "--all", "--yes")
     assert (
-        done.stdout == f"Forgot the n-gram memory of all workspaces: 1 table.{other}"
+        done.stdout == f"Forgot the memory of all workspaces: 1 table.{other}"
         and history.read_text() == "chats"
     )
-    done = cli("memory", "forget", "--yes")
+    done = cli("memory", "forget", "--all", "--yes")
     assert done.stdout == f"There is nothing to forget: nothing was learned.{other}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "left"), [("y", 0), pytest.param("n", 1, marks=pytest.mark.slow), ("", 1)]
 )
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     (cli.home / "data" / "history.sqlite").touch()
-    command, *arguments = (*cli.command, "memory", "forget")
+    command, *arguments = (*cli.command, "memory", "forget", "--all")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
     terminal.expect(
-        r"Forget the n-gram memory of all workspaces\? .* another file: .*history\.sqlite \[y/N\]"
+        r"Forget the memory of all workspaces \(1 table\)\? .* another file: .*history\.sqlite \[y/N\]"
     )
     terminal.sendline(answer)
     terminal.expect(pexpect.EOF)
@@ -175,6 +194,7 @@ def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: 
     assert len(tables(cli)) == left and terminal.exitstatus == (1 if left else 0)
 
 
+@pytest.mark.slow
 def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text(inspect.getsource(textwrap.indent))
@@ -204,6 +224,7 @@ def test_a_directory_with_a_section_is_forgotten_without_its_repository(cli: Cli
     assert [table["workspace"] for table in cli.json("memory", "stats")["tables"]] == [str(tmp_path)]
 
 
+@pytest.mark.slow
 def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) -> None:
     cli("memory", "prime", str(repo))
     file = tmp_path / "memory.jsonl"
@@ -211,7 +232,7 @@ def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) 
     assert exported["ngrams"] == len(file.read_text().splitlines()) - 1 > 1000
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (before,) = tables(cli)
-    cli("memory", "forget", "--yes")
+    cli("memory", "forget", "--all", "--yes")
     imported = cli.json("memory", "import", str(file))
     (after,) = tables(cli)
     assert imported["read"] == imported["ngrams"] == exported["ngrams"] == after["entries"]
@@ -231,6 +252,7 @@ def test_another_vocabulary_and_a_foreign_file_are_refused(cli: Cli, tmp_path: P
     assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
 
 
+@pytest.mark.slow
 def test_an_import_tells_how_much_found_room(cli: Cli, repo: Path, tmp_path: Path) -> None:
     cli("memory", "prime", str(repo))
     exported = cli.json("memory", "export", str(tmp_path / "out"))["ngrams"]
@@ -249,8 +271,8 @@ def test_an_import_tells_how_much_found_room(cli: Cli, repo: Path, tmp_path: Pat
     ("became", "sentence"),
     [
         (Imported(2, 2), "Kept all 2 n-grams of out."),
-        (Imported(1, 0), "Kept 0 of the 1 n-gram in out: for the other there was no room."),
-        (Imported(9, 7), "Kept 7 of the 9 n-grams in out: for the others there was no room."),
+        (Imported(1, 0), "Kept 0 of the 1 n-gram in out: there was no room for the other."),
+        (Imported(9, 7), "Kept 7 of the 9 n-grams in out: there was no room for the others."),
     ],
 )
 def test_what_became_of_an_import_is_a_sentence(became: Imported, sentence: str) -> None:
@@ -262,7 +284,11 @@ def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
     one, none, other = tmp_path / "a.txt", tmp_path / "none.bin", tmp_path / "other.bin"
     none.write_bytes(b"\0")
     other.write_bytes(b"\0")
-    for files, end in (((one,), ""), ((one, none), "; 1 was no text"), ((none, other), "; 2 were no text")):
+    for files, end in (
+        ((one,), ""),
+        ((one, none), "; 1 file without text"),
+        ((none, other), "; 2 files without text"),
+    ):
         learned = cli("memory", "prime", *map(str, files)).stdout
         assert re.fullmatch(
             rf"Learned \d+ tokens of {'1 file' if one in files else '0 files'}{end}\.\n", learned
@@ -270,6 +296,7 @@ def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
     assert [counted(n, "table") for n in (0, 1, 2)] == ["0 tables", "1 table", "2 tables"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path, steps: int) -> None:
     source = tmp_path / "[x]b.txt"  # brackets would be markup
@@ -291,10 +318,10 @@ def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path, steps: i
 
 @pytest.fixture
 def exported(cli: Cli, repo: Path, tmp_path: Path) -> tuple[Path, int]:
-    """What was remembered and is forgotten: a file and its number of n-grams."""
+    """Learn a repository, export it and forget it; return the file and its number of n-grams."""
     cli("memory", "prime", str(repo))
     ngrams: int = cli.json("memory", "export", str(tmp_path / "out"))["ngrams"]
-    cli("memory", "forget", "--yes")
+    cli("memory", "forget", "--all", "--yes")
     return tmp_path / "out", ngrams
 
 
@@ -340,6 +367,7 @@ def test_mistakes_are_sentences(cli: Cli, arguments: tuple[str, ...]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
     source = inspect.getsource(inspect)
     for number in range(200):
@@ -359,6 +387,7 @@ def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
     assert int(str(table["tokens"])) > 0 and table["quarantined"] == []
 
 
+@pytest.mark.slow
 def test_a_repository_whose_path_is_no_unicode(cli: Cli, repo: Path, tmp_path: Path) -> None:
     odd = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
     repo.rename(odd)
@@ -398,7 +427,7 @@ def test_an_export_is_private_and_whole_or_not_there(tmp_path: Path) -> None:
 def test_an_import_needs_a_file_that_can_be_read_twice(cli: Cli, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     refused = cli("memory", "import", str(tmp_path / "pipe"))
-    assert refused.returncode == 2 and "no regular file" in refused.stderr
+    assert refused.returncode == 2 and "must be a regular file" in refused.stderr
 
 
 def test_a_workspace_that_is_no_unicode_can_be_sent(

@@ -17,7 +17,7 @@ from tests.waiting import DEADLINE_S
 
 def test_without_a_daemon_there_is_nothing_to_unload(cli: Cli) -> None:
     done = cli("models", "unload")
-    assert done.returncode == 0 and "Nothing to unload" in done.stderr
+    assert done.returncode == 0 and "No model is loaded" in done.stderr
     assert cli("daemon", "status").returncode == 69
     assert cli.json("models", "unload") == {"models": []}
 
@@ -28,7 +28,9 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     assert 990 < loaded["idle_left_s"] <= 1000
     worker = psutil.Process(loaded["pid"])
     status = cli("daemon", "status").stdout
-    assert f"worker pid {worker.pid}" in status and re.search(r"idle, unloaded in (99\d|1000) s", status)
+    assert f"worker pid {worker.pid}" in status and re.search(
+        r" MB of memory, idle; will be unloaded in (99\d|1000) s", status
+    )
     (listed,) = [model for model in cli.json("models", "list")["models"] if model["loaded"]]
     assert listed["id"] == "stdlib-1m"
     done = cli("models", "unload", str(bundled_model("stdlib-1m")))
@@ -48,6 +50,7 @@ def test_the_draft_that_auto_chose_may_be_named(cli: Cli) -> None:
     assert cli.json("models", "unload", "bundled") == {"models": ["stdlib-6m", "stdlib-6m"]}
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     command, *arguments = (*cli.command, "models", "load", "--keep-alive", "0")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
@@ -94,6 +97,7 @@ def test_a_name_without_a_letter_is_none(cli: Cli, arguments: tuple[str, ...]) -
     assert done.returncode == 2 and "the name of a model is empty" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_the_numbers(cli: Cli) -> None:
     cli("daemon", "stop")
     path = cli.home / "config" / "config.toml"
@@ -103,7 +107,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers(cli: Cli) -> None:
         error = json.loads(cli("models", "load", "--json").stdout)["error"]
         assert error["code"] == "model_too_large"
         assert (
-            "weights 13.3 MB, cells 6.3 MB, draft 4.2 MB, overhead 108.4 MB); 50.0 MB are free"
+            "weights 13.3 MB, KV cache 6.3 MB, draft 4.2 MB, overhead 108.4 MB); 50.0 MB are free"
             in error["message"]
         )
     finally:

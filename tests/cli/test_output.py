@@ -11,7 +11,8 @@ import pexpect
 import pytest
 
 from localspec.protocol.results import ProposerStats, Result, Stats
-from localspec.wording import stats_lines
+from localspec.protocol.sessions import Pairing
+from localspec.wording import pairing_line, stats_lines
 from tests.waiting import DEADLINE_S
 
 STATS = Stats(
@@ -50,33 +51,39 @@ def lines(**changes: object) -> list[str]:
 
 def test_two_lines_say_it_all() -> None:
     assert lines(rechecks=3) == [
-        "72 tokens (context full) · 45.1 tok/s · 250 ms saved · first token after 1.2 s",
+        "72 tokens (context full) · 45.1 tok/s · 250 ms faster than without drafts · first token after 1.2 s",
         "1.80 tokens per round · prompt-lookup 12/20 + draft 5/8 drafted tokens accepted (61%) · 3 rechecked",
     ]
 
 
 @pytest.mark.parametrize(
-    ("saved", "told"), [(-2.04, "2.0 s lost"), (-0.004, "4 ms lost"), (0.0, "0 ms saved"), (None, "")]
+    ("saved", "told"),
+    [
+        (-2.04, "2.0 s slower than without drafts"),
+        (-0.004, "4 ms slower than without drafts"),
+        (0.0, "0 ms faster than without drafts"),
+        (None, ""),
+    ],
 )
 def test_time_lost_is_not_passed_over(saved: float | None, told: str) -> None:
     first = lines(time_saved_s=saved)[0]
-    assert told in first and (bool(told) or "saved" not in first)
+    assert told in first and (bool(told) or "drafts" not in first)
 
 
 def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
-    choices = {"draft": 8, "rare": 1, "nothing to offer": 10, "the draft model was not worth its time": 21}
+    choices = {"draft": 8, "rare": 1, "nothing to offer": 10, "drafting would cost more than it saves": 21}
     assert lines(choices=choices)[1].endswith(
-        "no draft in 32 of 40 rounds: the draft model was not worth its time (21), nothing to offer (10), "
+        "no draft in 32 of 40 rounds: drafting would cost more than it saves (21), nothing to offer (10), "
         "other (1)"
     )
-    two = {"draft": 8, "nothing to offer": 11, "the draft model was not worth its time": 21}
+    two = {"draft": 8, "nothing to offer": 11, "drafting would cost more than it saves": 21}
     assert lines(choices=two)[1].endswith("nothing to offer (11)")
 
 
 def test_where_nothing_was_drafted_the_reason_is_given() -> None:
     silent: dict[str, object] = {"drafted": 0, "proposers": {}, "tokens_per_round": 1.0}
     told = lines(**silent, speculation_off_reason="nothing to offer")
-    assert told[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "saved" not in told[0]
+    assert told[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "drafts" not in told[0]
     assert lines(**silent)[1].endswith("no speculation")
 
 
@@ -100,7 +107,7 @@ print("done")
 
 
 def patient(patience: float) -> pexpect.spawn:
-    """Something that takes as long as one wants, on a terminal."""
+    """A stage that takes as long as a test needs, on a terminal."""
     arguments = ["-c", PATIENT.format(patience=patience)]
     return pexpect.spawn(sys.executable, arguments, timeout=DEADLINE_S, encoding="utf-8")
 
@@ -145,3 +152,23 @@ def test_events_beside_a_live_line_go_to_stdout(tmp_path: Path, *, to_file: bool
     events = [json.loads(line) for line in text.splitlines() if line]
     assert [event["event"] for event in events] == ["progress", "progress", "progress", "delta"]
     assert (b"reading the prompt 50%" in shown) == to_file
+
+
+@pytest.mark.parametrize(
+    ("draft", "reason", "told"),
+    [
+        ("b", "the bundled pair", "a on toy, with the draft model b (the bundled pair)"),
+        (
+            "b",
+            "b drafts: same vocabulary, same family",
+            "a on toy, with the draft model b (same vocabulary, same family)",
+        ),
+        (
+            None,
+            "no draft model: none fits; lookup drafts",
+            "a on toy (no draft model: none fits; lookup drafts)",
+        ),
+    ],
+)
+def test_a_pairing_in_one_line(draft: str | None, reason: str, told: str) -> None:
+    assert pairing_line(Pairing("a", draft, "auto", "toy", f"on toy, as requested; {reason}")) == told

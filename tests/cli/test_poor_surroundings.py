@@ -45,16 +45,18 @@ def as_unknown(*words: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.slow
 @unknown_user
 @pytest.mark.parametrize("home", [{}, {"LOCALSPEC_HOME": "~/there"}], ids=["none", "tilde"])
 @pytest.mark.parametrize("words", [("models", "list"), ("run", "Hello"), ("config", "path")], ids=" ".join)
 def test_a_user_without_a_home_is_told_what_to_set(home: dict[str, str], words: tuple[str, ...]) -> None:
     done = as_unknown(*words, **home)
     assert done.returncode == 1 and done.stdout == ""
-    assert "there is no home directory" in done.stderr and "54321" in done.stderr
+    assert "the home directory is unknown" in done.stderr and "54321" in done.stderr
     assert "Set HOME" in done.stderr and "LOCALSPEC_HOME" in done.stderr
 
 
+@pytest.mark.slow
 @unknown_user
 def test_a_user_without_a_home_may_say_where_files_go(tmp_path: Path) -> None:
     place = {"LOCALSPEC_HOME": str(tmp_path / "home")}
@@ -102,6 +104,7 @@ def few_files(number: int) -> Iterator[DaemonProcess]:
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_daemon_with_few_files_refuses_connections_and_works() -> None:
     async def test(daemon: DaemonProcess) -> None:
         async with contextlib.AsyncExitStack() as open_:

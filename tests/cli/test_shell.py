@@ -35,7 +35,7 @@ CASES = {
     "run --draft non\t": "<run><--draft><none>",
     "service ins\t": "<service><install>",
 }
-"""what is typed after the command, and what the command gets"""
+"""typed text after the command's name, and the words that the command gets"""
 
 
 def needs(shell: str) -> pytest.MarkDecorator:
@@ -81,12 +81,13 @@ class Shell:
             self.shell.expect(r"done\r\n")
 
     def calls(self, typed: str) -> str:
-        """How the command is called when this is typed after its name."""
+        """Return the words that the command gets when this is typed after its name."""
         self.shell.send(f"localspec {typed}\r")
         self.shell.expect(r"(<[^\r\n]*>)\r\n")
         return str(self.shell.match.group(1))
 
 
+@pytest.mark.slow
 @needs("bash")
 def test_bash(on_path: Cli) -> None:
     quiet = "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'"
@@ -130,6 +131,7 @@ def test_fish(on_path: Cli) -> None:
         assert word in [found.partition("\t")[0] for found in done.stdout.splitlines()], (line, done)
 
 
+@pytest.mark.slow
 def test_sessions_are_offered_while_a_daemon_runs(cli: Cli) -> None:
     assert candidates(cli, "run", "--session", "") == {}
     cli("run", "--max-tokens", "1", "What is a closure?")
@@ -139,7 +141,7 @@ def test_sessions_are_offered_while_a_daemon_runs(cli: Cli) -> None:
 
 
 def candidates(cli: Cli, *words: str) -> dict[str, str]:
-    """What a shell gets, with descriptions."""
+    """Return the completions that a shell gets, with descriptions."""
     done = cli.process("__complete", *words)
     assert done.returncode == 0 and not done.stderr
     lines = done.stdout.partition("\x1fbegin\n")[2].splitlines()
@@ -154,6 +156,7 @@ def test_the_place_where_a_shell_looks(cli: Cli) -> None:
     assert "complete -F" in written.read_text()
 
 
+@pytest.mark.slow
 def test_a_shell_that_is_not_known_and_a_file_that_cannot_be_written(cli: Cli) -> None:
     done = cli("--install-completion", "--shell", "tcsh")
     assert done.returncode == 2 and "bash" in done.stderr

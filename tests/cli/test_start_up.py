@@ -35,6 +35,7 @@ def loaded(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["localspec", "localspec.cli.main", "localspec.cli.run", "localspec.client"]
 )
@@ -42,6 +43,7 @@ def test_light(module: str) -> None:
     assert not loaded(f"import {module}") & HEAVY
 
 
+@pytest.mark.slow
 def test_the_number_of_modules_is_pinned() -> None:
     found = loaded("import localspec.cli.main, localspec.cli.run, localspec.client.client")
     assert len(found) <= MODULES, len(found)
@@ -52,6 +54,7 @@ def test_version(cli: Cli) -> None:
     assert done.stdout.strip() == f"localspec {localspec.__version__}" and done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,7 +13,7 @@ from tests.cli.test_help import ALL
 from tests.waiting import DEADLINE_S
 
 THEIRS = re.compile(r"\b(int|float|bool|str|token|tokens|parameter|positional)\b", re.I)
-"""how the library puts it"""
+"""words of the library's own messages"""
 WRONG = [
     ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
     ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
@@ -30,7 +30,7 @@ WRONG = [
     ("bench simulate x --cots 1=2", "bench simulate", "has no option --cots; did you mean --cost?"),
     ("models show", "models show", "`localspec models show` needs MODEL."),
     ("bench simulate", "bench simulate", "`localspec bench simulate` needs LOG."),
-    ("config get a b", "config get", "`localspec config get` has no use for 'b'."),
+    ("config get a b", "config get", "`localspec config get` takes no further argument: 'b'."),
     ("run --temperature", "run", "--temperature needs a value."),
     ("run -m", "run", "-m needs a value."),
     ("run -k four x", "run", "-k takes a whole number from 1 to 20, not 'four'."),
@@ -74,6 +74,7 @@ def test_a_word_without_end_is_not_repeated(cli: Cli) -> None:
         assert len(cli(*line).stderr) < 300
 
 
+@pytest.mark.slow
 def test_help_ends_quietly_where_nobody_reads_on(cli: Cli) -> None:
     line = f"{' '.join(cli.command)} run --help | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(

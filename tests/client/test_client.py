@@ -68,6 +68,7 @@ def test_streams_text_and_gives_the_result(shared: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_events_tell_of_loading_queueing_prefill_and_text(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -182,6 +183,7 @@ def test_models_status_and_metrics(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_models_are_loaded_and_unloaded(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -217,7 +219,7 @@ def test_errors_are_typed(shared: Path) -> None:
                 await client.open_session(options=Options(model="broken"))
             with pytest.raises(InvalidOptions, match="threshold"):
                 await client.generate("x", options=Options(threshold=0.5)).result()
-            with pytest.raises(InvalidOptions, match="either"):
+            with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
                 await client.generate().result()
             with pytest.raises(InvalidOptions, match="surrogate"):
                 await client.generate("\ud800").result()
@@ -242,6 +244,7 @@ def test_over_tcp_with_the_token(shared: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_lost_daemon_ends_every_stream(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -342,6 +345,7 @@ def test_the_import_is_light() -> None:
     assert not [name for name in names if name.startswith(HEAVY)]
 
 
+@pytest.mark.slow
 def test_the_daemon_imports_no_engine() -> None:
     names = subprocess.run(
         [sys.executable, "-c", "import sys, localspec.daemon.__main__; print(*sys.modules)"],
@@ -354,6 +358,7 @@ def test_the_daemon_imports_no_engine() -> None:
     assert not [name for name in names if name.startswith(heavy)]
 
 
+@pytest.mark.slow
 def test_sessions_are_searched_set_copied_and_ended(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:

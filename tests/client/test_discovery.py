@@ -39,6 +39,7 @@ def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
     program = (
         "import asyncio, sys; from localspec.client import connect\n"
@@ -88,6 +89,7 @@ def test_the_daemon_is_detached(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -100,6 +102,7 @@ def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     ["", '{"pid": 1}', *(pytest.param(content, marks=pytest.mark.slow) for content in ("{", "[]", "\xff"))],
@@ -114,6 +117,7 @@ def test_a_damaged_announcement_is_no_obstacle(home: Path, content: str) -> None
     run(test())
 
 
+@pytest.mark.slow
 def test_an_announcement_of_a_socket_nobody_reads_is_no_obstacle(home: Path) -> None:
     async def test() -> None:
         (home / "runtime").mkdir()
@@ -132,7 +136,7 @@ def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -
 
 
 def test_a_daemon_that_dies_at_once_says_why(home: Path) -> None:
-    with pytest.raises(DaemonUnavailable, match=r"(?s)ended before it listened.*no such daemon"):
+    with pytest.raises(DaemonUnavailable, match=r"(?s)ended during its start.*no such daemon"):
         run(connect(command=(sys.executable, "-c", "raise SystemExit('no such daemon')")))
 
 
@@ -149,6 +153,7 @@ def test_files_that_cannot_be_written_are_told(home: Path, path: str) -> None:
     assert "LOCALSPEC_HOME" in error.value.remedy
 
 
+@pytest.mark.slow
 def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -168,6 +173,7 @@ def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.Monkey
     run(test())
 
 
+@pytest.mark.slow
 def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_sessions(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -193,6 +199,7 @@ def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_session
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +217,7 @@ def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(
     run(test())
 
 
+@pytest.mark.slow
 def test_a_newer_daemon_is_not_replaced_by_an_older_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -222,6 +230,7 @@ def test_a_newer_daemon_is_not_replaced_by_an_older_one(home: Path, monkeypatch:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:
@@ -272,6 +281,7 @@ def starter(home: Path, *command: str, prefix: str = sys.prefix) -> None:
     (home / "state" / "service.json").write_bytes(content)
 
 
+@pytest.mark.slow
 def test_an_installed_service_starts_it(home: Path) -> None:
     command = (sys.executable, "-c", STARTS_AT_THE_SECOND_TIME, str(home / "asked"), *ECHO_DAEMON)
     starter(home, *command)
@@ -284,6 +294,7 @@ def test_an_installed_service_starts_it(home: Path) -> None:
     assert (home / "asked").read_text().startswith("..")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [("false",), ("/no/such/program",), ()], ids=["fails", "is gone", "is none"]
 )
@@ -297,6 +308,7 @@ def test_a_service_of_another_environment_is_left_alone(home: Path) -> None:
     assert run(pid_of_new()) is not None and not (home / "asked").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["for another home\n", None], ids=["changed", "gone"])
 def test_a_service_that_is_another_by_now_is_left_alone(home: Path, content: str | None) -> None:
     starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')")
@@ -316,6 +328,7 @@ async def pid_of_new() -> int:
         return (await client.status()).pid
 
 
+@pytest.mark.slow
 def test_without_a_unix_socket_it_is_reached_over_tcp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = home / ("d" * 100)
     deep.mkdir()

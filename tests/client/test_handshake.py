@@ -86,6 +86,7 @@ def challenge(token: str, port: int, nonce: str) -> str:
     return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [
@@ -118,7 +119,7 @@ def challenge(token: str, port: int, nonce: str) -> str:
 def test_nothing_is_said_to_a_listener_without_the_right_proof(answer: Answer) -> None:
     async def test() -> None:
         async with listener(answer) as (port, got):
-            with pytest.raises((Unauthorized, DaemonUnavailable), match="sent nothing"):
+            with pytest.raises((Unauthorized, DaemonUnavailable), match="nothing was sent"):
                 await soon(open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN))
         assert got == []
 
@@ -153,6 +154,7 @@ async def upgraded(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return reader, writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["wrong", "initialize", "nothing", "binary", "late token"])
 def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> None:
     async def test() -> None:
@@ -185,8 +187,9 @@ def large(size: int) -> bytes:
     return bytes([0x81, 0xFF]) + size.to_bytes(8, "big") + bytes(4) + b" " * size
 
 
+@pytest.mark.slow
 def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
-    """No larger one is read, let alone kept: what knows no token takes no memory."""
+    """No larger one is read, let alone kept: a peer without the token takes no memory."""
 
     async def sent_unproved(url: str) -> None:
         reader, writer = await upgraded(url)
@@ -219,6 +222,7 @@ def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["proved", "shown", "unix"])
 def test_frames_are_large_for_who_is_let_in(home: Path, way: str) -> None:
     async def test() -> None:
@@ -256,6 +260,7 @@ def test_a_new_token_holds_at_once(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [b"", b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"])
 def test_where_a_killed_daemon_listened_another_program_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: bytes

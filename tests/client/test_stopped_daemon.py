@@ -20,7 +20,7 @@ STILL_S = 60.0
 
 
 def test_clients_send_no_pings_of_their_own(home: Path) -> None:
-    """The kernel tells of a daemon that has ended; silence alone ends no connection."""
+    """The kernel reports the end of a daemon; silence alone ends no connection."""
 
     async def test() -> None:
         async with await connect(command=ECHO_DAEMON) as client:

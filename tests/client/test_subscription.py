@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from localspec.client import Client, connect
 from localspec.client.subscription import UNREAD, Subscription
 from localspec.protocol.events import ModelEvent, RoundEvent, SessionEvent
@@ -67,6 +69,7 @@ def test_who_does_not_read_loses_the_oldest() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_memory_is_taught_shown_and_forgotten(home: Path) -> None:
     async def test() -> None:
         async with await echo() as client:

@@ -1,4 +1,4 @@
-"""Another program at the port of a killed daemon: no client tells it the token, or what was asked."""
+"""Another program at the port of a killed daemon: no client sends it the token or a request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ connection.rpc(true)
 
 
 class Recorder:
-    """Takes every connection to ``port``, keeps what comes, and answers as ``mode`` says."""
+    """Takes every connection to ``port``, keeps the data that comes, and answers by ``mode``."""
 
     def __init__(self, port: int, mode: str) -> None:
         self.received: list[bytearray] = []

@@ -1,4 +1,4 @@
-"""The golden conversations, the daemon's half played: what the client sends, and makes of what it is told."""
+"""The golden conversations with the daemon's half played: the client's messages, and its results."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.waiting import run, soon, until
 
 Frame = dict[str, Any]
 VALUE = "a value"
-"""what stands for a placeholder"""
+"""the value of placeholders"""
 LEAST: dict[str, Frame] = {
     "stream/started": {"stream": VALUE},
     "stream/progress": {"stage": "queued", "fraction": 0.0},
     "stream/delta": {"tokens": []},
     "model/progress": {"stage": "weights", "fraction": 0.0},
 }
-"""what a daemon always tells; conversations leave out what they do not show"""
+"""fields that a daemon always sends; conversations leave out those that do not matter to them"""
 TOKEN = {"id": 1, "source": "target", "chars": 0}
 
 
 def filled(value: Any) -> Any:
-    """What a daemon could have sent where this is expected."""
+    """Return a value that a daemon could send where this one is expected."""
     if isinstance(value, dict):
         return {key: filled(item) for key, item in value.items() if key != "<exactly>"}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def filled(value: Any) -> Any:
 
 
 def meant(method: str, params: Any) -> Any:
-    """Parameters as the wire's type has them, where they are valid; what is not said is what holds then."""
+    """Return parameters as the wire's type has them if they are valid, with defaults for missing fields."""
     try:
         return msgspec.convert(params, messages.METHODS[method])
     except (KeyError, msgspec.ValidationError):
@@ -86,7 +86,7 @@ class Play:
         assert meant(method, frame["params"]) == meant(method, params)
 
     async def daemon_says(self, said: Frame) -> None:
-        """Say it, and see what the client makes of it."""
+        """Send the daemon's message, and check the client's reaction."""
         frame, name = filled(said), said.get("id")
         if "method" in said:
             frame["params"] = {**LEAST.get(said["method"], {}), **frame["params"]}

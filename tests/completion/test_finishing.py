@@ -1,4 +1,4 @@
-"""Golden cases: what a model said, and what an editor is shown of it."""
+"""Golden cases: a model's text, and the part of it that an editor shows."""
 
 from __future__ import annotations
 

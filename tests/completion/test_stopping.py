@@ -1,7 +1,8 @@
-"""Where a completion ends does not depend on the pieces it comes in."""
+"""A completion's end does not depend on the pieces in which its text arrives."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def test_only_brackets_are_no_repetition() -> None:
     assert cut(Gap("", ""), "}\n" * 12) is None
 
 
+@pytest.mark.slow
 @given(text=CODE, prefix=CODE, suffix=CODE, cuts=st.lists(st.integers(0, 80), max_size=6))
 def test_however_it_is_cut_into_pieces(text: str, prefix: str, suffix: str, cuts: list[int]) -> None:
     gap = Gap(prefix, suffix)

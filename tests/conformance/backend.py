@@ -1,4 +1,4 @@
-"""What every backend must do. Subclass :class:`BackendConformance` as ``Test…`` and say how to make one."""
+"""Tests of every backend. Subclass :class:`BackendConformance` as ``Test…`` and define ``make``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BackendConformance:
         return backend.vocabulary.encode("def fib(n):\n    return n if n < 2 else " * 12, special=False)
 
     def keeps(self, backend: Backend) -> bool:
-        """Whether it can go back a dozen tokens and more."""
+        """Return True if the backend can roll back a dozen tokens and more."""
         return True
 
     @pytest.fixture(scope="class")

@@ -1,4 +1,4 @@
-"""What every proposer must do. Subclass :class:`ProposerConformance` and say how to make one."""
+"""Tests of every proposer. Subclass :class:`ProposerConformance` and define ``make``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that a daemon must survive: what each says, how it leaves, and that it comes to an end."""
+"""Connections that a daemon must survive: the data of each, its end, and that it does end."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
 class Script(NamedTuple):
-    """What one connection sends, and how it ends.
+    """The data that one connection sends, and its end.
 
     Once the daemon has answered ``opening``, if there is one, ``chunks`` are sent, and what comes is read up
-    to ``until``. ``leave``: "half" (says no more, and reads to the end), "stay" (reads until the daemon
+    to ``until``. ``leave``: "half" (sends no more, and reads to the end), "stay" (reads until the daemon
     closes) or "abort" (gone at once).
     """
 
@@ -219,7 +219,7 @@ class Attacker(Iterator[Script]):
 
 
 class Tally:
-    """What was tried, and what was answered."""
+    """Counts of attempts and of answers."""
 
     def __init__(self) -> None:
         self.tried = Counter[str]()
@@ -269,7 +269,7 @@ async def converse(daemon: DaemonProcess, script: Script, received: bytearray) -
 
 
 def ending(received: bytes) -> str:
-    """How the daemon ended it: by a close frame, an HTTP answer, or just so."""
+    """Return the kind of a connection's end: a close frame's code, an HTTP status, or ``closed``."""
     for place in range(max(0, len(received) - 127), len(received) - 3):
         if received[place : place + 2] == bytes([0x80 | CLOSE, len(received) - place - 2]):
             return f"close {int.from_bytes(received[place + 2 : place + 4], 'big')}"

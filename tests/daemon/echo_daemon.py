@@ -17,7 +17,7 @@ from localspec.protocol.messages import ModelDescription
 
 
 def echo_pair(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
-    """The pair that the daemon would choose, or a target where there is none, described by what was asked."""
+    """The pair that the daemon would choose, or a target where there is none, described by the request."""
     try:
         pair = chosen(key, model_dirs, room)
     except LocalspecError:

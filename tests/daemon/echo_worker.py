@@ -57,7 +57,7 @@ Answer = Iterator[str | FinishReason | None]
 
 
 def called(load: Load) -> str:
-    """The name that the target was asked for by."""
+    """The name by which the target was requested."""
     return load.pair.target.description.names[0]
 
 
@@ -132,7 +132,7 @@ GIVEN = ("prompt", "options", "max_ms", "max_prompt_ms", "max_predict_ms", "sour
 
 
 def words(request: Request, load: Load) -> Iterator[str]:
-    """What is answered, delta by delta."""
+    """Yield the deltas of the answer."""
     match said(request).split():
         case ["stall" | "deaf" | "spin"]:
             yield "stalling"
@@ -186,7 +186,7 @@ class EchoWorker:
                 self.step(running)
 
     def beat(self) -> None:
-        """Now and then tell that it lives; while one spins no steps are done."""
+        """Send heartbeats; while a request spins no steps are done."""
         if (now := time.monotonic()) - self.beaten < BEAT_S:
             return
         self.beaten = now
@@ -229,7 +229,7 @@ class EchoWorker:
         self.send(Ready(self.name, None, backend, 4096, "an echo needs no draft", self.name))
 
     def leave(self) -> None:
-        """Write the cache of the last chat, as late as that is asked for."""
+        """Write the cache of the last chat, as late as was requested."""
         if self.name.startswith("late:"):
             Path(self.name.removeprefix("late:")).read_text()
             place = home.private_dir(home.chat_caches_dir() / "echo") / home.chat_cache_name(self.source)

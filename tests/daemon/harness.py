@@ -1,4 +1,4 @@
-"""Real daemons for the tests, and a client that can say anything."""
+"""Real daemons for the tests, and a client that can send anything."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DaemonProcess:
 
 
 class Raw:
-    """A client without manners: it sends what it is told to and remembers all that comes."""
+    """A client without checks: it sends what a test gives it and keeps all messages that come."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -177,7 +177,7 @@ def code(frame: Frame) -> str:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Whether it has ended, even if nobody has asked yet how."""
+    """Return True if the process has ended, also if its exit status was not read yet."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 async def behave(client: Raw, over: asyncio.Event) -> int:
-    """Ask until it is over, beside a request that runs all the time; returns how many whole answers came."""
+    """Send requests until ``over`` is set, beside one that always runs; return the count of whole answers."""
     await client.ask("held", "generate", prompt="stall", options=CALM)
     count = 0
     while not over.is_set():
@@ -35,7 +35,7 @@ async def behave(client: Raw, over: asyncio.Event) -> int:
 
 
 async def alone(client: Raw) -> None:
-    """Wait until the daemon serves nobody but this client."""
+    """Wait until the daemon has no client but this one."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             status = (await client.call("alone", "daemon/status"))["result"]
@@ -45,7 +45,7 @@ async def alone(client: Raw) -> None:
 
 
 def faults(log: str) -> list[str]:
-    """What the log tells of, but for workers that were killed, and warnings that repeat themselves."""
+    """Return the log's warnings and errors, without expected ones and those of killed workers."""
     known = re.compile(
         r" INFO | ERROR localspec\.daemon\.worker: worker \d+ (was ended|exited)| WARNING localspec"
     )

@@ -1,4 +1,4 @@
-"""The file that tells clients of a daemon: deleted, replaced, or only out of reach for a while."""
+"""The file by which clients find a daemon: deleted, replaced, or only out of reach for a while."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import Config, EngineConfig
+from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.pool import COMMAND, Pool, chosen
@@ -16,6 +16,7 @@ from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelChanged, ModelNotFound
 from localspec.models.candidates import Room
 from localspec.models.pair import Pair
+from localspec.protocol.engine_config import EngineConfig
 from tests.daemon.test_pool import ignore
 from tests.models.ggufs import DRAFT
 from tests.waiting import run
@@ -52,6 +53,7 @@ async def load(choosing: Changing, path: Path) -> str:
         await pool.close()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_replaced_after_the_choice_is_chosen_again(tmp_path: Path) -> None:
     path = Path(shutil.copy(DRAFT, tmp_path / "m.gguf"))
     choosing = Changing("replace")
@@ -66,6 +68,7 @@ def test_a_file_that_is_gone_after_the_choice_is_not_found(tmp_path: Path) -> No
         run(load(Changing("remove"), path))
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_again_and_again_is_a_typed_error(tmp_path: Path) -> None:
     path = Path(shutil.copy(DRAFT, tmp_path / "m.gguf"))
     choosing = Changing("replace", "replace", "replace")
@@ -74,6 +77,7 @@ def test_a_file_that_changes_again_and_again_is_a_typed_error(tmp_path: Path) ->
     assert len(choosing.pairs) == 2
 
 
+@pytest.mark.slow
 def test_the_pair_that_was_chosen_is_what_a_worker_opens() -> None:
     async def test() -> None:
         choosing = Changing()

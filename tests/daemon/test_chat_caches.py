@@ -45,6 +45,7 @@ def caches(home: Path) -> list[Path]:
     return list((home / "cache" / "chats").glob("*/*.state"))
 
 
+@pytest.mark.slow
 def test_a_chat_goes_on_after_a_restart_and_after_a_kill_without_being_read_again(home: Path) -> None:
     session = ""
 
@@ -79,6 +80,7 @@ def test_a_deleted_chat_leaves_no_cache_and_nothing_in_the_memory(home: Path) ->
     assert caches(home) == [] and anywhere(home, "marker-4711") == []
 
 
+@pytest.mark.slow
 def test_a_private_chat_leaves_no_cache(home: Path) -> None:
     async def talk(client: Raw) -> None:
         answer = await client.call("open", "session/open", private=True)

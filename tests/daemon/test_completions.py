@@ -21,7 +21,7 @@ SOURCES = {
 
 
 class Editor:
-    """Asks for completions in one file."""
+    """A client that requests completions in one file."""
 
     def __init__(self, client: Raw, path: str | None = "a.py", **more: Any) -> None:
         self.client, self.path, self.more = client, path, more
@@ -94,6 +94,7 @@ def test_looking_ahead_is_done_in_the_background_and_asking_is_not(daemon: Daemo
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
@@ -112,6 +113,7 @@ def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaem
     run(test())
 
 
+@pytest.mark.slow
 def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
@@ -128,6 +130,7 @@ def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon)
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
@@ -219,6 +222,7 @@ def real(home: Path, start: StartDaemon) -> DaemonProcess:
     return start(command=REAL_DAEMON)
 
 
+@pytest.mark.slow
 def test_a_real_model_completes_looks_ahead_and_reads_little_again(
     home: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +306,7 @@ def test_who_wants_several_gets_several_though_one_is_known(daemon: DaemonProces
     run(test())
 
 
+@pytest.mark.slow
 def test_without_a_temperature_only_the_first_of_several_is_as_certain_as_was_asked_for(
     real: DaemonProcess,
 ) -> None:
@@ -329,6 +334,7 @@ def test_of_several_one_that_fails_ends_the_others(daemon: DaemonProcess) -> Non
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
     start: StartDaemon, home: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ async def taught_session(daemon: DaemonProcess, client: Raw) -> str:
     return session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "leave"])
 def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: str) -> None:
     async def test() -> None:
@@ -49,6 +50,7 @@ def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: str) -> 
     run(test())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_forgotten_is_told_with_what_to_do(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -63,6 +65,7 @@ def test_what_cannot_be_forgotten_is_told_with_what_to_do(start: StartDaemon) ->
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_that_is_deleted_while_its_model_is_unloaded_leaves_nothing(
     start: StartDaemon, home: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A stream's deltas: whoever reads and resumes at whatever place reads the whole text once."""
+"""A stream's deltas: any reader, resuming at any place, reads the whole text once."""
 
 from __future__ import annotations
 

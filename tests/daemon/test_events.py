@@ -1,4 +1,4 @@
-"""Live events: who hears of what, and who does not."""
+"""Live events: the clients that get them, and those that do not."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ def test_a_completion_comes_whole_but_its_rounds_are_told(daemon: DaemonProcess)
     run(test())
 
 
+@pytest.mark.slow
 def test_models_that_come_go_and_crash_are_told_to_all_subscribers(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -141,6 +142,7 @@ def test_chats_are_told_without_a_word_of_theirs_and_private_ones_not_at_all(dae
     run(test())
 
 
+@pytest.mark.slow
 def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(send_buffer=256 * 1024)
@@ -161,7 +163,7 @@ def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
 
 @pytest.mark.slow
 def test_the_rounds_of_a_real_model_add_up(home: Path) -> None:
-    """Token by token they are what is streamed, and in number what the statistics say."""
+    """Their tokens are those of the stream, and their number is that of the statistics."""
 
     async def test() -> None:
         async with raw(daemon) as client:

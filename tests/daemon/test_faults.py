@@ -27,6 +27,7 @@ def scene() -> Iterator[Scene]:
     scene.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f.name in QUICK], ids=lambda fault: fault.name)
 def test_it_is_survived(scene: Scene, fault: Fault) -> None:
     try:

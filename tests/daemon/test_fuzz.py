@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.daemon.attack import CLOSE, PING, TEXT, Script, Tally, frame, play
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import request
@@ -13,10 +15,12 @@ CONNECTIONS = 300
 SEED = 1
 
 
+@pytest.mark.slow
 def test_nobody_else_notices_an_attack(start: StartDaemon) -> None:
     print(asyncio.run(besiege(start(max_frame=65536, max_queued=10_000), CONNECTIONS, SEED)))
 
 
+@pytest.mark.slow
 def test_who_answers_no_ping_is_closed(start: StartDaemon) -> None:
     scripts = [
         Script("no answer to pings", False, [], "stay", request({})),
@@ -31,6 +35,7 @@ def test_who_answers_no_ping_is_closed(start: StartDaemon) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_who_breaks_the_protocol_is_closed_without_waiting(start: StartDaemon) -> None:
     broken = [
         frame(TEXT, b"{}", masked=False),

@@ -231,6 +231,7 @@ def test_a_lost_client_takes_its_requests_along(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", ["stall", "flood 100000000 100"])
 def test_a_client_that_says_goodbye_and_stays_is_cut_off(daemon: DaemonProcess, prompt: str) -> None:
     async def test() -> None:
@@ -268,6 +269,7 @@ def test_models_are_listed_with_what_is_loaded(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_metrics_count_requests_and_tokens(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
@@ -287,6 +289,7 @@ def test_metrics_count_requests_and_tokens(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_logs_hold_no_prompt_and_no_answer(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()

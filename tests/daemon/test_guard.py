@@ -105,10 +105,18 @@ def test_the_unix_socket_needs_no_token_but_takes_no_browser(daemon: DaemonProce
     assert answer(daemon, request({"Origin": "http://localhost"}), tcp=False)[0] == 403
 
 
+@pytest.mark.slow
 def test_an_origin_can_be_allowed(start: StartDaemon) -> None:
     daemon = start(sections='[http]\norigins = ["https://editor.example"]\n')
     for origin, status in (("https://editor.example", 101), ("https://editor.example.org", 403)):
         assert answer(daemon, request({"Origin": origin}), tcp=False)[0] == status
+
+
+@pytest.mark.slow
+def test_all_hosts_of_a_scheme_can_be_allowed(start: StartDaemon) -> None:
+    daemon = start(sections='[http]\norigins = ["tauri://*"]\n')
+    for origin, status in (("tauri://localhost", 101), ("https://tauri", 403), ("tauri://", 403)):
+        assert answer(daemon, request({"Origin": origin}), tcp=False)[0] == status, origin
 
 
 @pytest.mark.parametrize(
@@ -153,6 +161,7 @@ HEADER_NAMES = ["Host", "Origin", "Authorization", "Sec-WebSocket-Protocol"]
 LATIN_1 = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"))
 
 
+@pytest.mark.slow
 @given(
     method=LATIN_1,
     path=st.one_of(LATIN_1, st.sampled_from(["/", "/healthz", "/metrics"])),

@@ -62,6 +62,7 @@ def test_options_of_request_session_and_configuration(daemon: DaemonProcess) -> 
     run(test())
 
 
+@pytest.mark.slow
 def test_history_survives_a_restart(start: StartDaemon) -> None:
     async def first() -> str:
         async with raw(start()) as client:
@@ -86,6 +87,7 @@ def test_history_survives_a_restart(start: StartDaemon) -> None:
     run(second(run(first())))
 
 
+@pytest.mark.slow
 def test_a_private_session_is_remembered_nowhere(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -102,6 +104,7 @@ def test_a_private_session_is_remembered_nowhere(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_question_is_committed_and_the_answer_checkpointed(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -119,6 +122,7 @@ def test_the_question_is_committed_and_the_answer_checkpointed(start: StartDaemo
     run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_cut_off_by_a_killed_daemon_is_failed_but_kept(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -182,6 +186,7 @@ def test_an_unknown_session_is_not_found(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_set_aside_and_told(start: StartDaemon) -> None:
     daemon = start()
     daemon.stop()
@@ -199,9 +204,10 @@ def test_a_damaged_file_is_set_aside_and_told(start: StartDaemon) -> None:
     assert f"set aside as {aside}" in daemon.log()
     found = history(path)
     assert found.level == "warning" and f"set aside as {aside};" in found.sentence
-    assert found.remedy == f"If nothing in there is missed: rm {aside}*"
+    assert found.remedy == f"If you do not need its chats: `rm {aside}*`"
 
 
+@pytest.mark.slow
 def test_the_history_of_a_newer_version_is_left_alone(start: StartDaemon) -> None:
     daemon = start()
     daemon.stop()

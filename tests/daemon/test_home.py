@@ -32,6 +32,7 @@ def delete(home: Path) -> None:
     shutil.rmtree(home.rename(home.with_name(f"{home.name}-deleted")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [ECHO_DAEMON, REAL_DAEMON], ids=["echo", "real"])
 def test_a_daemon_whose_home_is_deleted_ends_and_leaves_nothing(home: Path, command: tuple[str, ...]) -> None:
     daemon = DaemonProcess(home, command=(*command, "--log"))
@@ -48,6 +49,7 @@ def test_a_daemon_whose_home_is_deleted_ends_and_leaves_nothing(home: Path, comm
     assert left == [], "it writes into a home that was deleted"
 
 
+@pytest.mark.slow
 def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) -> None:
     """The next daemon has begun in it by the time the first one ends."""
     first = DaemonProcess(home)
@@ -63,6 +65,7 @@ def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) ->
         assert second.stop() == 0
 
 
+@pytest.mark.slow
 def test_an_announcement_that_is_deleted_is_made_again(start: StartDaemon) -> None:
     daemon = start()
     before = daemon.discovery_path.read_text()
@@ -72,6 +75,7 @@ def test_an_announcement_that_is_deleted_is_made_again(start: StartDaemon) -> No
     assert run(answered(daemon, "hello")) == "hello "
 
 
+@pytest.mark.slow
 def test_a_daemon_whose_socket_is_deleted_makes_room_for_another(home: Path, start: StartDaemon) -> None:
     daemon = start()
     Path(daemon.socket).unlink()
@@ -80,6 +84,7 @@ def test_a_daemon_whose_socket_is_deleted_makes_room_for_another(home: Path, sta
     assert run(answered(again, "hello")) == "hello "
 
 
+@pytest.mark.slow
 def test_looking_after_the_home_costs_next_to_nothing(start: StartDaemon) -> None:
     process = psutil.Process(start().process.pid)
     before, began = sum(process.cpu_times()[:2]), time.monotonic()
@@ -111,6 +116,7 @@ asyncio.run(ask())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("only", "told"),
     [("IPv6", ["ws://[::1] True", "stop", "True"]), ("nothing", ["None True", "stop"])],
@@ -133,4 +139,4 @@ def test_a_machine_without_127_0_0_1_has_a_daemon_all_the_same(
     )
     assert asked.stdout.replace("length", "stop").split("\n")[:-1] == told, asked.stderr
     log = (home / "state" / "daemon.log").read_text()
-    assert ("the Unix socket only" in log) == (only == "nothing")
+    assert ("its Unix socket only" in log) == (only == "nothing")

@@ -1,4 +1,4 @@
-"""One client opens a hostile clone; what others ask is answered as fast as before."""
+"""One client opens a hostile clone; requests of others are answered as fast as before."""
 
 from __future__ import annotations
 

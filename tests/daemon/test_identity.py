@@ -102,6 +102,7 @@ async def pids(client: Raw, *options: dict[str, str]) -> set[int]:
     return {model["pid"] for model in (await client.call("s", "daemon/status"))["result"]["models"]}
 
 
+@pytest.mark.slow
 def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         (tmp_path / "one.gguf").write_bytes(small())
@@ -115,6 +116,7 @@ def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tmp_path
     run(test())
 
 
+@pytest.mark.slow
 def test_requests_at_the_same_moment_under_two_names_share_a_worker(
     start: StartDaemon, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_it_is_small_when_idle(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_gracefully(start: StartDaemon, number: int) -> None:
     daemon = start()
@@ -121,6 +122,7 @@ def test_a_signal_stops_it_as_soon_as_it_can_be_found(home: Path) -> None:
     assert ended.returncode == 0 and not (home / "runtime" / "daemon.json").exists()
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> None:
     daemon = start()
 
@@ -176,6 +178,7 @@ def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon
     assert daemon.process.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.slow
 def test_a_chat_that_a_stop_cuts_short_is_kept(start: StartDaemon) -> None:
     daemon = start()
 
@@ -195,6 +198,7 @@ def test_a_chat_that_a_stop_cuts_short_is_kept(start: StartDaemon) -> None:
     assert rows == [("stall", "complete"), ("stalling", "cancelled")]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_holds_up_no_stop(start: StartDaemon) -> None:
     daemon = start()
 
@@ -213,16 +217,21 @@ def test_a_worker_that_is_stopped_holds_up_no_stop(start: StartDaemon) -> None:
     assert daemon.process.wait(DEADLINE_S) == 0
 
 
-def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess) -> None:
+@pytest.mark.parametrize("flags", [(), ("--ready-fd", "1")])
+def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags: tuple[str, ...]) -> None:
     second = subprocess.run(
-        ECHO_DAEMON,
+        (*ECHO_DAEMON, *flags),
         env={**os.environ, "LOCALSPEC_HOME": str(daemon.home)},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
     )
-    assert second.returncode == ExitCode.OK
-    assert "already running" in second.stderr
+    if flags:  # a client has started it, and finds the first one
+        assert (second.returncode, second.stdout) == (ExitCode.OK, "1")
+    else:
+        assert second.returncode == ExitCode.UNAVAILABLE
+        told = "localspec: a daemon is already running. Run `localspec daemon stop` first.\n"
+        assert second.stderr == told
     assert daemon.process.poll() is None
     assert daemon.discovery_path.exists()
 
@@ -240,13 +249,15 @@ def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.
     assert not (home / "runtime" / "daemon.json").exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_replaced(start: StartDaemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         daemon = start(port=taken.getsockname()[1])
         assert daemon.port != taken.getsockname()[1]
-        assert "another one" in daemon.log()
+        assert "a free one" in daemon.log()
 
 
+@pytest.mark.slow
 def test_a_home_too_deep_for_a_unix_socket_gets_tcp_only(home: Path) -> None:
     deep = home / ("d" * 100)
     deep.mkdir()
@@ -256,6 +267,7 @@ def test_a_home_too_deep_for_a_unix_socket_gets_tcp_only(home: Path) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_wrong_configuration_is_named(home: Path) -> None:
     write_config(home, prt=1)
     failed = subprocess.run(
@@ -270,6 +282,7 @@ def test_a_wrong_configuration_is_named(home: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
     first = start()
 
@@ -289,6 +302,7 @@ def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartD
     assert second.token == token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", ["chmod 644", *(pytest.param(damage, marks=pytest.mark.slow) for damage in ("short", "empty"))]
 )

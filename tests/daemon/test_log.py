@@ -86,6 +86,7 @@ def test_it_stays_small_where_nothing_can_be_kept(file: Path) -> None:
     assert file.read_bytes() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc to look into")
 def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
     daemon = start(command=WITH_LOG)
@@ -103,6 +104,7 @@ def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
     assert "listens on" in path.read_text() and daemon.log() == ""
 
 
+@pytest.mark.slow
 def test_a_daemon_cuts_what_others_left(start: StartDaemon, home: Path) -> None:
     path = home / "state" / "daemon.log"
     path.parent.mkdir()
@@ -114,6 +116,7 @@ def test_a_daemon_cuts_what_others_left(start: StartDaemon, home: Path) -> None:
     assert path.stat().st_size < 1000
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_is_told(home: Path) -> None:
     (home / "state" / "daemon.log").mkdir(parents=True)
     with pytest.raises(AssertionError, match="cannot be used"):

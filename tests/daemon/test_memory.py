@@ -1,4 +1,4 @@
-"""The memory's methods, and who teaches it what: the real command, on the files of a real home."""
+"""The memory's methods and the sources that it learns: the real command, on the files of a real home."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def repository(place: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         root = repository(tmp_path / "project")
@@ -104,6 +105,7 @@ def test_names_that_look_like_flags_are_names(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -133,6 +135,7 @@ def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home
     run(test())
 
 
+@pytest.mark.slow
 def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         for number in range(400):
@@ -186,6 +189,7 @@ def test_a_session_keeps_its_workspace_and_a_private_one_is_not_remembered(daemo
     run(test())
 
 
+@pytest.mark.slow
 def test_a_real_daemon_learns_by_source_and_workspace(home: Path) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

@@ -1,4 +1,4 @@
-"""What is counted of speculation, under labels of closed sets."""
+"""The counters of speculation, with labels from closed sets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_rounds_are_counted_by_who_drafted_or_why_nobody_did() -> None:
 
 
 def reasons() -> Iterator[str]:
-    """Every sentence of the source that says why there is no draft."""
+    """Every sentence of the source that gives a reason for no draft."""
     for path in (*PACKAGE.joinpath("speculation").glob("*.py"), *PACKAGE.joinpath("engine").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -139,6 +139,17 @@ def test_tokens_are_counted_by_kind_over_all_requests() -> None:
     assert totals['localspec_tokens_total{kind="completion"}'] == 15
 
 
+def test_time_is_counted_for_prompts_and_for_the_tokens_after_the_first() -> None:
+    slow = result(11, ttft_s=0.5, queued_s=0.2, decode_tokens_per_s=5.0)
+    totals = counted(slow, result(5), result(3, ttft_s=0.1, queued_s=0.3))
+    assert totals["localspec_prompt_seconds_total"] == pytest.approx(0.3)
+    assert totals["localspec_decode_seconds_total"] == 2.0
+    assert totals["localspec_timed_tokens_total"] == 10
+    timed = 2 * slow.prompt_tokens  # the answer without a time to its first token has no part in the rate
+    assert totals["localspec_timed_prompt_tokens_total"] == timed
+    assert totals["localspec_longest_tokens"] == 11 + slow.prompt_tokens
+
+
 def test_both_forms_say_the_same() -> None:
     """JSON's keys are the lines of Prometheus' text."""
     metrics = Metrics()
@@ -151,7 +162,7 @@ def test_both_forms_say_the_same() -> None:
 
 
 def test_a_clients_words_are_no_label() -> None:
-    """A sentence that nobody foresaw is counted without being shown."""
+    """An unknown sentence is counted without being shown."""
     totals = counted(result(choices={'x"} 1\nevil 2': 7}))
     assert totals['localspec_rounds_total{choice="other"}'] == 7
     assert not [key for key in totals if "evil" in key]

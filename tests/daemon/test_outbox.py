@@ -1,4 +1,4 @@
-"""What waits for a client: merged, in order, numbered as it goes out."""
+"""A client's outbox: messages are merged, keep their order, and are numbered when sent."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_string_of_megabytes_costs_no_log_no_answer_and_no_memory(start: Start
 
 @pytest.mark.slow
 def test_names_as_long_as_may_be_leave_short_lines(start: StartDaemon) -> None:
-    """What the bounds let through reaches disks, workers and the log."""
+    """Names within the bounds reach disks, workers and the log."""
     daemon = start(command=(*REAL_DAEMON, "--log"))
 
     async def attack() -> int:

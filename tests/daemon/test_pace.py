@@ -1,4 +1,4 @@
-"""How long a completion waits for the next keystroke."""
+"""The time for which a completion waits for the next keystroke."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.waiting import run
 
 
 def typing(gap: float, answer: float, keys: int = 60) -> Pace:
-    """Somebody who types a key each ``gap``, on a model that answers in ``answer``."""
+    """A user who types a key each ``gap``, on a model that answers in ``answer``."""
     pace = Pace()
     for key in range(keys):
-        pace.asked(key * gap)
+        pace.requested(key * gap)
         pace.answered(answer, whole=True)
     return pace
 
@@ -46,7 +46,7 @@ def test_nobody_waits_for_longer_than_a_pause_whoever_types_slowly() -> None:
 def test_a_pause_is_no_typing() -> None:
     thoughtful = Pace()
     for second in range(100):
-        thoughtful.asked(second * 2 * PAUSE_S)
+        thoughtful.requested(second * 2 * PAUSE_S)
     thoughtful.answered(100.0, whole=True)
     fresh = Pace()
     fresh.answered(100.0, whole=True)
@@ -72,8 +72,9 @@ def test_a_model_that_has_to_be_loaded_first_is_not_slow_for_long() -> None:
     assert pace.wait == 0
 
 
+@pytest.mark.slow
 def test_a_load_makes_nobody_wait(daemon: DaemonProcess, tmp_path: Path) -> None:
-    """A model that was slow to load is asked at once all the same."""
+    """A model that was slow to load gets requests at once all the same."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
@@ -94,6 +95,7 @@ def test_a_load_makes_nobody_wait(daemon: DaemonProcess, tmp_path: Path) -> None
     run(test())
 
 
+@pytest.mark.slow
 def test_while_a_question_waits_a_newer_one_spares_the_model(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

@@ -1,4 +1,4 @@
-"""What a pair that nobody asked for means for the daemon's memory, and for its processes."""
+"""A draft model chosen automatically: the daemon's memory budget and its processes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def pool_of(program: Program = WORKER, config: Config = NO_CONFIG) -> Asyn
 
 
 def ignore(event: object) -> None:
-    """For those who are not listening."""
+    """Ignore an event."""
 
 
 def submit(worker: WorkerProcess, prompt: str, heard: list[StreamEvent]) -> Job:
@@ -200,6 +200,7 @@ def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> Non
     run(test())
 
 
+@pytest.mark.slow
 def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_loaded(tmp_path: Path) -> None:
     for name in ("tiny-one", "tiny-other", "tiny-third"):
         (tmp_path / f"{name}.gguf").write_bytes(small())

@@ -1,4 +1,4 @@
-"""What breaks the rules of the wire is told so, and nobody else notices."""
+"""Violations of the wire's rules get an error, and other clients are not disturbed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_another_protocol_is_refused_naming_both(daemon: DaemonProcess) -> None:
             refused = await client.call(1, "initialize", **params)
             assert code(refused) == "version_skew"
             assert "protocol 2" in refused["error"]["message"]
-            assert "speaks 1" in refused["error"]["message"]
+            assert "speaks protocol 1" in refused["error"]["message"]
             assert code(await client.call(2, "daemon/status")) == "not_initialized"
 
     run(test())
@@ -100,10 +100,10 @@ def test_faults_are_named_and_survived(daemon: DaemonProcess, text: str, fault: 
         ({"prompt": "x", "options": {"max_tokens": 10**30}}, "max_tokens"),
         ({"prompt": "x", "options": {"threshold": 0.5}}, "threshold"),
         ({"prompt": "x", "options": {"proposer": "magic"}}, "proposer"),
-        ({"prompt": "x", "messages": []}, "either prompt, tokens or messages"),
+        ({"prompt": "x", "messages": []}, "exactly one of prompt, tokens and messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "robot", "content": ""}]}, "role"),
-        ({}, "either prompt, tokens or messages"),
+        ({}, "exactly one of prompt, tokens and messages"),
     ],
 )
 def test_wrong_parameters_are_named(daemon: DaemonProcess, params: dict[str, Any], names: str) -> None:
@@ -184,6 +184,7 @@ def test_an_id_that_is_running_is_refused_and_left_running(daemon: DaemonProcess
     run(test())
 
 
+@pytest.mark.slow
 def test_a_connection_has_a_limit_of_requests(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start(max_in_flight=3)) as client:
@@ -198,6 +199,7 @@ def test_a_connection_has_a_limit_of_requests(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_all_connections_together_have_a_limit(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(max_queued=2)

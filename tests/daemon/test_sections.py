@@ -1,10 +1,12 @@
-"""Settings for one model or one directory, in a daemon that was told of them by its configuration."""
+"""Settings for one model or one directory, in a daemon that reads them from its configuration."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
@@ -26,12 +28,13 @@ temperature = 1.0
 
 
 async def asked(client: Raw, what: str, **options: Any) -> dict[str, Any]:
-    """What the worker was given: its request's ``options``, or the ``engine``'s settings."""
+    """Return the settings that the worker got: the request's ``options``, or the ``engine``'s settings."""
     answer = await client.call(f"{what} {options}", "generate", prompt=what, options=options)
     found: dict[str, Any] = json.loads(answer["result"]["text"])
     return found
 
 
+@pytest.mark.slow
 def test_one_model_has_one_process_and_one_way_to_be_loaded_by_all_of_its_names(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start(sections=SECTIONS)) as client:
@@ -47,6 +50,7 @@ def test_one_model_has_one_process_and_one_way_to_be_loaded_by_all_of_its_names(
     run(test())
 
 
+@pytest.mark.slow
 def test_a_directory_chooses_its_model_and_what_the_request_says_goes_first(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start(sections=SECTIONS)) as client:
@@ -76,6 +80,7 @@ def test_a_session_is_of_the_directory_that_it_was_opened_in(start: StartDaemon)
     run(test())
 
 
+@pytest.mark.slow
 def test_a_completion_is_of_the_directory_that_its_file_is_in(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         async with raw(start(sections=SECTIONS)) as client:
@@ -87,6 +92,7 @@ def test_a_completion_is_of_the_directory_that_its_file_is_in(start: StartDaemon
     run(test())
 
 
+@pytest.mark.slow
 def test_of_two_completions_for_one_file_the_newer_is_answered(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start(sections=SECTIONS)) as client:

@@ -43,6 +43,7 @@ async def options_used(client: Raw, session: str) -> dict[str, Any]:
 # --- how a session is set ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_session_keeps_and_uses_what_it_is_set_to(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -78,6 +79,7 @@ def test_what_cannot_be_set_changes_nothing(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["session/open", pytest.param("session/configure", marks=pytest.mark.slow)])
 def test_a_draft_stays_with_the_model_it_was_paired_with(start: StartDaemon, home: Path, how: str) -> None:
     """Named without a model, it went with the configured one; that may be another one later."""
@@ -280,6 +282,7 @@ def test_of_a_private_session_nothing_is_on_disk_ever(home: Path) -> None:
 # --- crashes and full disks ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_whenever_the_daemon_is_killed_every_question_is_kept(start: StartDaemon, seed: int) -> None:
     """And of the answers what was stored, about each second: a beginning of them."""

@@ -1,4 +1,4 @@
-"""Whether the daemon's settings are still those of its file."""
+"""Detecting that the daemon's settings differ from those of its file."""
 
 from __future__ import annotations
 

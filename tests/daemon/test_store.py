@@ -124,7 +124,7 @@ class Chats(RuleBasedStateMachine):
         questions = [n for n, (_, role, *_) in enumerate(self.model[id][: place + 1]) if role == "user"]
         turn = Turn(message=self.model[id][place][0] if named else None)
         if not questions:
-            with pytest.raises(InvalidOptions, match="nothing was said"):
+            with pytest.raises(InvalidOptions, match="no message to answer"):
                 self.store.begin_turn(id, turn)
         else:
             kept = self.model[id][: questions[-1] + 1]

@@ -133,7 +133,7 @@ def test_damage_that_comes_while_it_is_open_is_told_with_what_to_do(path: Path) 
         with path.open("r+b") as file:  # all that does not fit into SQLite's cache
             file.seek(4096)
             file.write(b"\xff" * (path.stat().st_size - 4096))
-        with pytest.raises(LocalspecError, match="failed") as caught:
+        with pytest.raises(LocalspecError, match="cannot be read or written") as caught:
             await history.messages(chat)
         assert "sets the file aside" in caught.value.remedy
         await history.close()
@@ -197,7 +197,7 @@ def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None
 
     async def test() -> None:
         history = await opened(path)
-        with pytest.raises(DaemonUnavailable, match="another daemon works with"):
+        with pytest.raises(DaemonUnavailable, match="another daemon uses"):
             await History(path).open()
         other = subprocess.run(
             [sys.executable, "-c", program, str(path)],
@@ -206,7 +206,7 @@ def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None
             timeout=60,
             check=False,
         )
-        assert other.returncode == 1 and "another daemon works with" in other.stderr, other.stderr
+        assert other.returncode == 1 and "another daemon uses" in other.stderr, other.stderr
         await history.close()
         await (await opened(path)).close()
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import psutil
+import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Frame, Raw, raw, texts
@@ -50,6 +51,7 @@ async def check(client: Raw) -> None:
             assert n < last[frame["params"]["request"]], "something came after the answer"
 
 
+@pytest.mark.slow
 def test_a_storm(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()

@@ -19,7 +19,7 @@ from tests.waiting import run, soon, until
 
 
 class Lines:
-    """What the echo answers with, line by line as a test writes it."""
+    """The echo model's answer, which a test writes line by line."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -40,7 +40,7 @@ def lines(home: Path) -> Iterator[Lines]:
 
 
 async def begin(client: Raw, session: str, content: str) -> str:
-    """Say ``content`` as request 1; returns the stream once its first text has come."""
+    """Send ``content`` as request 1; return the stream once its first text has come."""
     await client.ask(1, "chat/send", session=session, content=content)
     started = await client.notice("stream/started")
     assert started["params"]["request"] == 1
@@ -87,6 +87,7 @@ def test_every_stream_is_named_before_anything_is_told_of_it(daemon: DaemonProce
     run(test())
 
 
+@pytest.mark.slow
 def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(start: StartDaemon, lines: Lines) -> None:
     async def test() -> None:
         daemon = start()
@@ -116,6 +117,7 @@ def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(start: Start
     run(test())
 
 
+@pytest.mark.slow
 def test_who_picks_a_watched_stream_up_hears_its_rounds_from_then_on(
     start: StartDaemon, lines: Lines
 ) -> None:
@@ -197,6 +199,7 @@ def test_who_takes_over_ends_the_other_and_alone_can_cancel(daemon: DaemonProces
     run(test())
 
 
+@pytest.mark.slow
 def test_text_that_waits_for_a_slow_client_goes_to_who_takes_over(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(send_buffer=64 * 1024 * 1024)
@@ -213,6 +216,7 @@ def test_text_that_waits_for_a_slow_client_goes_to_who_takes_over(start: StartDa
     run(test())
 
 
+@pytest.mark.slow
 def test_after_the_grace_a_lost_chat_is_cancelled_and_gone(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(grace_s=0.05)
@@ -227,6 +231,7 @@ def test_after_the_grace_a_lost_chat_is_cancelled_and_gone(start: StartDaemon) -
     run(test())
 
 
+@pytest.mark.slow
 def test_without_grace_nothing_is_kept(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(grace_s=0)
@@ -238,6 +243,7 @@ def test_without_grace_nothing_is_kept(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_one_shot_of_a_lost_client_is_cancelled_at_once(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(grace_s=600)
@@ -255,6 +261,7 @@ def test_a_one_shot_of_a_lost_client_is_cancelled_at_once(start: StartDaemon) ->
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompt", "error"), [("fail", "out_of_memory"), ("kill", "engine_crashed"), ("one two", None)]
 )
@@ -277,6 +284,7 @@ def test_who_missed_the_end_is_told_it_later(daemon: DaemonProcess, prompt: str,
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(send_buffer=64 * 1024 * 1024)
@@ -318,6 +326,7 @@ def test_the_streams_that_ended_last_are_kept(daemon: DaemonProcess) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -333,6 +342,7 @@ def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(start: StartDaemon
     run(test())
 
 
+@pytest.mark.slow
 def test_a_client_dropped_for_not_reading_takes_its_chat_along(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(send_buffer=65536, slow_client_s=0.1, grace_s=600)

@@ -1,4 +1,4 @@
-"""What was answered before is answered at once: the same question, and the rest of what is typed along."""
+"""Known completions are returned at once: for the same request, and for the rest of a typed-along item."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.daemon.inline.suggestions import KEPT, SHOWN, TAIL, TYPED, Asked, Found, Suggestions
+from localspec.daemon.inline.suggestions import KEPT, SHOWN, TAIL, TYPED, Found, Query, Suggestions
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 
-ASKED = Asked("x = ", "\nend", "a.py", "python", True, Options(model="m"))
+QUERY = Query("x = ", "\nend", "a.py", "python", True, Options(model="m"))
 
 
-def known(*answers: tuple[Asked, str]) -> Suggestions:
+def known(*answers: tuple[Query, str]) -> Suggestions:
     suggestions = Suggestions()
-    for asked, text in answers:
-        suggestions.keep(asked, (text,))
+    for query, text in answers:
+        suggestions.keep(query, (text,))
     return suggestions
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    assert known((ASKED, "foo(1)")).find(ASKED) == Found(("foo(1)",), "cache")
+    assert known((QUERY, "foo(1)")).find(QUERY) == Found(("foo(1)",), "cache")
 
 
 @pytest.mark.parametrize(
@@ -39,61 +39,61 @@ def test_the_same_question_has_the_same_answer() -> None:
     ids=lambda other: next(iter(other)),
 )
 def test_whatever_differs_is_another_question(other: dict[str, object]) -> None:
-    assert known((ASKED, "foo(1)")).find(dataclasses.replace(ASKED, **other)) is None  # type: ignore[arg-type]
+    assert known((QUERY, "foo(1)")).find(dataclasses.replace(QUERY, **other)) is None  # type: ignore[arg-type]
 
 
 def test_what_is_typed_along_leaves_the_rest() -> None:
-    suggestions = known((ASKED, "foo(1)"))
-    assert suggestions.find(ASKED.after("fo")) == Found(("o(1)",), "type-through")
-    assert suggestions.find(ASKED.after("fa")) is None
-    assert suggestions.find(ASKED.after("foo(1)")) is None, "nothing is left"
+    suggestions = known((QUERY, "foo(1)"))
+    assert suggestions.find(QUERY.after("fo")) == Found(("o(1)",), "type-through")
+    assert suggestions.find(QUERY.after("fa")) is None
+    assert suggestions.find(QUERY.after("foo(1)")) is None, "nothing is left"
 
 
 def test_of_several_the_longest_rest_wins() -> None:
-    suggestions = known((ASKED, "foo(1)\nbar(2)"), (ASKED.after("fo"), "o"))
-    assert suggestions.find(ASKED.after("fo")) == Found(("o(1)\nbar(2)",), "type-through")
+    suggestions = known((QUERY, "foo(1)\nbar(2)"), (QUERY.after("fo"), "o"))
+    assert suggestions.find(QUERY.after("fo")) == Found(("o(1)\nbar(2)",), "type-through")
 
 
 def test_all_items_that_go_on_so_are_kept() -> None:
     suggestions = Suggestions()
-    suggestions.keep(ASKED, ("foo", "bar", "fob"))
-    assert suggestions.find(ASKED.after("fo")) == Found(("o", "b"), "type-through")
+    suggestions.keep(QUERY, ("foo", "bar", "fob"))
+    assert suggestions.find(QUERY.after("fo")) == Found(("o", "b"), "type-through")
 
 
 def test_who_wants_more_is_not_answered_with_what_came_when_one_was_wanted() -> None:
-    suggestions, three = known((ASKED, "foo")), dataclasses.replace(ASKED, count=3)
+    suggestions, three = known((QUERY, "foo")), dataclasses.replace(QUERY, count=3)
     assert suggestions.find(three) is None and suggestions.find(three.after("f")) is not None
     suggestions.keep(three, ("foo", "bar"))
-    assert suggestions.find(three) == suggestions.find(ASKED) == Found(("foo", "bar"), "cache")
+    assert suggestions.find(three) == suggestions.find(QUERY) == Found(("foo", "bar"), "cache")
 
 
 def test_that_there_is_nothing_to_say_is_known_too() -> None:
     suggestions = Suggestions()
-    suggestions.keep(ASKED, ())
-    assert suggestions.find(ASKED) == Found((), "cache")
-    assert suggestions.find(ASKED.after("f")) is None
+    suggestions.keep(QUERY, ())
+    assert suggestions.find(QUERY) == Found((), "cache")
+    assert suggestions.find(QUERY.after("f")) is None
 
 
 def test_so_many_characters_may_have_been_typed() -> None:
-    suggestions = known((ASKED, "a" * (TYPED + 10)))
-    assert suggestions.find(ASKED.after("a" * TYPED)) == Found(("a" * 10,), "type-through")
-    assert suggestions.find(ASKED.after("a" * (TYPED + 1))) is None
+    suggestions = known((QUERY, "a" * (TYPED + 10)))
+    assert suggestions.find(QUERY.after("a" * TYPED)) == Found(("a" * 10,), "type-through")
+    assert suggestions.find(QUERY.after("a" * (TYPED + 1))) is None
 
 
 def test_only_the_last_answers_and_items_are_kept() -> None:
-    suggestions = known(*((ASKED.after(f"{n};"), "text") for n in range(KEPT + 1)))
-    assert suggestions.find(ASKED.after("0;")) is None and suggestions.find(ASKED.after("1;")) is not None
-    (first,) = suggestions.show(ASKED, ("x",))
-    suggestions.show(ASKED, tuple(str(n) for n in range(SHOWN - 1)))
+    suggestions = known(*((QUERY.after(f"{n};"), "text") for n in range(KEPT + 1)))
+    assert suggestions.find(QUERY.after("0;")) is None and suggestions.find(QUERY.after("1;")) is not None
+    (first,) = suggestions.show(QUERY, ("x",))
+    suggestions.show(QUERY, tuple(str(n) for n in range(SHOWN - 1)))
     assert suggestions.shown(first.id).text == "x"
-    suggestions.show(ASKED, tuple(str(n) for n in range(SHOWN)))
+    suggestions.show(QUERY, tuple(str(n) for n in range(SHOWN)))
     with pytest.raises(Gone):
         suggestions.shown(first.id)
 
 
 def test_an_item_does_not_hold_its_whole_file() -> None:
     suggestions = Suggestions()
-    (item,) = suggestions.show(dataclasses.replace(ASKED, prefix="x" * 1_000_000), ("text",))
+    (item,) = suggestions.show(dataclasses.replace(QUERY, prefix="x" * 1_000_000), ("text",))
     shown = suggestions.shown(item.id)
     assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
 
@@ -101,19 +101,19 @@ def test_an_item_does_not_hold_its_whole_file() -> None:
 def test_an_item_of_who_is_not_to_be_remembered_holds_nothing_of_the_file() -> None:
     suggestions = Suggestions()
     options = Options(model="m", remember=False)
-    (item,) = suggestions.show(dataclasses.replace(ASKED, options=options), ("text",))
+    (item,) = suggestions.show(dataclasses.replace(QUERY, options=options), ("text",))
     assert suggestions.shown(item.id).before == ""
 
 
 @given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))
 def test_typing_along_any_text(prefix: str, text: str, n: int) -> None:
-    asked = dataclasses.replace(ASKED, prefix=prefix)
-    found = known((asked, text)).find(asked.after(text[:n]))
+    query = dataclasses.replace(QUERY, prefix=prefix)
+    found = known((query, text)).find(query.after(text[:n]))
     rest = text[n:]
     assert found == (Found((rest,), "type-through" if n else "cache") if rest.strip() else found)
     assert rest.strip() or found is None or found.texts == ()
 
 
 def test_what_comes_after_what_somebody_asked_for_comes_by_itself() -> None:
-    invoked = dataclasses.replace(ASKED, invoked=True)
-    assert invoked.after("foo") == ASKED.after("foo")
+    invoked = dataclasses.replace(QUERY, invoked=True)
+    assert invoked.after("foo") == QUERY.after("foo")

@@ -1,4 +1,4 @@
-"""What a daemon tells the systemd that started it."""
+"""The daemon's notices to the systemd that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import DEADLINE_S
 def notices(
     home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[socket.socket]:
-    """What a supervisor hears."""
+    """Return the socket on which a supervisor receives notices."""
     name = str(home / "notify") if request.param == "path" else f"@{home}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(name.replace("@", "\0"))
@@ -28,6 +28,7 @@ def notices(
         yield listening
 
 
+@pytest.mark.slow
 def test_it_tells_when_it_listens_and_when_it_stops(notices: socket.socket, start: StartDaemon) -> None:
     daemon = start()
     assert notices.recv(100) == b"READY=1"
@@ -35,6 +36,7 @@ def test_it_tells_when_it_listens_and_when_it_stops(notices: socket.socket, star
     assert notices.recv(100) == b"STOPPING=1"
 
 
+@pytest.mark.slow
 def test_where_one_runs_already_what_was_wanted_is_there(notices: socket.socket, start: StartDaemon) -> None:
     daemon = start()
     assert notices.recv(100) == b"READY=1"

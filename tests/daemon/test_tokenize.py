@@ -1,4 +1,4 @@
-"""A text's tokens, asked of a daemon."""
+"""A text's tokens, requested from a daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.daemon.harness import REAL_DAEMON, DaemonProcess, code, raw
 from tests.waiting import run
 
 LONGEST = 1 << 18
-"""characters of a text that is asked about, at most"""
+"""the largest number of characters of a text"""
 TEXT = "def grüße(🐻): # <|im_end|>"
 
 
@@ -67,6 +67,7 @@ def test_a_worker_ends_in_order_while_a_long_text_is_tokenized(real: DaemonProce
     assert "exited with code 0" in real.log() and "killed" not in real.log()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_fails_it_and_the_next_one_answers(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:

@@ -72,6 +72,7 @@ class Replay:
             assert found == expected and type(found) is type(expected), f"{where}: {found!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

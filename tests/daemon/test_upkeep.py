@@ -35,6 +35,7 @@ async def loaded(client: Raw) -> set[str]:
 # Hanging.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", [pytest.param("hang", marks=pytest.mark.slow), "spin"])
 def test_a_worker_that_hangs_costs_its_own_requests_only(start: StartDaemon, prompt: str) -> None:
     async def test() -> None:
@@ -56,6 +57,7 @@ def test_a_worker_that_hangs_costs_its_own_requests_only(start: StartDaemon, pro
     run(test())
 
 
+@pytest.mark.slow
 def test_a_stopped_idle_worker_is_found_when_a_request_comes(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(**HANG)
@@ -71,6 +73,7 @@ def test_a_stopped_idle_worker_is_found_when_a_request_comes(start: StartDaemon)
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gate", "slow"])
 def test_a_load_that_hangs_is_given_up(start: StartDaemon, home: Path, model: str) -> None:
     async def test() -> None:
@@ -87,6 +90,7 @@ def test_a_load_that_hangs_is_given_up(start: StartDaemon, home: Path, model: st
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_was_stopped_itself_blames_no_worker(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(**HANG)
@@ -108,6 +112,7 @@ def test_a_daemon_that_was_stopped_itself_blames_no_worker(start: StartDaemon) -
 # Idling.
 
 
+@pytest.mark.slow
 def test_a_model_that_nobody_uses_is_unloaded_and_told(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(idle_unload_s=0.3)
@@ -131,6 +136,7 @@ def test_a_model_that_nobody_uses_is_unloaded_and_told(start: StartDaemon) -> No
     run(test())
 
 
+@pytest.mark.slow
 def test_each_model_may_have_a_time_of_its_own(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start(idle_unload_s=0.2)
@@ -147,6 +153,7 @@ def test_each_model_may_have_a_time_of_its_own(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_zero_keeps_models_for_ever(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start(idle_unload_s=0)) as client:
@@ -158,6 +165,7 @@ def test_zero_keeps_models_for_ever(start: StartDaemon) -> None:
 # Loading and unloading.
 
 
+@pytest.mark.slow
 def test_an_unloaded_models_memory_is_back_when_that_is_answered(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -174,6 +182,7 @@ def test_an_unloaded_models_memory_is_back_when_that_is_answered(start: StartDae
     run(test())
 
 
+@pytest.mark.slow
 def test_a_model_at_work_is_not_unloaded(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:
@@ -190,6 +199,7 @@ def test_a_model_at_work_is_not_unloaded(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_model_is_unloaded_by_any_of_its_names(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         file = tmp_path / "one.gguf"
@@ -231,6 +241,7 @@ def weighing(path: Path, megabytes: int) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_least_recently_used_give_way_when_memory_is_short(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         one, two, three, large = (
@@ -261,6 +272,7 @@ def test_the_least_recently_used_give_way_when_memory_is_short(start: StartDaemo
     run(test())
 
 
+@pytest.mark.slow
 def test_signals_that_a_worker_gets_are_told(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()

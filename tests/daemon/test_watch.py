@@ -1,4 +1,4 @@
-"""When a worker is given up: by its heartbeats, on a clock that only these tests turn."""
+"""Workers are killed by their missing heartbeats, on a clock that only these tests turn."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Raw, code, raw, texts
@@ -82,6 +83,7 @@ def test_a_load_that_fails_says_why_and_is_tried_anew(daemon: DaemonProcess) -> 
     run(test())
 
 
+@pytest.mark.slow
 def test_requests_that_come_during_a_load_share_it(start: StartDaemon, home: Path) -> None:
     async def test() -> None:
         gate = home / "gate"
@@ -104,6 +106,7 @@ def test_requests_that_come_during_a_load_share_it(start: StartDaemon, home: Pat
     run(test())
 
 
+@pytest.mark.slow
 def test_the_worker_that_idled_longest_makes_room(start: StartDaemon) -> None:
     async def test() -> None:
         daemon = start()
@@ -119,6 +122,7 @@ def test_the_worker_that_idled_longest_makes_room(start: StartDaemon) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_with_all_workers_busy_another_model_is_refused(start: StartDaemon) -> None:
     async def test() -> None:
         async with raw(start()) as client:

@@ -14,7 +14,7 @@ from assets.docs.messages import messages
 from assets.docs.parts import DOCS, END, filled, table
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelNotFound
 from localspec.protocol.messages import METHODS, NOTIFICATIONS
 from localspec.settings import settings
 from tests.hygiene.source import ROOT
@@ -72,7 +72,8 @@ def test_every_error_has_a_row() -> None:
 def test_messages_are_read_from_the_source() -> None:
     found = list(messages())
     assert len(found) > 300 and all(len(each.text) <= 300 for each in found)
-    assert ("model_not_found", "there is no model named …", "") in found
+    assert ("model_not_found", "there is no model named …", ModelNotFound.default_remedy) in found
+    assert [each for each in found if not each.remedy] == []
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page("messages.md")))
     assert flags and {flag for flag in flags if flag not in page("cli.md")} <= OF_OTHERS
     assert {each.code for each in found} <= set(re.findall(r"^## (\w+)$", page("messages.md"), re.MULTILINE))

@@ -46,6 +46,7 @@ def test_the_settings_are_valid() -> None:
     assert parse_config(tomllib.loads(settings), where="settings.md").engine.threads == 4
 
 
+@pytest.mark.slow
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull", "models pair")
     daemon = ("daemon logs", "daemon run", "daemon token", "doctor")

@@ -1,7 +1,7 @@
-"""Homes in which much is wrong, and what the doctor is to say of it.
+"""Homes with many problems, and the lines that the doctor must print.
 
 ``python -m tests.doctor.broken DIR`` writes the first one into an empty directory;
-``HOME=DIR LOCALSPEC_HOME=DIR/home localspec doctor`` tells of it.
+``HOME=DIR LOCALSPEC_HOME=DIR/home localspec doctor`` prints them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ model_dirs = ["~/gone"]
 threads = 1
 [daemon]
 port = 0
+allowed_origins = []
 [models."budnled"]
 k = 1
 """
@@ -31,11 +32,12 @@ Told = tuple[str, str, str, str]
 """a line's name and level, and what its sentence and its remedy hold"""
 
 BROKEN: list[Told] = [
+    ("config", "warning", "daemon.allowed_origins in line 6 of", "`localspec config edit`"),
     ("config", "warning", "did you mean 'bundled'?", "`localspec config edit`"),
     ("models", "warning", "2 cannot be used: half-7b-q4_0 (", "`localspec models list`"),
     ("models", "warning", ".ollama/models cannot be read: Too many levels", "right to read"),
-    ("model_dirs", "warning", "is not there", "mkdir -p"),
-    ("ngrams", "warning", "it is no n-gram table", "rm /"),
+    ("model_dirs", "warning", "does not exist", "mkdir -p"),
+    ("ngrams", "warning", "the file is not an n-gram table", "rm /"),
     ("history", "warning", "/data/history.sqlite.damaged-1; a new", "rm /"),
     ("permissions", "warning", "token", "chmod -R go="),
     ("sockets", "warning", "daemon.sock and", "`localspec daemon start`"),
@@ -76,7 +78,7 @@ def _write_dead_daemon(runtime: Path) -> None:
 
 WORSE: list[Told] = [
     ("config", "problem", "did you mean 'options.model'", "config.toml"),
-    ("ngrams", "problem", "memory is no directory", "rm /"),
+    ("ngrams", "problem", "memory is not a directory", "rm /"),
     ("home", "problem", "cache cannot be used", "LOCALSPEC_HOME"),
     ("sockets", "problem", "daemon.sock is a directory", "rm -r /"),
 ]

@@ -16,7 +16,7 @@ from tests.doctor.imports import BREAK, HANG, KILL, PRINT, REFUSE, at_import
 
 @pytest.fixture
 def spoil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a file is read by every Python that is started."""
+    """Return a directory from which every Python process that is started imports."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     return tmp_path
 
@@ -24,6 +24,7 @@ def spoil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 BACKENDS = pytest.mark.parametrize(("backend", "package"), [("llama_cpp", "llama_cpp"), ("mlx", "mlx")])
 
 
+@pytest.mark.slow
 def test_what_works_is_told() -> None:
     found = probed("llama_cpp")
     assert found.usable and found.versions.startswith("llama-cpp-python ") and found.device
@@ -52,12 +53,13 @@ def test_a_package_that_another_one_lacks_is_a_defect(spoil: Path) -> None:
 @BACKENDS
 def test_a_crash(spoil: Path, backend: str, package: str) -> None:
     at_import(spoil, package, KILL)
-    assert probed(backend) == Report(error="its process was ended by SIGILL", signal="SIGILL")
+    assert probed(backend) == Report(error="its test process was ended by SIGILL", signal="SIGILL")
 
 
+@pytest.mark.slow
 def test_a_hang(spoil: Path) -> None:
     at_import(spoil, "mlx", HANG)
-    assert probed("mlx", patience=1.0) == Report(error="it did not answer within 1 s")
+    assert probed("mlx", patience=1.0) == Report(error="its test did not end within 1 s")
 
 
 def test_an_error_of_any_kind(spoil: Path) -> None:
@@ -65,6 +67,7 @@ def test_an_error_of_any_kind(spoil: Path) -> None:
     assert probed("llama_cpp") == Report(error="libllama.so cannot be opened")
 
 
+@pytest.mark.slow
 def test_what_a_backend_prints_is_passed_over(spoil: Path) -> None:
     at_import(spoil, "llama_cpp", PRINT)
     assert probed("llama_cpp").usable
@@ -72,14 +75,15 @@ def test_what_a_backend_prints_is_passed_over(spoil: Path) -> None:
 
 def test_a_probe_that_says_nothing(spoil: Path) -> None:
     (spoil / "sitecustomize.py").write_text("import os, sys\nsys.stderr.write('oh\\n')\nos._exit(3)\n")
-    assert probed("llama_cpp") == Report(error="its process ended with 3: oh")
+    assert probed("llama_cpp") == Report(error="its test process ended with 3: oh")
 
 
 def test_a_python_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nothing/there")
-    assert probed("mlx").error == "its process cannot be started: No such file or directory"
+    assert probed("mlx").error == "its test process cannot be started: No such file or directory"
 
 
+@pytest.mark.slow
 def test_a_file_of_the_current_directory_takes_no_modules_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""What is told of a daemon that answered, or did not, and of what stands where it listens."""
+"""Lines on a daemon that answers or does not, and on the files at its socket's place."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def runtime(tmp_path: Path) -> Path:
 
 
 def test_nothing_or_a_daemon_is_well(runtime: Path) -> None:
-    assert looked_at(runtime).sentence == f"Nobody listens; {runtime}/daemon.sock is where a daemon will."
+    assert looked_at(runtime).sentence == f"No daemon listens; the next one listens on {runtime}/daemon.sock."
     assert looked_at(runtime, answered()).sentence.startswith("/run/daemon.sock and ws://127.0.0.1:1")
 
 
@@ -119,4 +119,4 @@ def test_another_users_socket_is_a_problem(runtime: Path) -> None:
         listening.bind(str(runtime / "daemon.sock"))
     os.chown(runtime / "daemon.sock", 65534, 65534)
     found = looked_at(runtime)
-    assert found.level == "problem" and "another user's" in found.sentence
+    assert found.level == "problem" and "another user" in found.sentence

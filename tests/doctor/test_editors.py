@@ -1,4 +1,4 @@
-"""What is told of editors."""
+"""Lines on editors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(home: Path) -> list[str]:
 
 def test_without_any(programs: Path, tmp_path: Path) -> None:
     assert told(tmp_path) == [
-        "Neither VS Code nor Neovim is on the PATH; any editor may use `localspec lsp`."
+        "Neither VS Code nor Neovim is on the PATH; other editors can use `localspec lsp`."
     ]
 
 
@@ -41,21 +41,21 @@ def test_those_that_are_here(programs: Path, tmp_path: Path) -> None:
     add(programs, "code")
     add(programs, "codium")
     (code,) = told(tmp_path)
-    assert code.startswith("VS Code (code, codium) is here, without localspec's extension")
+    assert code.startswith("VS Code (code, codium) is installed, localspec's extension is not")
     assert "plugins/vscode/README.md" in code
     add(programs, "nvim", "echo NVIM v0.10.2-dev+1; echo Build type: Release")
     assert told(tmp_path) == [
         code,
-        "Neovim 0.10.2 is here; its `:checkhealth localspec` tells of the plugin.",
+        "Neovim 0.10.2 is installed; `:checkhealth localspec` in it checks the plugin.",
     ]
 
 
 @pytest.mark.parametrize(
     ("says", "what"),
     [
-        ("echo NVIM v0.6.1", "Neovim 0.6.1 is here, and too old for localspec's plugin, which needs 0.7."),
-        ("exit 1", "Neovim is here, but does not tell its version."),
-        ("exec sleep 60", "Neovim is here, but does not tell its version."),
+        ("echo NVIM v0.6.1", "Neovim 0.6.1 is installed, but localspec's plugin needs 0.7 or newer."),
+        ("exit 1", "Neovim is installed, but `nvim --version` prints no version."),
+        ("exec sleep 60", "Neovim is installed, but `nvim --version` prints no version."),
     ],
 )
 def test_a_neovim_that_is_old_broken_or_silent(
@@ -73,7 +73,7 @@ def test_the_extension_of_this_version_another_one_and_somebody_else_s(
     add(programs, "code")
     extensions = tmp_path / ".vscode" / "extensions"
     (extensions / "ada.localspec-1.0").mkdir(parents=True)
-    assert "without localspec's extension" in told(tmp_path)[0]
+    assert "localspec's extension is not" in told(tmp_path)[0]
     (extensions / "localspec.localspec-0.0.1").mkdir()
     (old,) = editors(tmp_path)
     assert old.level == "warning" and "0.0.1" in old.sentence and "plugins/vscode" in str(old.remedy)

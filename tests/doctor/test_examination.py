@@ -1,4 +1,4 @@
-"""A check that fails is a finding, and what findings tell people to type is a command."""
+"""A check that fails is a finding, and the commands in findings exist."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def commands() -> list[str]:
-    """Everything that is told to be typed, wherever that is said."""
+    """Return all commands that texts of the sources name, wherever they stand."""
     return sorted({found for path in SOURCES for text in texts(path) for found in COMMAND.findall(text)})
 
 
@@ -66,6 +66,7 @@ def parses(command: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_commands_of_remedies_are_found() -> None:
     assert {"config set X X", "service install", "models list", "service uninstall"} <= set(commands())
 

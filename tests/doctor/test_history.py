@@ -1,4 +1,4 @@
-"""What is told of the chats; of a file that a daemon has set aside, tests/daemon/test_history.py."""
+"""Lines on the chats; for a file that a daemon has set aside see tests/daemon/test_history.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localspec.doctor.history import history
 
 def test_none_are_kept_before_the_first(tmp_path: Path) -> None:
     nowhere = tmp_path / "none" / "history.sqlite"
-    assert history(nowhere) == Finding("history", "ok", "No chats are kept yet.")
+    assert history(nowhere) == Finding("history", "ok", "No chats are stored yet.")
 
 
 def test_of_many_that_were_set_aside_some_are_told_and_all_are_removed(tmp_path: Path) -> None:
@@ -18,6 +18,6 @@ def test_of_many_that_were_set_aside_some_are_told_and_all_are_removed(tmp_path:
         for suffix in ("", "-wal", "-shm"):
             (tmp_path / f"history.sqlite.damaged-{number}{suffix}").touch()
     found = history(tmp_path / "history.sqlite")
-    assert "damaged-2, and 2 more; a new file was begun" in found.sentence
+    assert "damaged-2, and 2 more; a new one was started" in found.sentence
     assert found.remedy is not None and found.remedy.count("history.sqlite.damaged-") == 5
     assert "damaged-4*" in found.remedy and "-wal" not in found.sentence + found.remedy

@@ -1,4 +1,4 @@
-"""What is told of memory: the machine's, and the n-grams'."""
+"""Lines on the machine's memory and on the n-gram memory."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def test_a_pair_that_does_not_fit_is_a_warning(room: int, level: str) -> None:
     assert (found.remedy is None) == (level == "ok")
 
 
+@pytest.mark.parametrize(("n_ctx", "shrinks"), [(None, True), (8192, True), (2048, False)])
+def test_a_context_is_only_made_smaller_if_it_is_large(n_ctx: int | None, shrinks: bool) -> None:
+    found = memory.machine(6 * GB, 16 * GB, "a", Needs(5 * GB, GB, GB), 6 * GB, n_ctx)
+    assert found.remedy is not None and ("set n_ctx 2048" in found.remedy) == shrinks
+
+
 def table(folder: Path) -> Path:
     files = TableFiles(folder / "0123456789abcdef", print, start_bits=4)
     files.folder.mkdir(parents=True)
@@ -51,9 +57,9 @@ def test_sound_tables_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda path: path.write_bytes(b""), "it is too short"),
-        (lambda path: path.write_bytes(bytes(2 * HEADER_BYTES)), "it is no n-gram table"),
-        (lambda path: os.truncate(path, HEADER_BYTES), "its size is not what its header says"),
+        (lambda path: path.write_bytes(b""), "the file is too short"),
+        (lambda path: path.write_bytes(bytes(2 * HEADER_BYTES)), "the file is not an n-gram table"),
+        (lambda path: os.truncate(path, HEADER_BYTES), "the file's size is not that of its header"),
         (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
     ],
 )
@@ -70,10 +76,10 @@ def test_what_was_set_aside_is_told(tmp_path: Path) -> None:
     aside = path.with_name(f"{path.name}.quarantine-1")
     aside.touch()
     (found,) = memory.ngrams(tmp_path, True)
-    assert found.level == "warning" and str(found.remedy).endswith(f"rm {aside}")
+    assert found.level == "warning" and str(found.remedy).endswith(f"`rm {aside}`")
 
 
 def test_a_file_in_its_place_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "memory").touch()
     (found,) = memory.ngrams(tmp_path / "memory", True)
-    assert found.level == "problem" and str(found.remedy).endswith(f"rm {tmp_path}/memory")
+    assert found.level == "problem" and str(found.remedy).endswith(f"`rm {tmp_path}/memory`")

@@ -1,4 +1,4 @@
-"""What is told of the models on a disk, of what answers, and of names in the configuration."""
+"""Lines on the models on a disk, on the model that answers, and on names in the configuration."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ def test_a_store_that_cannot_be_read_is_a_warning_with_its_remedy() -> None:
     bad = StoreDescription(name="ollama", path="/o", problem="/o cannot be read: No", remedy="Ask for it.")
     first, second = models.found(Disk([], [good, bad]))
     assert first.level == "ok" and second.level == "warning"
-    assert (second.sentence, second.remedy) == ("Of ollama, /o cannot be read: No.", "Ask for it.")
+    assert (second.sentence, second.remedy) == ("Models of ollama: /o cannot be read: No.", "Ask for it.")
 
 
 def test_a_directory_of_models(tmp_path: Path) -> None:
     inside = {"store": "model_dirs", "path": str(tmp_path / "a.gguf")}
     disk = disk_of(model("a", **inside), model("b", also=[str(tmp_path / "b.gguf")]), model("c"))
-    assert models.model_dir(tmp_path, disk).sentence == f"{tmp_path} holds 2 models."
+    assert models.model_dir(tmp_path, disk).sentence == f"{tmp_path} has 2 models."
     assert models.model_dir(tmp_path, disk_of(model("c"))).level == "warning"
     gone = models.model_dir(tmp_path / "go ne", disk)
-    assert "is not there" in gone.sentence and f"mkdir -p '{tmp_path}/go ne'" in str(gone.remedy)
+    assert "does not exist" in gone.sentence and f"mkdir -p '{tmp_path}/go ne'" in str(gone.remedy)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name, what in (
-        ("file", "is no directory"),
+        ("file", "is not a directory"),
         ("file/inside", "cannot be read: Not a directory"),
-        ("link", "is not there"),
+        ("link", "does not exist"),
         ("x" * 300, "cannot be read: File name too long"),
-        ("nul\0", "cannot be read: no file has such a name"),
+        ("nul\0", "cannot be read: its name is not valid"),
     ):
         wrong = models.model_dir(tmp_path / name, disk)
         # mkdir makes none of these.
-        assert what in wrong.sentence and str(wrong.remedy).startswith("Mend model_dirs with")
+        assert what in wrong.sentence and str(wrong.remedy).startswith("Correct model_dirs with")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is closed to this user")
@@ -94,7 +94,7 @@ def test_a_directory_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def told_of(text: dict[str, object]) -> list[str]:
-    found = list(models.strangers(parse_config(text, where="the test")))
+    found = list(models.unknown_sections(parse_config(text, where="the test")))
     assert all(each.level == "warning" and each.remedy == models.EDIT for each in found)
     return [each.sentence for each in found]
 
@@ -120,7 +120,7 @@ def test_names_that_lead_nowhere_are_told() -> None:
     )
     assert (
         '"budnled"' in stranger
-        and "is for no model" in stranger
+        and "matches no model" in stranger
         and stranger.endswith("did you mean 'bundled'?")
     )
     assert "model in" in model and '"/a"' in model and "stdlib-6n" in model
@@ -131,7 +131,7 @@ def test_a_name_of_several_models_is_told(tmp_path: Path) -> None:
     for name in ("abc-1b-q4_0", "abc-2b-q4_0"):
         ggufs.write(tmp_path, ggufs.small(), f"{name}.gguf")
     (told,) = told_of({"model_dirs": [str(tmp_path)], "models": {"abc": {"k": 1}}})
-    assert "'abc' may be abc:1b, abc:2b" in told
+    assert "'abc' is ambiguous: it may be abc:1b, abc:2b" in told
 
 
 # What answers.
@@ -144,7 +144,7 @@ def test_what_answers_may_be_broken_or_without_a_backend(
     choice = choose("bundled", "none", backend="llama_cpp")
     assert models.default(choice, True).level == "ok"
     without = models.default(choice, False)
-    assert without.level == "problem" and "Mend llama_cpp" in str(without.remedy)
+    assert without.level == "problem" and "Repair llama_cpp" in str(without.remedy)
     broken = models.default(replace(choice, target=model_at(ggufs.write(tmp_path, b"GGUF"))), True)
     assert broken.level == "problem" and "`localspec config set model NAME`" in str(broken.remedy)
 
@@ -153,7 +153,7 @@ def test_what_mends_a_name_depends_on_who_said_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("LOCALSPEC_DRAFT", raising=False)
     assert "`localspec config set draft auto`" in models.mend("draft")
     monkeypatch.setenv("LOCALSPEC_DRAFT", "x")
-    assert models.mend("draft").startswith("Mend LOCALSPEC_DRAFT;")
+    assert models.mend("draft").startswith("Correct LOCALSPEC_DRAFT;")
 
 
 def test_what_a_section_says_is_mended_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_what_a_section_says_is_mended_there(monkeypatch: pytest.MonkeyPatch) ->
         {"models": {"bundled": {"draft": "x"}}, "workspaces": {"/a": {"k": 1}}}, where="the test"
     )
     layers = Sections(config).layers(Options(), "/a/b.py")
-    assert 'Mend draft in [models."bundled"]: `localspec config edit`' in models.mend("draft", layers)
+    assert 'Correct draft in [models."bundled"]: `localspec config edit`' in models.mend("draft", layers)
     other = Sections(config).layers(Options(model="stdlib-1m"), "/a/b.py")
     assert "`localspec config set draft auto`" in models.mend("draft", other)
 
@@ -170,11 +170,11 @@ def test_what_a_section_says_is_mended_there(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_draft_is_told_with_its_reason() -> None:
     chosen = choose("bundled", "auto", backend="llama_cpp")
     told = models.pairing(chosen, list_models()[:4]).sentence
-    assert told == "stdlib-1m drafts for stdlib-6m, chosen by itself: the bundled pair."
+    assert told == "stdlib-1m drafts for stdlib-6m, chosen by auto: the bundled pair."
     asked = models.pairing(choose("bundled", "stdlib-1m", backend="llama_cpp"), [])
-    assert asked.sentence == "stdlib-1m drafts for stdlib-6m: it was asked for."
+    assert asked.sentence == "stdlib-1m drafts for stdlib-6m, as configured."
     none = models.pairing(choose("bundled", "none", backend="llama_cpp"), [])
-    assert none.sentence.startswith("stdlib-6m: no draft model was wanted")
+    assert none.sentence.startswith("stdlib-6m: no draft model was requested")
 
 
 def test_a_draft_that_was_asked_for_and_is_none_is_refused(tmp_path: Path) -> None:

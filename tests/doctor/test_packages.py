@@ -1,4 +1,4 @@
-"""What is told of Python, the backends and the bundled models, and what is to be done."""
+"""Lines on Python, the backends and the bundled models, with their remedies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localspec.models.library import list_models
 
 USABLE = Report(versions="x 1", device="the CPU")
 MISSING = Report(error="No module named 'x'", missing=True)
-KILLED = Report(error="its process was ended by SIGILL", signal="SIGILL")
+KILLED = Report(error="its test process was ended by SIGILL", signal="SIGILL")
 BROKEN = Report(error="a library is not there")
 BOTH = {"llama_cpp": True, "mlx": True}
 
@@ -26,8 +26,8 @@ def test_an_old_python_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("report", "level", "told", "remedy"),
     [
-        (USABLE, "ok", "x 1 computes on the CPU, Z80", "None"),
-        (replace(USABLE, device="a GPU"), "ok", "x 1 computes on a GPU.", "None"),
+        (USABLE, "ok", "x 1 runs on the CPU, Z80", "None"),
+        (replace(USABLE, device="a GPU"), "ok", "x 1 runs on a GPU.", "None"),
         (MISSING, "problem", "not installed", "Install it: pip install llama-cpp-python"),
         (KILLED, "problem", "ended by SIGILL", "--no-binary llama-cpp-python"),
         (BROKEN, "problem", "a library is not there", "Install it again: pip install --force-reinstall"),
@@ -62,7 +62,7 @@ def test_mlx(report: Report, system: tuple[str, str], level: str, remedy: str) -
         (BOTH | {"mlx": False}, "llama_cpp", "ok", "None"),
         (BOTH | {"mlx": False}, "mlx", "problem", "set backend llama_cpp`"),
         (BOTH | {"llama_cpp": False}, "llama_cpp", "problem", "set backend mlx`"),
-        ({"llama_cpp": False, "mlx": False}, "mlx", "problem", "Mend one of the two"),
+        ({"llama_cpp": False, "mlx": False}, "mlx", "problem", "Repair one of the two"),
     ],
 )
 def test_what_auto_takes(usable: dict[str, bool], both: str, level: str, remedy: str) -> None:
@@ -76,7 +76,7 @@ def test_the_bundled_models_are_complete_and_alike() -> None:
     models = list_models()
     found = packages.bundled(models)
     assert found.level == "ok" and str(models[0].vocab_fp) in found.sentence
-    assert "stdlib-6m and stdlib-1m are there as gguf and mlx" in found.sentence
+    assert "stdlib-6m and stdlib-1m are installed as gguf and mlx" in found.sentence
     for wrong, told in (
         (replace(models[2], problem="it is empty"), "it is empty"),
         (replace(models[2], vocab_fp="0"), "vocabularies"),

@@ -1,4 +1,4 @@
-"""What is told of directories: whether they can be used, whose they are, what room there is."""
+"""Lines on directories: access, owner and free space."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_what_is_another_users_is_told(private: Path) -> None:
     (private / "token").write_text("secret")
     os.chown(private / "token", 65534, 65534)
     (found,) = rights(private)
-    assert found.level == "warning" and "Not yours" in found.sentence and "chown" in str(found.remedy)
+    assert found.level == "warning" and "Another user owns" in found.sentence and "chown" in str(found.remedy)
 
 
 def test_a_home_that_others_can_write_to_is_told_and_mended(private: Path) -> None:
     private.parent.chmod(0o777)
     (found,) = rights(private)
-    assert found.level == "warning" and f"replace what is in {private.parent}" in found.sentence
+    assert found.level == "warning" and f"replace files in {private.parent}" in found.sentence
     mended(found)
     assert [found.level for found in rights(private)] == ["ok"]
     private.parent.chmod(0o1777)  # as /tmp
@@ -98,7 +98,7 @@ def test_the_directory_of_a_login(private: Path, tmp_path: Path) -> None:
     run.mkdir()
     run.chmod(0o755)
     (wrong,) = rights(private, XDG_RUNTIME_DIR=str(run))
-    assert "is not yours alone" in wrong.sentence
+    assert "is not private" in wrong.sentence
     # Nothing of ours goes there.
     assert [found.level for found in rights(private, XDG_RUNTIME_DIR=str(run), LOCALSPEC_HOME="/h")] == ["ok"]
     run.chmod(0o700)

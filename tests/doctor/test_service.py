@@ -1,4 +1,4 @@
-"""What is told of the service."""
+"""Lines on the service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WELL = Status(
     [
         ({}, "ok", "starts the daemon at login; now it is active (running).", "None"),
         ({"state": "inactive (dead)", "pid": None}, "ok", "inactive", "None"),
-        ({"installed": False, "current": False}, "ok", "None is installed in systemd", "None"),
+        ({"installed": False, "current": False}, "ok", "No service is installed in systemd", "None"),
         ({"current": False}, "warning", "another localspec", "`localspec service install`"),
         ({"other_home": "LOCALSPEC_HOME=/h", "current": False}, "ok", "LOCALSPEC_HOME=/h", "None"),
         ({"enabled": False}, "warning", "not started at login", "`localspec service install`"),
@@ -38,12 +38,12 @@ WELL = Status(
     ],
 )
 def test_a_service(otherwise: dict[str, Any], level: str, told: str, remedy: str) -> None:
-    found = service.told_of(replace(WELL, **otherwise))
+    found = service.finding_of(replace(WELL, **otherwise))
     assert found.level == level and told in found.sentence and remedy in str(found.remedy)
 
 
 def test_one_that_ends_with_its_session_is_told() -> None:
-    found = service.told_of(WELL, ends=True)
+    found = service.finding_of(WELL, ends=True)
     assert found.level == "ok" and "loginctl enable-linger" in found.sentence
 
 
@@ -64,4 +64,4 @@ def test_without_a_manager_nothing_is_wrong(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", str(tmp_path))
     found = service.service()
     assert found.level == "ok" and "does not answer" in found.sentence
-    assert "Every command that needs the daemon starts it." in found.sentence
+    assert "Commands that need the daemon start it." in found.sentence

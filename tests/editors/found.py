@@ -22,7 +22,7 @@ NEOVIMS = ("0.7", "0.10", "0.12")
 
 
 class Program(NamedTuple):
-    """How something is started: what comes before its arguments, and what its environment needs besides."""
+    """The start of a program: the command before its arguments, and additions to the environment."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -69,7 +69,7 @@ def emacs() -> Program:
 
 
 def missing(sentence: str) -> NoReturn:
-    """Skip the test, unless all editors were said to be here."""
+    """Skip the test, or fail if ``LOCALSPEC_EDITORS_MUST`` is set."""
     if os.environ.get("LOCALSPEC_EDITORS_MUST"):
         pytest.fail(sentence)
     pytest.skip(sentence)

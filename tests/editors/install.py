@@ -1,8 +1,8 @@
 """Real editors to test in, into `.editors/`: ``python -m tests.editors.install [PART…]``.
 
-What belongs to the system (Chromium, Debian's own Neovim and Emacs, tmux) only root can install; everybody
-else uses it where it is there. All else stays in that directory, and what is there already is left as it is.
-What cannot be had is named, and the exit code is 1; the tests that want it are skipped then.
+What belongs to the system (Chromium, Debian's own Neovim and Emacs, tmux) only root can install; other
+users use the installed ones. All else stays in that directory, and what is there already is left as it is.
+A missing one is named, and the exit code is 1; the tests that need it are skipped then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LSP_MODE_PARTS = (
     "lsp-protocol",
     "lsp-semantic-tokens",
 )
-"""all but what knows other servers"""
+"""modules of lsp-mode, without those for particular servers"""
 NPM = ("npm", "--no-audit", "--no-fund", "--ignore-scripts")
 APT = (
     "APT::Install-Recommends=false",
@@ -43,13 +43,13 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def run(*command: str | Path, at: Path = ROOT) -> str:
-    """What a command says; raises :class:`subprocess.CalledProcessError`, with what it complained of."""
+    """Return a command's output. Raises :class:`subprocess.CalledProcessError`, with its stderr."""
     done = subprocess.run(command, cwd=at, text=True, capture_output=True, check=True)
     return done.stdout
 
 
 def system() -> None:
-    """What Debian has, and root may install."""
+    """Install Debian's packages; only root can."""
     missing = [package for program, package in SYSTEM.items() if shutil.which(program) is None]
     if not missing:
         return
@@ -94,7 +94,7 @@ def debian(suite: str, package: str, into: Path) -> None:
 
 
 def mirror() -> str:
-    """Where this machine has Debian's packages from."""
+    """Return the address from which this machine installs Debian's packages."""
     sites = run("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").splitlines()
     return next(site for site in sites if "security" not in site)
 
@@ -131,13 +131,13 @@ def lsp_mode() -> None:
 
 
 def extension() -> None:
-    """What builds and tests the extension, and drives the browser."""
+    """Install the packages that build and test the extension and drive the browser."""
     run(*NPM, "ci", at=ROOT / "plugins/vscode")
     run(sys.executable, "-m", "pip", "install", "-q", "--require-hashes", "-r", "locks/dev.txt")
 
 
 def complete() -> None:
-    """Whether nothing is missing; the oldest Neovim is Debian 12's own."""
+    """Raise :class:`RuntimeError` if a Neovim is missing; the oldest one is Debian 12's own."""
     here = found.neovims()
     if missing := [version for version in NEOVIMS if version not in here]:
         raise RuntimeError(f"there is no Neovim {' and no Neovim '.join(missing)}")

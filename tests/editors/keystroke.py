@@ -1,4 +1,4 @@
-"""What is measured in every editor."""
+"""The figures that are measured in every editor."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from localspec.backends.toy import markov
 from localspec.engine import clock as module
 from localspec.engine.clock import Played, RoundClock
 from localspec.engine.engine import Engine
+from localspec.engine.events import RoundPlayed
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Draft
@@ -58,7 +59,7 @@ def known_costs(*, long: float = 3.0) -> CostCurve:
 
 
 def play(sequence: Sequence, proposed: int, accepted: int, redone: int = 0) -> Played:
-    """What a round does to a sequence: the accepted tokens, and one of the target's own."""
+    """Play a round on a sequence: it gains the accepted tokens and one of the target's own."""
     before = len(sequence.tokens)
     draft = Draft(tuple([97] * proposed), "memory") if proposed else NOTHING
     emitted = sequence.extend(Emitted((97,) * (accepted + 1), accepted + 1, "memory"))
@@ -70,8 +71,8 @@ def saved(sequence: Sequence) -> float | None:
     return sequence.final_stats(priced=True).time_saved_s
 
 
-def ledger(sequence: Sequence) -> tuple[float, float]:
-    won, spent = sequence.ask(1, None).ledger
+def savings(sequence: Sequence) -> tuple[float, float]:
+    won, spent = sequence.ask(1, None).savings
     return won, spent
 
 
@@ -85,15 +86,21 @@ def forwarded_clock(hands: Hands, *, propose_ms: float, forward_ms: float, width
     return clock
 
 
+def ended(clock: RoundClock, played: list[Played]) -> list[RoundPlayed]:
+    """End the round and return its records."""
+    clock.ended(played)
+    return [clock.record(each) for each in played]
+
+
 def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Engine) -> None:
     """Three tokens in 1 + 20 + 4 ms, where plain decoding takes 10 ms for each."""
     sequence = engine.submit(request("abc"))
     clock = forwarded_clock(hands, propose_ms=1, forward_ms=20, width=4)
     played = play(sequence, 3, 2)
     hands.pass_ms(4)
-    (told,) = clock.ended([played])
+    (told,) = ended(clock, [played])
     assert saved(sequence) == pytest.approx(0.030 - 0.025)
-    assert ledger(sequence) == pytest.approx((0.030 - 0.020, 0.020))
+    assert savings(sequence) == pytest.approx((0.030 - 0.020, 0.020))
     assert (told.ms, told.propose_ms, told.forward_ms) == pytest.approx((25.0, 1.0, 20.0))
     assert (told.round, told.proposer, told.k, told.accepted, told.emitted) == (1, "memory", 3, 2, 3)
     assert (told.proposed, told.chosen, told.width) == ((97, 97, 97), (97, 97, 97), 4)
@@ -103,12 +110,12 @@ def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Eng
 def test_a_plain_round_saves_nothing_and_pays_for_looking(
     hands: Hands, engine: Engine, forward_ms: float
 ) -> None:
-    """On a machine that is busy with something else, too: nobody speculated."""
+    """On a machine that is busy with something else, too: no request speculated."""
     sequence = engine.submit(request("abc"))
     clock = forwarded_clock(hands, propose_ms=2, forward_ms=forward_ms, width=1)
     clock.ended([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
-    won, spent = ledger(sequence)
+    won, spent = savings(sequence)
     assert won == pytest.approx(0.0) and spent >= 0.010
 
 
@@ -121,13 +128,13 @@ def test_a_forward_that_was_held_up_cost_time_but_is_no_fault_of_the_draft(
     hands.pass_ms(10_000)
     clock.forwarded(4)
     clock.ended([play(sequence, 3, 3)])
-    won, spent = ledger(sequence)
+    won, spent = savings(sequence)
     assert saved(sequence) == pytest.approx(0.040 - 10.0, abs=0.01)
     assert won > 0.015 and 0.020 <= spent < 0.024
 
 
 def test_a_slow_machine_is_slow_for_plain_decoding_as_well(hands: Hands, engine: Engine) -> None:
-    """What a round teaches moves both prices: half speed from now on makes no draft look worse."""
+    """A round's time moves both prices: at half speed from now on no draft looks worse."""
     sequence, costs = engine.submit(request("abc")), known_costs()
     for _ in range(40):
         clock = RoundClock(costs)
@@ -136,7 +143,7 @@ def test_a_slow_machine_is_slow_for_plain_decoding_as_well(hands: Hands, engine:
         clock.forwarded(4)
         clock.ended([play(sequence, 3, 1)])
     assert costs.seconds(4) == pytest.approx(0.040, rel=0.02)
-    won, spent = ledger(sequence)
+    won, spent = savings(sequence)
     # Two plain forwards for one of four: even at any speed, but for what the ratio moved.
     assert won == pytest.approx(0.0, abs=0.15 * spent)
 
@@ -149,9 +156,9 @@ def test_near_ties_that_were_decided_again_are_paid_for(hands: Hands, engine: En
     hands.pass_ms(25)
     clock.forwarded(5)
     hands.pass_ms(20)
-    (told, _) = clock.ended([play(doubtful, 3, 0, redone=2), play(sure, 0, 0)])
+    (told, _) = ended(clock, [play(doubtful, 3, 0, redone=2), play(sure, 0, 0)])
     for sequence in (doubtful, sure):
-        assert ledger(sequence) == pytest.approx((0.012 - 0.045, 0.045))
+        assert savings(sequence) == pytest.approx((0.012 - 0.045, 0.045))
         assert saved(sequence) == pytest.approx(0.012 - 0.045)
     assert (told.forward_ms, told.ms) == pytest.approx((25.0, 45.0))
 
@@ -163,18 +170,18 @@ def test_in_a_batch_everybody_waits_for_everybodys_drafts(hands: Hands, engine: 
     clock.proposed()
     hands.pass_ms(25)
     clock.forwarded(5)
-    told = clock.ended([play(drafts, 3, 3), play(plain, 0, 0)])
+    told = ended(clock, [play(drafts, 3, 3), play(plain, 0, 0)])
     assert [(each.request, each.emitted, each.width) for each in told] == [
         (drafts.id, 4, 5),
         (plain.id, 1, 5),
     ]
     assert saved(drafts) == pytest.approx(4 * 0.012 - 0.025)
     assert saved(plain) == pytest.approx(0.012 - 0.025)
-    assert ledger(plain) == pytest.approx((0.012 - 0.025, 0.025))
+    assert savings(plain) == pytest.approx((0.012 - 0.025, 0.025))
 
 
 def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Hands, engine: Engine) -> None:
-    """A forward over two texts says little about one that is two tokens wide."""
+    """A forward over two texts predicts little about one that is two tokens wide."""
     short, long = engine.submit(request("abc")), engine.submit(request("x" * LONG))
     costs = known_costs(long=3.0)
     clock = RoundClock(costs)
@@ -212,7 +219,7 @@ def test_the_forward_is_what_passed_between_drafting_and_emitting(hands: Hands, 
         hands.pass_ms(500)
         clock.ended([played])
     assert costs.seconds(4) == pytest.approx(0.020)
-    assert ledger(sequence) == pytest.approx((30 * (0.010 - 0.020), 30 * 0.020))
+    assert savings(sequence) == pytest.approx((30 * (0.010 - 0.020), 30 * 0.020))
     assert saved(sequence) == pytest.approx(30 * (0.010 - 1.020))
 
 
@@ -237,12 +244,12 @@ def test_the_tokens_of_a_round_are_those_it_added(hands: Hands, engine: Engine) 
     clock.proposed()
     clock.forwarded(2)
     emitted = sequence.extend(Emitted((98, end), 1, "draft"))
-    (told,) = clock.ended([Played(sequence, Draft((98,), "draft"), 1, before, emitted, 0)])
+    (told,) = ended(clock, [Played(sequence, Draft((98,), "draft"), 1, before, emitted, 0)])
     assert (told.chosen, told.emitted) == ((98,), 2)
 
 
 def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine) -> None:
-    """Sampling from a row takes as long whoever drafted: 5 ms for each of four tokens here."""
+    """Sampling from a row takes as long with any proposer: 5 ms for each of four tokens here."""
     sequence, costs = engine.submit(request("abc")), known_costs()
     for _ in range(30):
         clock = RoundClock(costs)
@@ -251,10 +258,10 @@ def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine)
         clock.forwarded(4)
         hands.pass_ms(20)
         clock.judged(4)
-        (told,) = clock.ended([play(sequence, 3, 3)])
+        (told,) = ended(clock, [play(sequence, 3, 3)])
     assert costs.seconds(4) == pytest.approx(0.020)
     assert told.forward_ms == pytest.approx(20.0)
-    assert ledger(sequence) == pytest.approx((30 * (0.040 - 0.020), 30 * 0.020))
+    assert savings(sequence) == pytest.approx((30 * (0.040 - 0.020), 30 * 0.020))
     # Plain decoding would have taken 10 ms and 5 for each token.
     assert saved(sequence) == pytest.approx(30 * (4 * 0.015 - 0.040))
 

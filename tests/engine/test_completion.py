@@ -10,9 +10,9 @@ from msgspec.structs import replace
 import localspec
 from localspec.backends.rounding import measure_rounding, set_rounding
 from localspec.backends.toy import Rule, ToyBackend
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.stream import Stream
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request
 from localspec.protocol.results import Result
@@ -56,6 +56,7 @@ def test_the_public_call_shows_what_an_editor_would() -> None:
     assert engine.complete("print(", "", temperature=0.0).text == "x)"
 
 
+@pytest.mark.slow
 def test_a_real_model_gives_the_same_completion_whoever_drafts() -> None:
     prefix, suffix = "def fib(n):\n    ", "\n\nprint(fib(10))"
     with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
@@ -87,6 +88,7 @@ def test_what_was_cancelled_for_a_newer_one_leaves_it_its_cache() -> None:
     assert newer.prompt_tokens - newer.cached_tokens <= 3
 
 
+@pytest.mark.slow
 def test_typing_on_takes_cells_over_and_near_ties_fall_as_if_nothing_had_been_cached() -> None:
     reread = []
     for seed in range(24):

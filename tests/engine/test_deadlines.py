@@ -1,4 +1,4 @@
-"""When a request ends, done or not."""
+"""The end of requests at their deadlines, complete or not."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TALE = "Es war einmal ein Bär 🐻, der aß Käse 🧀 und schlief.".encode()
 
 
 def talk(text: bytes, **options: object) -> tuple[Engine, Result]:
-    """An engine that continues ``text`` after its first three bytes, and what it said."""
+    """An engine that continues ``text`` after its first three bytes, and its answer."""
     engine = toy_engine(scripted(text))
     return engine, engine.generate(text[:3].decode(), temperature=0.0, **options).finish()
 
@@ -314,6 +314,7 @@ class TestFailures:
 
 
 class TestClose:
+    @pytest.mark.slow
     def test_a_stream_that_is_closed_before_it_is_read_gives_its_slot_back(self) -> None:
         engine = toy_engine(markov())
         engine.generate("ab", max_tokens=200).close()
@@ -322,6 +323,7 @@ class TestClose:
         gc.collect()
         assert not engine.step(), "dropped, and still served"
 
+    @pytest.mark.slow
     def test_a_stream_left_unread_does_not_touch_a_closed_engine(self) -> None:
         with localspec.load("bundled", n_ctx=256, threads=1) as engine:
             stream = engine.generate("def f(", proposer="draft", temperature=0.0)

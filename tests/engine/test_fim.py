@@ -1,4 +1,4 @@
-"""Every family is told a gap as its authors write it, and nothing that was typed becomes a special token."""
+"""Gaps in the prompt format of each family; no typed text becomes a special token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often one answer looks at its model's file to know what it is."""
+"""The number of times that one answer reads its model's file to identify it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from localspec.models.bundled import bundled_model
 
 MOST = 6
 """reads of the header, looks for a format, and resolutions of the path"""
 
 
+@pytest.mark.slow
 def test_one_answer_identifies_its_model_a_few_times(tmp_path: Path) -> None:
     path = Path(shutil.copy(bundled_model("stdlib-6m"), tmp_path / "m.gguf"))
     home = {"HOME": str(tmp_path), "LOCALSPEC_HOME": str(tmp_path / "home")}

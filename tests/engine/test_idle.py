@@ -1,4 +1,4 @@
-"""What an engine measures while nobody asks, forward by forward."""
+"""Measurements of an idle engine, forward by forward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
-from localspec.engine import idle
+from localspec.engine import idle, learning
 from localspec.engine.engine import Engine
 from localspec.engine.idle import CONTEXT, PIECE, TIMES, WIDEST, measure_costs
 from localspec.engine.learning import Learning
@@ -25,7 +25,7 @@ def backend(n_ctx: int = 600) -> ToyBackend:
 
 
 def widths_of(model: ToyBackend, *, after: int) -> Counter[int]:
-    """How often each width was forwarded, once ``after`` tokens of context were there."""
+    """Return the number of forwards by width, once ``after`` tokens of context were fed."""
     found: Counter[int] = Counter()
     fed = 0
     for ((_, tokens, _),) in model.forwards:
@@ -212,6 +212,19 @@ def test_rounding_is_not_probed_where_nothing_is_kept() -> None:
     engine = Engine(ToyBackend(small_markov(1), n_ctx=600, noise=0.05))
     rested(engine)
     assert engine.learning.rounding.measured is None
+
+
+def test_rounding_is_measured_in_short_pauses_between_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "measure_rounding", lambda target: None)  # a slow model, at load
+    target = ToyBackend(small_markov(1), n_ctx=600, noise=0.05)
+    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    for _ in range(30):
+        run_all(engine, [engine.submit(request("abc", max_tokens=2, temperature=0.0))])
+        for _ in range(60):
+            engine.rest()
+    assert engine.learning.rounding.measured is not None
 
 
 @pytest.mark.parametrize("rollback", [0, 4])

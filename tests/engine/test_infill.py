@@ -1,4 +1,4 @@
-"""What of a gap's surroundings is told, and that it stays the same from keystroke to keystroke."""
+"""The context of a gap in its prompt, which stays the same from keystroke to keystroke."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from tests.engine.interrupted import Scene, Truth, check, interrupted_at, moment
 from tests.slow.share import SHARE
 from tests.toys import share_always, small_markov
 
-# Not hurry.py: between the last line of a `with` and its end a trace function can raise, a signal cannot.
+# Not preemption.py: between the last line of a `with` and its end a trace function can raise, a signal
+# cannot.
 BOOKS = tuple(
     f"localspec/{name}.py"
     for name in (
@@ -59,6 +60,7 @@ def interrupt(tmp_path: Path, places: tuple[str, ...], part: float) -> int:
 dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@pytest.mark.slow
 @dropped
 def test_nothing_is_lost_at_some_lines(tmp_path: Path) -> None:
     assert interrupt(tmp_path, BOOKS, 1 / 37) > 20
@@ -76,5 +78,5 @@ def test_a_stream_whose_request_is_gone_says_so() -> None:
     engine = fresh()
     stream = engine.generate("abc", temperature=0.0)
     engine._scheduler.abandon()
-    with pytest.raises(EngineError, match="does not know the request"):
+    with pytest.raises(EngineError, match="ended without a result for this request"):
         stream.finish()

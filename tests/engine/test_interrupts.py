@@ -15,17 +15,17 @@ from localspec.backends.base import Backend, Rows, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import PRESUMED, set_rounding
 from localspec.backends.toy import ToyBackend, markov
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.mlx_models import write_model
 from tests.parity.play import emptied
 
 PROMPT = "def f(x):\n    return x\n\n\ndef g(x):\n    return f(x) + f(x)\n"
 ENGINE = ("round.py", "exactness.py", "sequence.py")
 PLACES = (*ENGINE, "backend.py", "toy.py", "sequences.py")
-MLX = (*ENGINE, "mlx/backend.py", "slot.py", "foresight.py")
+MLX = (*ENGINE, "mlx/backend.py", "slot.py", "mlx/prefetch.py")
 GRAPH = (*MLX, "layers.py", "attention.py")
 """with mlx-lm's own layers: half of a graph that is built changes some caches and not others"""
 
@@ -103,6 +103,7 @@ def interrupted(engine: Engine, n: int, places: tuple[str, ...]) -> tuple[bool, 
     return False, text
 
 
+@pytest.mark.slow
 def test_who_goes_on_behind_an_interrupt_reads_what_a_cold_cache_says(case: Case) -> None:
     cold: dict[str, str] = {}
     n, reached, taken, compared = 1, True, 0, 0
@@ -125,6 +126,7 @@ def test_who_goes_on_behind_an_interrupt_reads_what_a_cold_cache_says(case: Case
 HEADS = ("the first of three, ", "second, and longer than others, ", "third ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", pytest.param("gemma3", marks=pytest.mark.slow)])
 def test_an_interrupted_forward_of_several_mixes_nothing_up(name: str, tmp_path: Path) -> None:
     """Also where rows are moved side by side for it."""

@@ -13,7 +13,6 @@ import pytest
 
 import localspec
 from localspec.backends.llama_cpp.backend import NO_STATES
-from localspec.config import EngineConfig
 from localspec.engine.load import choose_here, load, load_engine
 from localspec.errors import (
     BackendUnavailable,
@@ -28,14 +27,15 @@ from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import Pair, choose
 from localspec.models.tried import known_of, known_speed
+from localspec.protocol.engine_config import EngineConfig
 from tests import random_ggufs
 from tests.models.disk import OLLAMA, Home
 from tests.models.finding import asking, pair_of
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 INSTEAD = "prompt lookup and n-gram memory draft instead"
-NOBODY = f"no draft model: none on this disk is smaller and has the same vocabulary; {INSTEAD}"
-GGUF, ASKED = "on llama_cpp, as asked", "this draft model was asked for"
+NONE = f"no draft model: no model on this disk is smaller and has the same vocabulary; {INSTEAD}"
+GGUF, ASKED = "on llama_cpp, as requested", "this draft model was requested"
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
 
 
@@ -50,9 +50,9 @@ def other_vocabulary(path: Path) -> Path:
     [
         ("bundled", "auto", pair_of(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
         ("stdlib-6m", "auto", pair_of(TARGET, DRAFT, GGUF, "the bundled pair", asked=False)),
-        ("bundled", "none", pair_of(TARGET, None, GGUF, "no draft model was wanted")),
-        ("stdlib-1m", "auto", pair_of(DRAFT, None, GGUF, NOBODY, asked=False)),
-        ("stdlib-1m", "stdlib-6m", pair_of(DRAFT, TARGET, GGUF, "this draft model was asked for")),
+        ("bundled", "none", pair_of(TARGET, None, GGUF, "no draft model was requested (draft = none)")),
+        ("stdlib-1m", "auto", pair_of(DRAFT, None, GGUF, NONE, asked=False)),
+        ("stdlib-1m", "stdlib-6m", pair_of(DRAFT, TARGET, GGUF, "this draft model was requested")),
     ],
 )
 def test_which_files_are_opened(model: str, draft: str, choice: Pair) -> None:
@@ -64,7 +64,7 @@ def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
     paths = [each.path for each in pair.models]
     assert paths == [bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx")]
     reasons = [pair.why, pair.drafter.why]
-    assert reasons == ["on mlx, as asked", "the bundled pair"] and not pair.drafter.asked
+    assert reasons == ["on mlx, as requested", "the bundled pair"] and not pair.drafter.asked
     assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == pair.draft
 
 
@@ -72,9 +72,9 @@ def test_the_format_decides_where_there_is_only_one() -> None:
     gguf, mlx = choose(str(TARGET), "none"), choose(str(TARGET.parent), "none")
     assert gguf.why == "on llama_cpp, which runs a GGUF file"
     assert mlx.why == "on mlx, which runs an MLX directory"
-    with pytest.raises(InvalidOptions, match="is a GGUF file; mlx runs"):
+    with pytest.raises(InvalidOptions, match="it is a GGUF file, not an MLX directory"):
         choose(str(TARGET), "none", backend="mlx")
-    with pytest.raises(InvalidOptions, match="is an MLX directory; llama_cpp runs"):
+    with pytest.raises(InvalidOptions, match="it is an MLX directory, not a GGUF file"):
         choose(str(TARGET.parent), "none", backend="llama_cpp")
 
 
@@ -88,6 +88,7 @@ def test_the_faster_format_is_taken_once_both_were_measured() -> None:
         assert (choose("bundled", "auto", speed=known.get).target.path == TARGET) == (not home_of_mlx)
 
 
+@pytest.mark.slow
 def test_what_an_engine_measured_decides_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     assert known_speed(model_at(DRAFT)) is None
@@ -104,6 +105,7 @@ def test_a_draft_that_is_not_there() -> None:
         choose("bundled", "no-such")
 
 
+@pytest.mark.slow
 def test_the_public_entrance() -> None:
     with localspec.load(TARGET, draft=DRAFT, n_ctx=256, threads=1, temperature=0.0, max_tokens=5) as engine:
         assert engine.reason == f"on llama_cpp, which runs a GGUF file; {ASKED}; same vocabulary"
@@ -113,6 +115,7 @@ def test_the_public_entrance() -> None:
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
+@pytest.mark.slow
 def test_names_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models, config = tmp_path / "models", tmp_path / "config" / "config.toml"
     for folder in (models, config.parent):
@@ -143,6 +146,7 @@ def test_a_backend_that_is_not_there() -> None:
         load("bundled", backend="toy")
 
 
+@pytest.mark.slow
 def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_path: Path) -> None:
     choice = pair_of(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
     process = psutil.Process()
@@ -157,6 +161,7 @@ def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_pat
     assert process.memory_info().rss - before < 2 * TARGET.stat().st_size
 
 
+@pytest.mark.slow
 def test_progress_names_the_stage() -> None:
     told: list[tuple[str, float]] = []
     load_engine(
@@ -173,6 +178,7 @@ def in_disguise(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "target.gguf").write_bytes(TARGET.read_bytes())
     broken = in_disguise(tmp_path / "a-draft.gguf")
@@ -196,6 +202,7 @@ def test_what_cannot_be_loaded_is_called_as_its_store_does(tmp_path: Path) -> No
         load_engine(pair_of(blob, None, GGUF, ""), config=SMALL)
 
 
+@pytest.mark.slow
 def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
     mamba = random_ggufs.write_model(tmp_path / "mamba.gguf", "mamba")
     choice = pair_of(mamba, DRAFT, GGUF, "it drafts", asked=False)
@@ -204,6 +211,7 @@ def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
+@pytest.mark.slow
 def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:
     choice = choose("bundled", "auto", backend="llama_cpp")
     alone, both = (needs_of(model_at(TARGET), draft, SMALL).total for draft in (None, model_at(DRAFT)))
@@ -214,6 +222,7 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
             load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
+@pytest.mark.slow
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
@@ -223,6 +232,7 @@ def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
         assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
 
 
+@pytest.mark.slow
 def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
@@ -242,6 +252,7 @@ def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_pat
     assert told == []
 
 
+@pytest.mark.slow
 def test_how_a_draft_fared_is_kept_for_the_next_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +271,7 @@ def renderings() -> set[int]:
     }
 
 
+@pytest.mark.slow
 def test_the_chat_templates_process_starts_before_the_first_chat_and_ends_with_the_engine() -> None:
     gc.collect()
     before = renderings()
@@ -273,6 +285,7 @@ def test_the_chat_templates_process_starts_before_the_first_chat_and_ends_with_t
     assert renderings() == before
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_leaves_no_process(tmp_path: Path) -> None:
     gc.collect()
     before = renderings()

@@ -1,4 +1,4 @@
-"""What speculation may cost a request: measured on a machine whose forwards cost what they are said to."""
+"""The bound on a request's losses by speculation, with a scripted cost of forwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counted(ToyBackend):
 
 
 class Known(CostCurve):
-    """Costs that are known, whatever the clock says."""
+    """Costs that are fixed, whatever the clock shows."""
 
     def __init__(self, backend: Counted) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Known(CostCurve):
 
 
 def alphabet(ties: float) -> Counted:
-    """A model that says the alphabet over and over, at ``ties`` of all places only just."""
+    """A model that repeats the alphabet, with near-ties at the share ``ties`` of all places."""
 
     def rule(context: Sequence[int]) -> list[float]:
         logits = np.full(ToyVocabulary.size, -5.0)
@@ -81,6 +81,7 @@ PRICED = [(ties, slope) for ties in (0.0, 0.05, 0.2, 1.0) for slope in (0.12, 0.
 QUICK = [(0.0, 0.12), (0.2, 0.5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ties", "slope"),
     [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in PRICED],

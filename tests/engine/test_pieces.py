@@ -35,8 +35,8 @@ Cell = tuple[object, ...]
 def cells(capabilities: Capabilities, start: int, end: int) -> list[Cell]:
     """Return a label for each cell that a forward over these tokens writes; equal labels mean equal bits.
 
-    The model rounds as ``capabilities`` say and no better: cells of widths that are not alike have labels of
-    their own.
+    The model rounds as its ``capabilities`` state and no better: cells of widths that are not alike have
+    labels of their own.
     """
     width = end - start
     if width < TILE:

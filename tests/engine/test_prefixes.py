@@ -1,4 +1,4 @@
-"""What the next request need not feed again: turns, edits, forks, keystrokes; and what goes for room."""
+"""Prefix reuse by the next request (turns, edits, forks, keystrokes), and eviction for room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = "once upon a time there was a cache that remembered all that it was told 
 
 
 def ask(engine: Engine, text: str, source: str = "run", **options: object) -> Result:
-    """The result of a plain prompt; ``source`` is who asks."""
+    """The result of a plain prompt; ``source`` is that of the request."""
     said = {"temperature": 0.0, "max_tokens": 2, **options}
     request = Request(prompt=TextPrompt(text), options=Options(**said), source=source)  # type: ignore[arg-type]
     sequence = engine.submit(request)
@@ -95,7 +95,7 @@ class TestWhatIsSpared:
         assert warm.cached_tokens == (len(text) + 1) // 32 * 32
 
     def test_a_long_answer_does_not_replace_a_prompt_that_lends_more(self) -> None:
-        """Decoded cells are lent to nobody where pieces round otherwise than single tokens."""
+        """Decoded KV entries are not lent if pieces round otherwise than single tokens."""
 
         def letters(context: Seq[int]) -> list[float]:
             return [float(i == 97 + sum(context[-2:]) % 26) for i in range(ToyVocabulary.size)]

@@ -26,9 +26,9 @@ class Listening(Memory):
         super().__init__(folder, "toy", ToyVocabulary().piece)
         self.lessons: list[Lesson] = []
 
-    def learn(self, lesson: Lesson, said: Moment | None = None) -> None:
+    def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
         self.lessons.append(lesson)
-        super().learn(lesson, said)
+        super().learn(lesson, moment)
 
     def taught(self) -> list[tuple[str, str]]:
         """(source, text) of what was taught since the last look."""
@@ -101,6 +101,7 @@ def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
     assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
 
 
+@pytest.mark.slow
 def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listening) -> None:
     primer = Primer(memory, ToyVocabulary())
     primer.teach(str(repo / "long.py"), "x = 1\n" * 200_000, str(repo))
@@ -176,7 +177,7 @@ def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: 
 
 
 def knows(memory: Listening, repo: Path, text: str) -> bool:
-    """Whether any table of the repository foretells the end of ``text``."""
+    """Return True if a table of the repository predicts the last byte of ``text``."""
     context, last = list(text.encode()[:-1]), text.encode()[-1]
     hashes = memory.hashes_of(context)
     found = [table.find(hashes) for table in memory.tables(str(repo))]
@@ -187,7 +188,7 @@ def knows(memory: Listening, repo: Path, text: str) -> bool:
 def test_what_waits_is_forgotten_with_the_rest_whoever_forgets(
     repo: Path, memory: Listening, tmp_path: Path, what: str
 ) -> None:
-    """As by a command beside the daemon, which tells it nothing."""
+    """Forget as a command beside the daemon does, which does not notify it."""
     primer = Primer(memory, ToyVocabulary())
     path, old, secret = str(repo / "a.py"), "the first line that is learnt\n", "nobody shall know of this\n"
 

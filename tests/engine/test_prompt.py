@@ -35,7 +35,7 @@ def test_a_long_chat_drops_its_oldest_turn_pairs_and_keeps_the_system_prompt() -
 
 
 class Counting(ToyVocabulary):
-    """Notes the length of each text that it is asked for."""
+    """A vocabulary that records the length of each text that it encodes."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Who is asked for a draft, for how long a one, and who takes over: through engines on toy models."""
+"""The choice of proposer and draft length, and fallbacks, through engines on toy models."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence as Seq
 import pytest
 
 from localspec.backends.toy import ToyBackend
-from localspec.config import EngineConfig
-from localspec.engine.engine import LITTLE_REPETITION, Engine
+from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
-from localspec.engine.proposers import DEFAULT_K, LONGEST_K
+from localspec.engine.proposers import DEFAULT_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Degraded
 from localspec.protocol.results import Stats
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rules import repetition
+from localspec.speculation.rules import LITTLE_REPETITION, LONGEST_K, repetition
 from tests.toys import answer, request, run_all, scripted
 
 ROUND = b"abcdefgh" * 40
@@ -43,7 +43,7 @@ def stats_of(engine: Engine, prompt: str = PROMPT, **options: object) -> Stats:
 
 
 class Noted(Proposer):
-    """Repeats the text that is being said, or errs, and notes what happens to it."""
+    """A proposer that repeats the text, or errs, and records the outcome."""
 
     def __init__(self, name: str, *, wrong: bool = False) -> None:
         self.name, self._wrong = name, wrong
@@ -163,7 +163,7 @@ def test_the_plain_rules_serve_auto_and_say_whose_draft_it_was(controller: str) 
 
 
 def wrong_drafts(**settings: object) -> list[int]:
-    """How long the drafts of a draft model are that is always wrong."""
+    """Return the draft lengths of rounds with a draft model that is always wrong."""
     target, draft = ToyBackend(scripted(VARIED.encode() * 9)), ToyBackend(lambda context: [9.0, *[0.0] * 259])
     config = EngineConfig(ngram_min=5, ngram_max=5, **settings)  # type: ignore[arg-type]
     engine = Engine(target, draft, config=config)
@@ -201,7 +201,7 @@ def test_a_length_that_was_asked_for_is_the_length(controller: str) -> None:
 
 
 def test_a_proposer_of_ones_own_is_asked_for_a_few_tokens() -> None:
-    """Nobody finds its length for it."""
+    """No rule chooses its length."""
     mine = Noted("mine")
     stats_of(engine_with(proposers=[mine]), proposer="mine")
     assert {k for ks in mine.asked[:-2] for k in ks} == {DEFAULT_K} and DEFAULT_K < LONGEST_K
@@ -233,7 +233,7 @@ def test_an_own_proposer_takes_the_place_of_ours() -> None:
 
 
 def test_whoever_is_there_is_told_that_a_request_has_ended() -> None:
-    """Even who was not asked: a degraded request had several proposers."""
+    """Also proposers that were not used: a degraded request had several proposers."""
     mine, other = Noted("mine"), Noted("other")
     engine = engine_with(proposers=[mine, other])
     sequences = submitted(engine, 2, proposer="mine")
@@ -285,7 +285,7 @@ def test_a_replacement_drafts_in_the_same_round() -> None:
     ],
 )
 def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int) -> None:
-    """Tokens that the model does not have would crash it; more than was asked for has no room."""
+    """Tokens that the model does not have would crash it; more than was requested has no room."""
 
     class Odd(Noted):
         def _draft(self, ask: Ask) -> Draft:
@@ -303,9 +303,9 @@ def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int
 
 def test_a_refusal_names_who_is_there_and_what_would_help() -> None:
     engine = engine_with(proposers=[Noted("mine")])
-    with pytest.raises(InvalidOptions, match="there are: auto, mine, none, prompt-lookup") as caught:
+    with pytest.raises(InvalidOptions, match="available: auto, mine, none, prompt-lookup") as caught:
         engine.generate("abc", proposer="draft")
-    assert caught.value.remedy == "Load the model with --draft."
+    assert caught.value.remedy == "Load the model with a draft model: `--draft NAME`."
     with pytest.raises(InvalidOptions) as caught:
         engine.generate("abc", proposer="memory")
     assert caught.value.remedy == "Run `localspec config set memory true`."

@@ -164,7 +164,7 @@ HEADER = (
 
 
 def nonsense(how: str) -> bytes:
-    """A file that nobody wrote for us."""
+    """A file that localspec did not write."""
     tokens = json.dumps(list((TALE * 2).encode())).encode()
     state = b"no state of any backend"
     return {
@@ -210,6 +210,7 @@ def test_a_limit_that_was_lowered_holds_from_the_next_start_on(tmp_path: Path, l
     assert len(left) < 3 and sum(path.stat().st_size for path in left) <= limit
 
 
+@pytest.mark.slow
 def test_where_none_are_to_be_kept_none_are_left() -> None:
     settings: dict[str, Any] = {
         "draft": "none",

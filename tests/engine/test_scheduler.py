@@ -1,4 +1,4 @@
-"""Who is served next, and at what price: time is told, not waited for."""
+"""The next request to serve, and its price; time is set by the tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def curve(ratios: dict[int, float]) -> CostCurve:
 
 
 class Stage:
-    """A scheduler over a toy, and requests that are read or decode as is said."""
+    """A scheduler over a toy, and requests that prefill or decode as the test sets."""
 
     def __init__(
         self, ratios: dict[int, float] = DEAR, *, max_sequences: int = 8, batches: bool = True
@@ -58,7 +58,7 @@ class Stage:
         return sequence
 
     def serve(self, steps: int, cost: float = 1.0) -> Counter[int]:
-        """How often each was served."""
+        """Run steps; return the number of times that each sequence was served."""
         served: Counter[int] = Counter()
         for _ in range(steps):
             self.scheduler.admit()

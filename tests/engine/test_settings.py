@@ -1,4 +1,4 @@
-"""Which value wins."""
+"""The precedence of values."""
 
 from __future__ import annotations
 

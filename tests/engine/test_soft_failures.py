@@ -11,13 +11,13 @@ from localspec.backends.base import Logits, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding, set_rounding
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Priority, Request, TextPrompt
 from localspec.protocol.results import Result
@@ -97,7 +97,7 @@ def test_a_chat_that_cannot_be_saved_is_not_written(tmp_path: Path, caplog: pyte
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_a_chat_that_is_forgotten_before_its_answer_ends_leaves_nothing(tmp_path: Path, steps: int) -> None:
-    """What is forgotten first and ends later is neither kept nor written."""
+    """A chat forgotten before its answer ends is neither kept nor written."""
     backend, engine = frail(max_sequences=2, saved=Saved(tmp_path, "toy", 1 << 20))
     chat = engine.submit(asked(TALE * 2, "chat:one", max_tokens=20))
     for _ in range(steps):
@@ -157,7 +157,7 @@ def test_rows_without_a_number_end_their_own_request(cuts: dict[str, float]) -> 
         both.step()
     bad.tokens[-1] = ord("z")  # the answer's newest token, not read yet
     run_all(both, [fine, bad])
-    assert isinstance(bad.error, EngineError) and "finite logit" in bad.error.message
+    assert isinstance(bad.error, EngineError) and "no valid number" in bad.error.message
     assert fine.error is None and fine.tokens == good.tokens
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_number_is_never_said(hole: float, temperature: float, noise:
 
 def test_a_completion_of_a_row_without_a_number_ends_with_an_error() -> None:
     engine = Engine(ToyBackend(spoilt, n_ctx=256))  # type: ignore[arg-type]
-    with pytest.raises(EngineError, match="finite logit"):
+    with pytest.raises(EngineError, match="no valid number"):
         engine.complete("abz", "", max_tokens=4, temperature=0.0)
 
 

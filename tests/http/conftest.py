@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.http.door import Door, opened
+from tests.http.server import HttpServer, opened
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Door]:
+def door() -> Iterator[HttpServer]:
     """Behind it is the bundled pair."""
     with opened(real=True) as door:
         yield door
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[Door]:
-    """Behind it are models that answer what the prompt says."""
+def echo() -> Iterator[HttpServer]:
+    """An HTTP server before models that answer as the prompt requests."""
     with opened() as door:
         yield door

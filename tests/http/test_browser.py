@@ -1,4 +1,4 @@
-"""What a page in a real browser gets of the door: nothing."""
+"""A page in a real browser gets nothing from the HTTP server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.editors.found import chromium
-from tests.http.door import SECTION, _status, opened
+from tests.http.server import SECTION, _status, opened
 from tests.vscode.editor import CHROMIUM
 from tests.waiting import run
 
@@ -30,7 +30,7 @@ FETCHES: list[tuple[str, dict[str, Any], str]] = [
 
 
 class Page(BaseHTTPRequestHandler):
-    """A page of somebody else."""
+    """A page of another site."""
 
     def do_GET(self) -> None:
         self.send_response(200)

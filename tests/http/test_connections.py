@@ -22,14 +22,14 @@ from localspec.daemon.access.admission import Admission, Listening
 from localspec.daemon.access.loopback import listen
 from localspec.http import patience
 from localspec.http.patience import PLACES
-from tests.http.door import SECTION, Door, opened
+from tests.http.server import SECTION, HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
 STREAM = "/v1/completions"
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Door]:
+def door() -> Iterator[HttpServer]:
     with opened(section=SECTION + 'without_token = ["openai"]\n') as door:
         yield door
 
@@ -39,7 +39,7 @@ def text(prompt: str) -> dict[str, object]:
 
 
 def read_until(connection: socket.socket, expected: bytes) -> None:
-    """Read up to these bytes; an answer that ends before them is told."""
+    """Read up to these bytes; an answer that ends before them fails the test."""
     read = b""
     while expected not in read:
         received = connection.recv(4096)
@@ -47,14 +47,14 @@ def read_until(connection: socket.socket, expected: bytes) -> None:
         read += received
 
 
-def idle(door: Door, stack: ExitStack) -> None:
-    """Open connections that ask nothing, twice as many as have places."""
+def idle(door: HttpServer, stack: ExitStack) -> None:
+    """Open connections without a request, twice as many as there are places."""
     for _ in range(2 * PLACES["owner"]):
         stack.enter_context(socket.create_connection(("127.0.0.1", door.port), DEADLINE_S))
     until_sync(lambda: is_healthy(door), "all of them were accepted before, and the evicted ones closed")
 
 
-def is_healthy(door: Door) -> bool:
+def is_healthy(door: HttpServer) -> bool:
     """Return whether a new connection is answered; it is not while all places to close in are taken."""
     with suppress(httpx2.TransportError):
         return door.ask("GET", "/health").status_code == 200
@@ -62,7 +62,7 @@ def is_healthy(door: Door) -> bool:
 
 
 @contextmanager
-def under_way(door: Door, folder: Path) -> Iterator[tuple[socket.socket, TextIO]]:
+def under_way(door: HttpServer, folder: Path) -> Iterator[tuple[socket.socket, TextIO]]:
     """An answer begun without the token, its first line read: its connection, and the FIFO of its lines.
 
     The answer ends when the FIFO is closed.
@@ -77,8 +77,8 @@ def under_way(door: Door, folder: Path) -> Iterator[tuple[socket.socket, TextIO]
         yield stream, fifo
 
 
-def test_an_answer_under_way_goes_on_beside_idle_connections(door: Door, tmp_path: Path) -> None:
-    """It was begun before them, without the token, and nothing is asked on its connection meanwhile."""
+def test_an_answer_under_way_goes_on_beside_idle_connections(door: HttpServer, tmp_path: Path) -> None:
+    """It began before them, without the token, and no request comes on its connection meanwhile."""
     with under_way(door, tmp_path) as (stream, fifo), ExitStack() as stack:
         idle(door, stack)
         fifo.write("second\n")
@@ -87,7 +87,7 @@ def test_an_answer_under_way_goes_on_beside_idle_connections(door: Door, tmp_pat
         read_until(stream, b"[DONE]")
 
 
-def test_a_connection_whose_answer_has_ended_was_used_then(door: Door, tmp_path: Path) -> None:
+def test_a_connection_whose_answer_has_ended_was_used_then(door: HttpServer, tmp_path: Path) -> None:
     with under_way(door, tmp_path) as (stream, fifo), ExitStack() as stack:
         idle(door, stack)
         fifo.close()
@@ -98,7 +98,7 @@ def test_a_connection_whose_answer_has_ended_was_used_then(door: Door, tmp_path:
         read_until(stream, b"200 OK")
 
 
-def test_requests_that_are_not_whole_keep_nobody_out(door: Door) -> None:
+def test_requests_that_are_not_whole_keep_nobody_out(door: HttpServer) -> None:
     """Their connections have no request at work: they give way to newer ones."""
     begun = f"POST {STREAM} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
     with ExitStack() as stack:
@@ -127,7 +127,7 @@ async def big(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
-    """A connection on which the long answer was asked for, and its server, which looks often."""
+    """A connection on which the long answer was requested, and its server, which checks often."""
     monkeypatch.setattr(patience, "PROGRESS_S", LOOK_S)
     admission = Admission(PLACES)
     options = uvicorn.Config(big, http=patience.impatient(admission), lifespan="off", log_config=None)
@@ -152,6 +152,7 @@ def is_stuck(server: uvicorn.Server) -> bool:
     return any(isinstance(each, patience.Impatient) and each.flow.write_paused for each in connections)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell what was read")
 def test_who_reads_slowly_is_not_closed(asked: tuple[socket.socket, uvicorn.Server]) -> None:
     """As little is read as moves nothing from the server's buffer into the kernel's."""
@@ -164,6 +165,7 @@ def test_who_reads_slowly_is_not_closed(asked: tuple[socket.socket, uvicorn.Serv
     assert len(server.server_state.connections) == 1 and is_stuck(server)
 
 
+@pytest.mark.slow
 def test_who_reads_nothing_is_closed(asked: tuple[socket.socket, uvicorn.Server]) -> None:
     _, server = asked
     until_sync(lambda: not server.server_state.connections, "it is closed")

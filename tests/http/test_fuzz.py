@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.http.app import DIALECTS
-from tests.http.door import Door
+from tests.http.server import HttpServer
 from tests.slow.share import share
 
 ALL = sum(len(dialect.endpoints) for dialect in DIALECTS)
@@ -20,7 +20,7 @@ NOT = "positive_data_acceptance"
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing(echo: Door, tmp_path: Path) -> None:
+def test_schemathesis_finds_nothing(echo: HttpServer, tmp_path: Path) -> None:
     done = subprocess.run(
         (
             Path(sys.executable).with_name("schemathesis"),

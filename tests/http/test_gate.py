@@ -1,4 +1,4 @@
-"""Who is let in, and who is not."""
+"""Authentication: accepted and refused requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from localspec import home
-from tests.http.door import SECTION, Door, opened, wire
+from tests.http.server import SECTION, HttpServer, opened, wire
 from tests.waiting import DEADLINE_S, run
 
 OWNERS_OWN: list[dict[str, object]] = [
@@ -25,6 +25,7 @@ OWNERS_OWN: list[dict[str, object]] = [
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [
@@ -44,7 +45,7 @@ CHAT = {"messages": [{"role": "user", "content": "hello"}]}
         ({"sec-fetch-site": "same-site"}, 403, "forbidden"),
     ],
 )
-def test_who_stays_outside(echo: Door, headers: dict[str, str], status: int, code: str) -> None:
+def test_who_stays_outside(echo: HttpServer, headers: dict[str, str], status: int, code: str) -> None:
     answer = echo.ask("POST", "/v1/chat/completions", CHAT, **headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert not [name for name in answer.headers if name.startswith("access-control")]
@@ -63,13 +64,13 @@ def test_who_stays_outside(echo: Door, headers: dict[str, str], status: int, cod
         {"sec-fetch-site": "none"},
     ],
 )
-def test_who_is_let_in(echo: Door, headers: dict[str, str]) -> None:
+def test_who_is_let_in(echo: HttpServer, headers: dict[str, str]) -> None:
     shown = {name: value.format(token=echo.token) for name, value in headers.items()}
     answer = echo.ask("POST", "/v1/chat/completions", CHAT, **shown)
     assert answer.status_code == 200, answer.text
 
 
-def test_a_page_that_asks_what_it_may_is_told_nothing(echo: Door) -> None:
+def test_a_page_that_asks_what_it_may_is_told_nothing(echo: HttpServer) -> None:
     answer = echo.ask(
         "OPTIONS",
         "/v1/chat/completions",
@@ -80,19 +81,19 @@ def test_a_page_that_asks_what_it_may_is_told_nothing(echo: Door) -> None:
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_two_hosts_are_none(echo: Door) -> None:
+def test_two_hosts_are_none(echo: HttpServer) -> None:
     with socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n")
         assert connection.recv(1024).split()[1] in (b"400", b"403")
 
 
-def test_what_everybody_may_know(echo: Door) -> None:
+def test_what_everybody_may_know(echo: HttpServer) -> None:
     assert echo.ask("GET", "/health", authorization="").json() == {"status": "ok"}
     assert echo.ask("GET", "/openapi.json", authorization="").json()["openapi"] == "3.1.0"
     assert echo.ask("GET", "/health", origin="https://evil.example").status_code == 403
 
 
-def test_it_listens_on_loopback_alone(echo: Door) -> None:
+def test_it_listens_on_loopback_alone(echo: HttpServer) -> None:
     listening = [
         connection.laddr
         for process in echo.daemon.workers()
@@ -102,6 +103,7 @@ def test_it_listens_on_loopback_alone(echo: Door) -> None:
     assert listening == [("127.0.0.1", echo.port)]
 
 
+@pytest.mark.slow
 def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
     with opened(section=SECTION + 'without_token = ["ollama"]\n') as door:
         assert door.ask("GET", "/api/version", authorization="").status_code == 200
@@ -113,25 +115,27 @@ def test_a_dialect_may_do_without_the_token_and_no_other() -> None:
         for path in ("/nothing", "/props%0a", "/api/tags%0a"):
             assert door.ask("GET", path, authorization="").status_code == 404
         assert (
-            "Every program and every user of this machine may ask in these dialects: ollama"
+            "Every program and every user of this machine can send requests in these dialects: ollama"
             in door.daemon.log()
         )
 
 
+@pytest.mark.slow
 def test_what_is_not_offered_is_said_to_who_needs_no_token() -> None:
     with opened(section=SECTION + 'without_token = ["ollama"]\n') as door:
         lost = door.ask("POST", "/api/embed", {"model": "localspec"}, authorization="")
         assert lost.status_code == 404
-        assert lost.json()["error"].startswith("POST /api/embed is not offered. In this dialect there are ")
+        assert lost.json()["error"].startswith("POST /api/embed is not offered. This dialect offers ")
         assert "/api/chat" in lost.json()["error"] and "/openapi.json" in lost.json()["error"]
         wrong = door.ask("GET", "/api/chat", authorization="")
-        assert wrong.status_code == 405 and "It answers to POST" in wrong.json()["error"]
+        assert wrong.status_code == 405 and "Use POST: see" in wrong.json()["error"]
 
 
 OBSIDIAN = "app://obsidian.md"
 PAGES = SECTION + f'origins = ["{OBSIDIAN}"]\nwithout_token = ["ollama"]\n'
 
 
+@pytest.mark.slow
 def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
     with opened(section=PAGES) as door:
         site = {"origin": OBSIDIAN, "sec-fetch-site": "cross-site"}
@@ -163,7 +167,23 @@ def test_a_page_that_is_listed_is_let_in_with_the_token() -> None:
         assert elsewhere.status_code == 403 and "access-control-allow-origin" not in elsewhere.headers
 
 
-def models_listed(door: Door) -> float:
+@pytest.mark.slow
+def test_a_scheme_whose_hosts_differ_each_time_is_let_in_with_the_token() -> None:
+    with opened(section=SECTION + 'origins = ["vscode-webview://*"]\nwithout_token = ["ollama"]\n') as door:
+        page = "vscode-webview://0q3ce7a1"
+        answer = door.ask("GET", "/api/tags", origin=page)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, page)
+        assert door.ask("GET", "/api/tags", authorization="", origin=page).status_code == 401
+        others = (
+            f"{page}, https://evil.example",
+            "vscode-webview://",
+            "vscode-webviews://a",
+        )
+        for other in (*others, "https://vscode-webview", "null", f"{page}/a"):
+            assert door.ask("GET", "/api/tags", origin=other).status_code == 403, other
+
+
+def models_listed(door: HttpServer) -> float:
     """Return the number of ``models/list`` requests in the daemon's metrics."""
 
     async def told() -> str:
@@ -174,10 +194,13 @@ def models_listed(door: Door) -> float:
     return 0.0 if counted is None else float(counted[1])
 
 
-def test_names_of_no_model_may_mean_the_configured_one(echo: Door) -> None:
+@pytest.mark.slow
+def test_names_of_no_model_may_mean_the_configured_one(echo: HttpServer) -> None:
     said = {"messages": [{"role": "user", "content": "options"}], "model": "gpt-4o"}
     told = echo.post("/v1/chat/completions", said)["choices"][0]["message"]["content"]
     assert json.loads(told)["model"] == "gpt-4o"
+    unknown = echo.ask("POST", "/api/show", {"model": "gpt-4o"})
+    assert unknown.status_code == 404 and "`localspec config set http.any_model true`" in unknown.text
     open_too = 'any_model = true\nwithout_token = ["openai", "ollama"]\n'
     with opened(section=SECTION + open_too) as door:
         for headers in ({}, {"authorization": ""}):
@@ -198,6 +221,7 @@ def test_names_of_no_model_may_mean_the_configured_one(echo: Door) -> None:
         assert shown.status_code == 200
 
 
+@pytest.mark.slow
 def test_one_dialect_without_the_token_opens_no_other_by_any_spelling() -> None:
     with opened(section=SECTION + 'without_token = ["openai"]\n') as door:
         assert door.ask("GET", "/v1/models/nobody", authorization="").status_code == 404
@@ -209,6 +233,7 @@ def test_one_dialect_without_the_token_opens_no_other_by_any_spelling() -> None:
                     assert answer.status_code != 404 or " is not offered" in answer.text
 
 
+@pytest.mark.slow
 def test_strangers_reach_no_file_and_teach_nothing(tmp_path: Path) -> None:
     with opened(section=SECTION + 'without_token = ["ollama", "llama.cpp"]\n') as door:
         for named in ("/etc/shadow", "~/.ssh/none", "../../etc/passwd", str(tmp_path), "nobody-has-this"):
@@ -247,12 +272,12 @@ def test_strangers_reach_no_file_and_teach_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/generate"])
-def test_more_than_is_taken_is_refused_before_it_is_read(echo: Door, path: str) -> None:
+def test_more_than_is_taken_is_refused_before_it_is_read(echo: HttpServer, path: str) -> None:
     answer = echo.ask("POST", path, b'{"prompt": "' + b"x" * (5 << 20) + b'"}')
     assert answer.status_code == 413 and "4 MiB" in answer.text
 
 
-def test_one_wrong_among_several_tokens_refuses_them_all(echo: Door) -> None:
+def test_one_wrong_among_several_tokens_refuses_them_all(echo: HttpServer) -> None:
     right, wrong = f"Authorization: Bearer {echo.token}\r\n", "Authorization: Bearer wrong\r\n"
     for shown, status in ((right, b"200"), (right + right, b"200"), (right + wrong, b"401"), ("", b"401")):
         with socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S) as connection:
@@ -261,6 +286,7 @@ def test_one_wrong_among_several_tokens_refuses_them_all(echo: Door) -> None:
             assert connection.recv(1024).split()[1] == status
 
 
+@pytest.mark.slow
 def test_a_new_token_holds_at_once_and_the_old_one_no_longer() -> None:
     with opened() as door:
         path = home.http_token_path()
@@ -278,12 +304,12 @@ def test_a_new_token_holds_at_once_and_the_old_one_no_longer() -> None:
 
 
 def localspec(*words: str) -> str:
-    """What is printed."""
+    """Return the output of a command."""
     command = (sys.executable, "-m", "localspec", *words)
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_token_of_the_wire_opens_nothing_here(echo: Door) -> None:
+def test_the_token_of_the_wire_opens_nothing_here(echo: HttpServer) -> None:
     wires = echo.daemon.token.strip()
     assert wires != echo.token
     assert echo.ask("GET", "/v1/models", authorization=f"Bearer {wires}").status_code == 401

@@ -1,9 +1,11 @@
-"""Who hangs up is not worked for any longer, whatever was asked and however far it was."""
+"""A client that disconnects ends its request's work, whatever it is and however far it got."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.http.door import Door, _status, wire
+from tests.http.server import HttpServer, _status, wire
 from tests.waiting import DEADLINE_S, run, until_sync
 
 CHAT = {"messages": [{"role": "user", "content": "stall"}], "model": "localspec"}
@@ -27,9 +29,10 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(("path", "body"), ASKED, ids=[path for path, _ in ASKED])
-def test_the_sequence_is_free_again(echo: Door, path: str, body: dict[str, Any], stream: bool) -> None:
+def test_the_sequence_is_free_again(echo: HttpServer, path: str, body: dict[str, Any], stream: bool) -> None:
     with echo.sent(path, body | {"stream": stream}) as connection:
         if stream and path != "/infill":
             assert connection.recv(12) == b"HTTP/1.1 200"
@@ -38,7 +41,7 @@ def test_the_sequence_is_free_again(echo: Door, path: str, body: dict[str, Any],
     assert echo.ask("GET", "/health").status_code == 200
 
 
-def test_others_are_not_disturbed(echo: Door) -> None:
+def test_others_are_not_disturbed(echo: HttpServer) -> None:
     body = {"prompt": "then word"}
     with echo.sent("/completion", {"prompt": "stall", "stream": True}):
         echo.until_busy()
@@ -49,7 +52,7 @@ def test_others_are_not_disturbed(echo: Door) -> None:
     echo.until_idle()
 
 
-def test_tokens_of_a_model_that_is_being_loaded(echo: Door, tmp_path: Path) -> None:
+def test_tokens_of_a_model_that_is_being_loaded(echo: HttpServer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     before = len(echo.daemon.workers())
@@ -59,20 +62,20 @@ def test_tokens_of_a_model_that_is_being_loaded(echo: Door, tmp_path: Path) -> N
     echo.until_connected(0)
 
 
-def test_there_is_room_for_others_and_who_finds_none_is_told(echo: Door) -> None:
+def test_there_is_room_for_others_and_who_finds_none_is_told(echo: HttpServer) -> None:
     with ExitStack() as stack:
         for _ in range(32):
             stack.enter_context(echo.sent("/completion", {"prompt": "stall"}))
         echo.until_connected(32)
         refused = echo.ask("POST", "/completion", {"prompt": "then word"})
-        assert refused.status_code == 429 and "32 requests are at work" in refused.text
+        assert refused.status_code == 429 and "limit of 32 requests" in refused.text
         assert refused.headers["retry-after"] == "1"
         assert len(run(tokens(echo))) == 1, "the wire has room"
     echo.until_idle()
     assert echo.post("/completion", {"prompt": "then word"})["content"]
 
 
-def test_bodies_that_do_not_come_and_questions_of_strangers_take_no_room(echo: Door) -> None:
+def test_bodies_that_do_not_come_and_questions_of_strangers_take_no_room(echo: HttpServer) -> None:
     head = f"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {echo.token}\r\n"
     with ExitStack() as stack:
         for _ in range(40):
@@ -88,14 +91,32 @@ def test_bodies_that_do_not_come_and_questions_of_strangers_take_no_room(echo: D
     echo.until_idle()
 
 
-def test_a_model_that_is_not_to_be_kept_goes_with_who_hangs_up(echo: Door) -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_place_of_a_request_is_free_when_its_answer_has_ended(echo: HttpServer, stream: bool) -> None:
+    with ExitStack() as stack:
+        for _ in range(31):
+            stack.enter_context(echo.sent("/completion", {"prompt": "stall"}))
+        echo.until_connected(31)
+        body = json.dumps({"prompt": "then word", "stream": stream})
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {echo.token}\r\n"
+        request = f"{head}Content-Length: {len(body)}\r\n%s\r\n{body}"
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S))
+        connection.sendall((request % "" * 9 + request % "Connection: close\r\n").encode())
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200"] * 10
+    echo.until_idle()
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_to_be_kept_goes_with_who_hangs_up(echo: HttpServer) -> None:
     body = {"model": "brief", "prompt": "stall", "raw": True, "keep_alive": 0}
     with echo.sent("/api/generate", body):
         echo.until_busy()
     until_sync(lambda: "brief" not in loaded(echo), "it is unloaded")
 
 
-def test_nor_one_whose_load_is_not_waited_for(echo: Door, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_nor_one_whose_load_is_not_waited_for(echo: HttpServer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     body = {"model": f"gate:{gate}", "prompt": "x", "raw": True, "keep_alive": 0}
@@ -108,7 +129,7 @@ def test_nor_one_whose_load_is_not_waited_for(echo: Door, tmp_path: Path) -> Non
     until_sync(lambda: worker not in echo.daemon.workers(), "it is unloaded")
 
 
-def test_one_that_is_at_work_is_not_unloaded_for_others(echo: Door) -> None:
+def test_one_that_is_at_work_is_not_unloaded_for_others(echo: HttpServer) -> None:
     body = {"model": "brief", "prompt": "stall", "raw": True}
     with echo.sent("/api/generate", body):
         echo.until_busy()
@@ -118,7 +139,8 @@ def test_one_that_is_at_work_is_not_unloaded_for_others(echo: Door) -> None:
     assert echo.post("/api/generate", {"model": "brief", "keep_alive": 0})["done_reason"] == "unload"
 
 
-def test_questions_of_strangers_wait_for_each_other(echo: Door) -> None:
+@pytest.mark.slow
+def test_questions_of_strangers_wait_for_each_other(echo: HttpServer) -> None:
     async def asked() -> set[int]:
         async with httpx2.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
             answers = await asyncio.gather(*(client.get(f"{echo.url}/health") for _ in range(60)))
@@ -127,10 +149,10 @@ def test_questions_of_strangers_wait_for_each_other(echo: Door) -> None:
     assert run(asked()) == {200}
 
 
-def loaded(door: Door) -> list[str]:
+def loaded(door: HttpServer) -> list[str]:
     return [model.model for model in run(_status(door.daemon)).models]
 
 
-async def tokens(echo: Door) -> Sequence[object]:
+async def tokens(echo: HttpServer) -> Sequence[object]:
     async with await wire(echo.daemon) as client:
         return await client.tokenize("x")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localspec._version import __version__
 from localspec.errors import FimUnsupported
 from localspec.http.llama_cpp import DIALECT
-from localspec.protocol.messages import LoadedModel
-from tests.http.door import Door, opened, wire
+from tests.http.server import HttpServer, wire
 from tests.waiting import run
 
 GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
@@ -57,7 +54,8 @@ WARM = VIM | {
 }
 
 
-def test_what_llama_vim_asks_and_reads(door: Door) -> None:
+@pytest.mark.slow
+def test_what_llama_vim_asks_and_reads(door: HttpServer) -> None:
     assert door.post("/infill", WARM) == {}
     answer = door.post("/infill", VIM)
     assert sorted(answer) == sorted(FIELDS)
@@ -76,7 +74,7 @@ def test_what_llama_vim_asks_and_reads(door: Door) -> None:
     assert answer["content"] == run(asked())
 
 
-def test_a_prompt_that_was_warmed_is_not_read_again(door: Door) -> None:
+def test_a_prompt_that_was_warmed_is_not_read_again(door: HttpServer) -> None:
     extra = [{"text": "def area(w, h):\n    return w * h\n" * 8, "filename": "shapes.py"}]
     door.post(
         "/infill",
@@ -87,14 +85,14 @@ def test_a_prompt_that_was_warmed_is_not_read_again(door: Door) -> None:
     assert 0 < answer["timings/prompt_n"] <= 32 < answer["tokens_cached"] / 2
 
 
-def test_who_asks_for_it_is_told_more(door: Door) -> None:
+def test_who_asks_for_it_is_told_more(door: HttpServer) -> None:
     unsure, asked = (
         door.post("/infill", VIM | {"samplers": samplers})["content"] for samplers in (["infill"], ["top_k"])
     )
     assert asked.startswith(unsure) and len(asked) > len(unsure)
 
 
-def test_what_is_left_open_is_as_if_it_was_not_said(door: Door) -> None:
+def test_what_is_left_open_is_as_if_it_was_not_said(door: HttpServer) -> None:
     said = GREEDY | {"temperature": 1, "seed": 3}
     plain = door.post("/completion", said)
     same = door.post("/completion", said | {"response_fields": [], "top_k": -1, "localspec": None})
@@ -103,7 +101,8 @@ def test_what_is_left_open_is_as_if_it_was_not_said(door: Door) -> None:
     assert door.post("/infill", VIM | {"input_extra": extra})["content"]
 
 
-def test_several_and_one_at_once(door: Door) -> None:
+@pytest.mark.slow
+def test_several_and_one_at_once(door: HttpServer) -> None:
     several = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": []})
     assert 1 < len(several) <= 3 and len({each["content"] for each in several}) == len(several)
     counted = door.post("/infill", VIM | {"n_cmpl": 3, "samplers": [], "response_fields": None})
@@ -114,7 +113,8 @@ def test_several_and_one_at_once(door: Door) -> None:
     assert event["content"] == door.post("/infill", VIM)["content"] and event["stop"]
 
 
-def test_time_is_up_before_a_prompt_is_read_and_in_an_answer(door: Door) -> None:
+@pytest.mark.slow
+def test_time_is_up_before_a_prompt_is_read_and_in_an_answer(door: HttpServer) -> None:
     long = "".join(f"value_{i} = compute({i})\n" for i in range(90))
     said = VIM | {"samplers": [], "response_fields": None, "input_prefix": long}
     none = door.post("/infill", said | {"t_max_prompt_ms": 1})
@@ -125,106 +125,52 @@ def test_time_is_up_before_a_prompt_is_read_and_in_an_answer(door: Door) -> None
     assert patient["content"]
 
 
-def test_the_rate_is_that_of_the_tokens_that_were_timed(door: Door) -> None:
-    one = door.post("/completion", GREEDY | {"n_predict": 1})["timings"]
-    assert (one["predicted_n"], one["predicted_per_second"], one["predicted_per_token_ms"]) == (1, 0.0, 0.0)
-    answer = door.post("/completion", GREEDY)
-    timings, stats = answer["timings"], answer["localspec"]["stats"]
-    assert timings["predicted_per_second"] == pytest.approx(stats["decode_tokens_per_s"])
-    assert timings["predicted_per_second"] == pytest.approx(
-        1000 * (timings["predicted_n"] - 1) / timings["predicted_ms"]
-    )
+def assert_nearly_the_same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    """The same tokens; their probabilities may be rounded otherwise, as rows of a draft's forward are."""
+    assert [each["token"] for each in one] == [each["token"] for each in other]
+    expected = pytest.approx([each["logprob"] for each in other], abs=0.01)
+    assert [each["logprob"] for each in one] == expected
 
 
-def test_several_prompts_and_what_was_probable(door: Door) -> None:
+@pytest.mark.slow
+def test_several_prompts_and_what_was_probable(door: HttpServer) -> None:
     said = GREEDY | {"n_probs": 2, "timings_per_token": True}
     one = door.post("/completion", said)
     assert "".join(each["token"] for each in one["completion_probabilities"]) == one["content"]
+    by_another_name = door.post("/completion", GREEDY | {"logprobs": 2})
+    assert_nearly_the_same(by_another_name["completion_probabilities"], one["completion_probabilities"])
     assert all(len(each["top_logprobs"]) == 2 for each in one["completion_probabilities"])
     assert one["prompt"] == GREEDY["prompt"] and one["generation_settings"]["n_predict"] == 16
     several = door.post("/completions", said | {"prompt": [GREEDY["prompt"], {"prompt_string": "import "}]})
     assert [each["index"] for each in several] == [0, 1] and several[0]["content"] == one["content"]
     text = door.ask("POST", "/completion", said | {"stream": True}).text
     *pieces, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
-    assert [each for piece in pieces for each in piece["completion_probabilities"]] == one[
-        "completion_probabilities"
-    ]
+    streamed = [each for piece in pieces for each in piece["completion_probabilities"]]
+    assert_nearly_the_same(streamed, one["completion_probabilities"])
     assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
 
 
-def test_a_gap_says_that_it_is_filled_greedily(door: Door) -> None:
+@pytest.mark.slow
+def test_settings_are_those_that_were_at_work(door: HttpServer) -> None:
+    plain = door.post("/completion", GREEDY)["generation_settings"]
+    assert plain["samplers"] == ["penalties", "temperature", "top_k", "top_p", "min_p"]
+    assert (plain["timings_per_token"], plain["n_keep"], plain["min_keep"]) == (False, 0, 0)
+    more = {"timings_per_token": True, "n_keep": 3, "n_discard": 2, "min_keep": 1, "n_probs": 1}
+    asked = {"samplers": ["min_p", "temperature"], "stream": True}
+    *_, text, _ = door.ask("POST", "/completion", GREEDY | more | asked).text.split("\n\n")
+    told = json.loads(text.removeprefix("data: "))["generation_settings"]
+    assert told | more == told and told["samplers"] == ["temperature", "min_p"] and told["stream"]
+    gap = door.post("/infill", VIM | {"response_fields": None})["generation_settings"]
+    assert gap["samplers"] == ["top_k", "top_p", "infill"]
+
+
+def test_a_gap_says_that_it_is_filled_greedily(door: HttpServer) -> None:
     gap = {"input_prefix": "def f(", "input_suffix": "\n", "n_predict": 2}
     told = [door.post("/infill", gap | more) for more in ({}, {"temperature": 0.5})]
     assert [each["generation_settings"]["temperature"] for each in told] == [0.0, 0.5]
 
 
-def test_progress_of_a_long_prompt_comes_in_the_stream(door: Door) -> None:
-    prompt = "".join(f"value_{i} = other_{i} + {i}\n" for i in range(60))
-    begun = [_progress(door, "/completion", {"prompt": prompt}) for _ in range(2)]
-    for told in begun:
-        total = told[0]["total"]
-        processed = [each["processed"] for each in told]
-        assert all((each["total"], each["cache"]) == (total, told[0]["cache"]) for each in told)
-        assert processed == sorted(processed) and processed[-1] == total > 256
-        assert all(each["time_ms"] >= 0 for each in told)
-    assert begun[0][0]["cache"] == 0 < begun[1][0]["cache"] and len(begun[0]) > 1
-    chat = _progress(door, "/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}]})
-    assert chat[-1]["processed"] == chat[-1]["total"]
-
-
-def _progress(door: Door, path: str, said: dict[str, Any]) -> list[dict[str, int]]:
-    """The ``prompt_progress`` of a stream, all of which comes before the answer's text."""
-    asked = said | {"stream": True, "return_progress": True, "max_tokens": 2, "temperature": 0}
-    lines = door.ask("POST", path, asked).text.split("\n\n")
-    data = [line.removeprefix("data: ") for line in lines if line]
-    chunks = [json.loads(each) for each in data if each != "[DONE]"]
-    at = [i for i, chunk in enumerate(chunks) if "prompt_progress" in chunk]
-    assert at == list(range(at[0], at[0] + len(at))) and at[0] <= 1
-    return [chunks[i]["prompt_progress"] for i in at]
-
-
-def test_slots_are_told_without_a_load() -> None:
-    with opened(real=True) as door:
-        before = door.ask("GET", "/slots").json()
-        assert run(_loaded(door)) == ()
-        door.post("/completion", GREEDY)
-        assert len(run(_loaded(door))) == 1
-        after = door.ask("GET", "/slots").json()
-        assert [(slot["id"], slot["n_ctx"]) for slot in before] == [
-            (slot["id"], slot["n_ctx"]) for slot in after
-        ]
-
-
-async def _loaded(door: Door) -> tuple[LoadedModel, ...]:
-    async with await wire(door.daemon) as client:
-        return (await client.status()).models
-
-
-def test_what_the_server_says_of_itself(door: Door) -> None:
-    assert door.ask("GET", "/v1/health", authorization="").json() == {"status": "ok"}
-    door.post("/completion", GREEDY)
-    slots = door.ask("GET", "/slots").json()
-    assert slots and all(slot["n_ctx"] == 2048 and slot["is_processing"] is False for slot in slots)
-    props = door.ask("GET", "/props").json()
-    assert props["total_slots"] == len(slots) and "<|im_start|>" in props["chat_template"]
-    assert props["default_generation_settings"]["params"]["temperature"] == 0.7
-    metrics = door.ask("GET", "/metrics")
-    assert metrics.headers["content-type"].startswith("text/plain")
-    before = dict(line.split() for line in metrics.text.splitlines() if line.startswith("llamacpp:"))
-    timings = door.post("/completion", GREEDY)["timings"]
-    text = door.ask("GET", "/metrics").text
-    after = dict(line.split() for line in text.splitlines() if line.startswith("llamacpp:"))
-    for name, count in (
-        ("prompt_tokens_total", timings["prompt_n"]),
-        ("prompt_tokens_cached_total", timings["cache_n"]),
-        ("tokens_predicted_total", timings["predicted_n"]),
-    ):
-        assert float(after[f"llamacpp:{name}"]) - float(before[f"llamacpp:{name}"]) == count, name
-    (card, *_) = door.ask("GET", "/models").json()["data"]
-    assert card["meta"]["n_ctx_train"] == 2048 and card["meta"]["n_params"] > 1e6
-
-
-def test_a_prompt_that_is_too_long_has_its_numbers(door: Door) -> None:
+def test_a_prompt_that_is_too_long_has_its_numbers(door: HttpServer) -> None:
     refused = door.ask("POST", "/completion", {"prompt": "word " * 9000})
     error = refused.json()["error"]
     assert (refused.status_code, error["type"]) == (400, "exceed_context_size_error")
@@ -240,7 +186,7 @@ def test_lines_that_are_indented_less_are_left_out() -> None:
     assert _indented("a\n\tb\nc", 1) == "a\n\tb"
 
 
-def test_a_text_whole_and_as_it_comes(door: Door) -> None:
+def test_a_text_whole_and_as_it_comes(door: HttpServer) -> None:
     whole = door.post("/completion", GREEDY)
     assert whole["content"] and whole["tokens_predicted"] <= 16 and whole["model"] == "stdlib-6m"
     assert whole["localspec"]["stats"]["lossless"] is True
@@ -250,7 +196,7 @@ def test_a_text_whole_and_as_it_comes(door: Door) -> None:
     assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
 
 
-def test_tokens(door: Door) -> None:
+def test_tokens(door: HttpServer) -> None:
     text = "def grüße(🐻): # <|im_end|>"
     plain = door.post("/tokenize", {"content": text, "parse_special": False})["tokens"]
     pieces = door.post("/tokenize", {"content": text, "with_pieces": True, "parse_special": False})["tokens"]
@@ -263,21 +209,15 @@ def test_tokens(door: Door) -> None:
     assert door.post("/tokenize", {"content": ""}) == {"tokens": []}
 
 
-def test_what_is_loaded(door: Door) -> None:
-    props = door.post("/tokenize", {"content": "x"}) and door.ask("GET", "/props").json()
-    assert props["default_generation_settings"]["n_ctx"] == 2048
-    assert Path(props["model_path"]).name == "stdlib-6m.gguf" and __version__ in props["build_info"]
-
-
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
         ("/infill", {"lora": [{"id": 0, "scale": 0.5}]}, "lora is not supported"),
         ("/infill", {"n_cmpl": 9}, "n_cmpl"),
         ("/infill", {"input_extra": [{"filename": "x"}]}, "text"),
-        ("/completion", {"prompt": ["a", "b"] * 9}, "prompt has 18 prompts"),
+        ("/completion", {"prompt": ["a", "b"] * 9}, "prompt is a list of 18 prompts"),
         ("/completion", {"prompt": []}, "prompt is an empty list"),
-        ("/completion", {"prompt": [1, ["a"]]}, "prompt has lists beside tokens"),
+        ("/completion", {"prompt": [1, ["a"]]}, "prompt is a list that mixes tokens with lists or objects"),
         (
             "/completion",
             {"prompt": {"prompt_string": "x", "multimodal_data": ["x"]}},
@@ -287,8 +227,11 @@ def test_what_is_loaded(door: Door) -> None:
         ("/completion", {"prompt": "x", "grammar": "root ::= [0-9]"}, "grammar is not supported"),
         ("/completion", {"prompt": "x", "n_probs": 21}, "n_probs takes a whole number"),
         ("/infill", {"n_probs": 5}, "n_probs is not supported"),
+        ("/infill", {"logprobs": 5}, "logprobs is not supported"),
+        ("/completion", {"prompt": "x", "n_indent": 4}, "n_indent is not supported"),
+        ("/completion", {"prompt": "x", "image_data": [{"id": 1}]}, "image_data is not supported"),
         ("/infill", {"return_tokens": True}, "return_tokens is not supported"),
-        ("/completion", b"", "the body is empty"),
+        ("/completion", b"", "the request body is empty"),
         (
             "/completion",
             {"prompt": "x", "localspec": {"k": 99}},
@@ -298,69 +241,13 @@ def test_what_is_loaded(door: Door) -> None:
         ("/tokenize", {}, "content"),
     ],
 )
-def test_what_is_refused(echo: Door, path: str, body: Any, sentence: str) -> None:
+def test_what_is_refused(echo: HttpServer, path: str, body: Any, sentence: str) -> None:
     answer = echo.ask("POST", path, body)
     assert answer.status_code == 400 and sentence in answer.json()["error"]["message"], answer.text
     assert answer.json()["error"]["code"] == 400
 
 
-def options(echo: Door, **said: Any) -> dict[str, Any]:
-    """What the model is told of it."""
-    told: dict[str, Any] = json.loads(echo.post("/completion", {"prompt": "options", **said})["content"])
-    return {name: value for name, value in told.items() if value is not None}
-
-
-SAID = {"temperature": 0.5, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.5}
-NAMES = ["penalties", "top_k", "top_p", "min_p", "temperature"]
-
-
-def test_samplers_that_are_left_out_do_nothing(echo: Door) -> None:
-    plain = options(echo, **SAID)
-    assert plain | SAID == plain
-    neutral = ["dry", "top_n_sigma", "typ_p", "xtc"]
-    here = ["penalties", "temperature", "top_k", "top_p", "min_p"]
-    aliases = ["penalties", "Top-K", "nucleus", "minp", "temp"]
-    for all_of_them in (None, NAMES, [*neutral, *NAMES], here, aliases, "edskypmxt"):
-        assert options(echo, samplers=all_of_them, **SAID) == plain
-    few = options(echo, samplers=["top_k", "top_p", "infill"], **SAID)
-    off = {"temperature": 1, "min_p": 0, "repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
-    assert few == plain | off
-    unsaid = options(echo, samplers="kp")
-    assert "temperature" not in unsaid and "top_k" not in unsaid and unsaid["min_p"] == 0
-    assert (
-        options(echo, samplers=[], **SAID)
-        == options(echo, samplers="", **SAID)
-        == few | {"top_k": 0, "top_p": 1}
-    )
-    for odd in (["top_p", "top_k"], ["temp", "temperature"], "kk"):
-        refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": odd})
-        assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
-
-
-def test_what_nothing_looks_at_may_be_said(echo: Door) -> None:
-    nothing = {
-        "repeat_last_n": 64,
-        "repeat_penalty": 1.0,
-        "top_n_sigma": -1.0,
-        "n_predict": 8.0,
-        "top_k": 40.0,
-    }
-    told = options(echo, **nothing)
-    assert (told["max_tokens"], told["top_k"]) == (8, 40)
-    assert options(echo, repeat_last_n=-1, repeat_penalty=1.2)["repeat_penalty"] == 1.2
-    assert options(echo, repeat_last_n=0, repeat_penalty=1.2)["repeat_last_n"] == 0
-    told = options(echo, repeat_last_n=64, repeat_penalty=1.2)
-    assert (told["repeat_last_n"], told["repeat_penalty"]) == (64, 1.2)
-    assert options(echo, repeat_last_n=64, repeat_penalty=1.2, samplers=["top_k"])["repeat_penalty"] == 1
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32 - 1])
-def test_seeds_that_are_none(echo: Door, seed: int) -> None:
-    assert "seed" not in options(echo, seed=seed)
-    assert options(echo, seed=7)["seed"] == 7
-
-
-def test_the_word_that_ended_it(door: Door) -> None:
+def test_the_word_that_ended_it(door: HttpServer) -> None:
     said = GREEDY | {"n_predict": 64, "stop": ["\x00", "return", "\n\n\n"]}
     ended = door.post("/completion", said)
     assert (ended["stop_type"], ended["stopping_word"]) == ("word", "return")
@@ -373,14 +260,7 @@ def test_the_word_that_ended_it(door: Door) -> None:
     assert (gap["stop_type"], gap["stopping_word"]) == ("eos", "")
 
 
-def test_lengths_and_numbers_by_all_their_names(echo: Door) -> None:
-    for said in ({"n_predict": 5}, {"max_tokens": 5}, {"max_completion_tokens": 5.0, "max_tokens": 3}):
-        assert options(echo, **said)["max_tokens"] == 5
-    assert options(echo, seed=42.0)["seed"] == 42
-    assert isinstance(echo.post("/infill", {"prompt": "then word", "n": 2.0, "n_indent": 0.0}), list)
-
-
-def test_tokens_for_who_wants_them(door: Door) -> None:
+def test_tokens_for_who_wants_them(door: HttpServer) -> None:
     told = door.post("/completion", GREEDY | {"return_tokens": True})
     assert len(told["tokens"]) == told["tokens_predicted"] > 0
     assert door.post("/completion", GREEDY)["tokens"] == []
@@ -396,14 +276,14 @@ def test_tokens_for_who_wants_them(door: Door) -> None:
     ],
 )
 def test_errors_that_programs_know_by_name(
-    door: Door, method: str, path: str, said: Any, status: int, kind: str
+    door: HttpServer, method: str, path: str, said: Any, status: int, kind: str
 ) -> None:
     answer = door.ask(method, path, said)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["type"]) == (status, status, kind)
 
 
-def test_other_errors_that_programs_know_by_name(echo: Door) -> None:
+def test_other_errors_that_programs_know_by_name(echo: HttpServer) -> None:
     stranger = echo.ask("POST", "/infill", VIM, authorization="Bearer wrong")
     assert stranger.status_code == 401 and stranger.json()["error"]["type"] == "authentication_error"
     page = echo.ask("POST", "/infill", VIM, origin="https://evil.example")
@@ -437,7 +317,7 @@ INSTRUCT_WARM = {
 }
 
 
-def test_what_llama_vim_asks_for_an_edit(door: Door) -> None:
+def test_what_llama_vim_asks_for_an_edit(door: HttpServer) -> None:
     path = "/v1/chat/completions"
     warmed = door.post(path, INSTRUCT_WARM)
     assert warmed["usage"]["completion_tokens"] == 0
@@ -450,7 +330,8 @@ def test_what_llama_vim_asks_for_an_edit(door: Door) -> None:
     assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2
 
 
-def test_curl(door: Door, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_curl(door: HttpServer, tmp_path: Path) -> None:
     secret = tmp_path / "headers"
     secret.write_text(f"Authorization: Bearer {door.token}\n")
     done = subprocess.run(
@@ -462,11 +343,3 @@ def test_curl(door: Door, tmp_path: Path) -> None:
     )
     content = json.loads(done.stdout)["content"]
     assert content and content == door.post("/completion", GREEDY)["content"]
-
-
-def test_time_until_the_first_token_is_told(door: Door) -> None:
-    began = time.perf_counter()
-    timings = door.post("/completion", {"prompt": "x = " * 200, "n_predict": 8})["timings"]
-    whole_ms = 1000 * (time.perf_counter() - began)
-    assert 0 < timings["prompt_ms"] + timings["predicted_ms"] < whole_ms
-    assert timings["prompt_n"] + timings["cache_n"] > 200

@@ -21,7 +21,7 @@ SHORT = ("-o", "temperature", "0", "-o", "max_tokens", "16")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the plugin is, with its entry point; the first question starts a daemon of its own."""
+    """Return a directory with the plugin and its entry point; the first request starts its own daemon."""
     with own_home():
         path = tmp_path_factory.mktemp("llm")
         installed = path / "llm_localspec-0.1.0.dist-info"
@@ -47,12 +47,14 @@ def environment(place: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
+@pytest.mark.slow
 def test_the_models_that_it_brings(place: Path) -> None:
     listed = llm(place, "models").stdout
     assert "localspec\n" in listed.replace(": ", ":\n").replace("Localspec:\n", "")
     assert "localspec/stdlib-6m" in listed and "localspec/stdlib-1m" in listed
 
 
+@pytest.mark.slow
 def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
     whole = llm(place, "-m", "localspec", "--no-stream", *SHORT, "Sort a list.")
     assert whole.returncode == 0 and whole.stdout.strip(), whole.stderr
@@ -65,6 +67,7 @@ def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
     assert "output" in logged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -83,6 +86,7 @@ def test_what_is_refused_is_said_without_a_traceback(
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_may_ask_while_its_own_loop_runs(place: Path) -> None:
     program = """
 import asyncio, llm
@@ -102,6 +106,7 @@ asyncio.run(main())
     assert done.stdout == llm(place, "-m", "localspec", *SHORT, "Sort a list.").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["", "raise SystemExit(3)", INTERRUPT, "pieces.close()"])
 def test_a_program_ends_wherever_it_leaves_an_answer(place: Path, left: str) -> None:
     program = f"""
@@ -117,6 +122,7 @@ kept = ask()
     assert done.returncode == {"raise SystemExit(3)": 3, INTERRUPT: -signal.SIGINT}.get(left, 0), done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_ends_it(place: Path) -> None:
     command = f'"{sys.executable}" -m llm -m localspec -o max_tokens 1500 "Sort a list." | head -c 5'
     done = subprocess.run(("sh", "-c", command), env=environment(place), capture_output=True)

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.http.door import Door
+from tests.http.server import HttpServer
 
 HELLO: Any = [{"role": "system", "content": "You write Python."}, {"role": "user", "content": "Sort a list."}]
 PROMPT = "def fib(n):\n    "
@@ -18,11 +18,12 @@ SHORT: dict[str, Any] = {"model": "localspec", "max_tokens": 24, "temperature": 
 
 
 @pytest.fixture(scope="module")
-def client(door: Door) -> Iterator[openai.OpenAI]:
+def client(door: HttpServer) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{door.url}/v1", api_key=door.token, max_retries=0) as client:
         yield client
 
 
+@pytest.mark.slow
 def test_the_models_that_may_be_named(client: openai.OpenAI) -> None:
     names = [model.id for model in client.models.list()]
     assert names[0] == "localspec" and "stdlib-6m" in names
@@ -159,13 +160,18 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
         ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
         ({"logit_bias": {"1": 10_001}}, openai.BadRequestError, "logit_bias"),
         ({"logprobs": True, "top_logprobs": 21}, openai.BadRequestError, "top_logprobs takes a whole number"),
-        ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs is for requests with logprobs"),
+        ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs needs logprobs"),
         ({"extra_body": {"guided_json": {"type": "object"}}}, openai.BadRequestError, "guided_json is not"),
+        (
+            {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}},
+            openai.BadRequestError,
+            "add_generation_prompt and continue_final_message are both true",
+        ),
         ({"extra_body": {"continue_final_message": True}}, openai.BadRequestError, "continue_final_message"),
         (
             {"messages": [{"role": "assistant", "content": text} for text in "ab"]},
             openai.BadRequestError,
-            "the last two messages are the assistant's",
+            "messages ends with two assistant messages",
         ),
         ({"messages": []}, openai.BadRequestError, "messages is empty"),
         ({"messages": [{"role": "tool", "content": "x"}]}, openai.BadRequestError, "no role named 'tool'"),
@@ -181,6 +187,7 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
         ),
         ({"extra_body": {"grammar": "root ::= [0-9]"}}, openai.BadRequestError, "grammar is not"),
         ({"extra_body": {"mirostat": 2}}, openai.BadRequestError, "mirostat is not"),
+        ({"extra_body": {"prompt_logprobs": 0}}, openai.BadRequestError, "or set it to false"),
         ({"extra_body": {"localspec": {"propposer": "none"}}}, openai.BadRequestError, "'proposer'"),
         (
             {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
@@ -218,7 +225,7 @@ def test_a_model_by_its_name(client: openai.OpenAI) -> None:
     assert isinstance(refused.value.body, dict) and refused.value.body["code"] == "model_not_found"
 
 
-def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) -> None:
+def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: HttpServer) -> None:
     with pytest.raises(openai.BadRequestError) as longer:
         client.completions.create(model="localspec", prompt="word " * 9000)
     assert longer.value.code == "context_length_exceeded" and longer.value.type == "invalid_request_error"
@@ -229,12 +236,12 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) ->
     assert unknown.value.code == "invalid_api_key"
     with (
         openai.OpenAI(base_url=f"{door.url}/v2", api_key=door.token, max_retries=0) as amiss,
-        pytest.raises(openai.NotFoundError, match=r"GET /v2/models is not offered\. In this dialect there"),
+        pytest.raises(openai.NotFoundError, match=r"GET /v2/models is not offered\. This dialect offers"),
     ):
         amiss.models.list()
     with pytest.raises(
         openai.NotFoundError,
-        match="POST /v1/embeddings is not offered. In this dialect there are /v1/models, ",
+        match="POST /v1/embeddings is not offered. This dialect offers /v1/models, ",
     ) as nowhere:
         client.embeddings.create(model="localspec", input="x")
     assert nowhere.value.code == "unknown_url"
@@ -242,6 +249,7 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: Door) ->
     assert lost.status_code == 405 and lost.json()["error"]["code"] == "unknown_url"
 
 
+@pytest.mark.slow
 def test_a_long_chat_is_refused_with_its_numbers_unless_it_is_to_be_cut(client: openai.OpenAI) -> None:
     turns: Any = [{"role": role, "content": "word " * 20} for role in ("user", "assistant")] * 100
     said: Any = {**SHORT, "max_tokens": 1, "messages": [*turns, *HELLO[1:]]}
@@ -282,7 +290,7 @@ def test_time_is_up_in_an_answer(client: openai.OpenAI) -> None:
         assert each.model_extra is not None and each.model_extra["localspec"]["finish_reason"] == "deadline"
 
 
-def test_a_wrong_key(door: Door) -> None:
+def test_a_wrong_key(door: HttpServer) -> None:
     with (
         openai.OpenAI(base_url=f"{door.url}/v1", api_key="wrong", max_retries=0) as client,
         pytest.raises(openai.AuthenticationError),
@@ -305,7 +313,7 @@ def test_probabilities_that_are_not_known_are_refused(
         client.completions.create(prompt=PROMPT, **SHORT, **said)
 
 
-def test_several_prompts_and_several_answers_to_each(client: openai.OpenAI, door: Door) -> None:
+def test_several_prompts_and_several_answers_to_each(client: openai.OpenAI, door: HttpServer) -> None:
     tokens = door.post("/tokenize", {"content": PROMPT, "add_special": True})["tokens"]
     plain = client.completions.create(prompt=PROMPT, **SHORT).choices[0].text
     several = client.completions.create(prompt=[PROMPT, "import "], n=2, **SHORT)
@@ -398,7 +406,7 @@ def test_usage_counts_what_was_tried_for_the_best(client: openai.OpenAI) -> None
 
 
 def test_a_stream_of_many_answers_begins_with_the_first_of_them(client: openai.OpenAI) -> None:
-    """Those beyond what runs at once wait for their turn, and hold up nobody."""
+    """Answers beyond those that run at once wait for their turn, and delay no other."""
     began = time.monotonic()
     said: Any = {**SHORT, "max_tokens": 60}
     stream = client.chat.completions.create(messages=HELLO, n=16, stream=True, **said)
@@ -406,7 +414,7 @@ def test_a_stream_of_many_answers_begins_with_the_first_of_them(client: openai.O
     assert came[0] < came[-1] / 2, (came[0], came[-1])
 
 
-def test_digits_in_quotes_are_a_text_in_pairs_and_a_token_in_an_object(door: Door) -> None:
+def test_digits_in_quotes_are_a_text_in_pairs_and_a_token_in_an_object(door: HttpServer) -> None:
     body = {**SHORT, "max_tokens": 1, "prompt": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "}
     plain = door.post("/v1/completions", body)["choices"][0]["text"]
     (token, *_) = door.post("/tokenize", {"content": plain, "add_special": False})["tokens"]
@@ -420,13 +428,13 @@ def test_digits_in_quotes_are_a_text_in_pairs_and_a_token_in_an_object(door: Doo
     ("path", "said", "name"),
     [("/v1/completions", {"logprobs": 99}, "logprobs"), ("/completion", {"n_probs": 99}, "n_probs")],
 )
-def test_what_is_wrong_is_refused_by_its_own_name(door: Door, path: str, said: Any, name: str) -> None:
+def test_what_is_wrong_is_refused_by_its_own_name(door: HttpServer, path: str, said: Any, name: str) -> None:
     answer = door.ask("POST", path, {"prompt": PROMPT, **said})
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(f"{name} takes"), answer.text
 
 
-def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(door: Door) -> None:
+def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(door: HttpServer) -> None:
     begun = {**SHORT, "messages": [*HELLO, {"role": "assistant", "content": "Use sorted"}]}
     read = {
         name: door.post("/v1/chat/completions", begun | more)["usage"]["prompt_tokens"]
@@ -441,7 +449,7 @@ def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(door: Door)
     assert door.post("/v1/chat/completions", {**SHORT, "messages": twice, "continue_final_message": False})
 
 
-def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, door: Door) -> None:
+def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, door: HttpServer) -> None:
     plain = client.completions.create(prompt=PROMPT, logprobs=2, **SHORT).choices[0]
     assert plain.logprobs and plain.logprobs.top_logprobs
     first, second = plain.logprobs.top_logprobs[0]
@@ -466,7 +474,7 @@ def test_what_else_was_probable(client: openai.OpenAI) -> None:
         assert token.logprob == likely[0], "it is greedy"
 
 
-def test_variables_reach_the_template_and_penalties_their_names(echo: Door) -> None:
+def test_variables_reach_the_template_and_penalties_their_names(echo: HttpServer) -> None:
     said: dict[str, Any] = {"messages": [{"role": "user", "content": "prompt"}]}
     asked = echo.post("/v1/chat/completions", said | {"chat_template_kwargs": {"enable_thinking": False}})
     assert json.loads(asked["choices"][0]["message"]["content"])["variables"] == {"enable_thinking": False}
@@ -479,7 +487,7 @@ def test_variables_reach_the_template_and_penalties_their_names(echo: Door) -> N
     assert (options["repeat_penalty"], options["repeat_last_n"]) == (1.2, 64)
 
 
-def test_timings_come_with_the_pieces_for_who_asks(door: Door) -> None:
+def test_timings_come_with_the_pieces_for_who_asks(door: HttpServer) -> None:
     said = {**SHORT, "messages": HELLO, "stream": True, "timings_per_token": True}
     text = door.ask("POST", "/chat/completions", said | {"stream_options": {"include_usage": True}}).text
     events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]

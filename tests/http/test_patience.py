@@ -1,4 +1,4 @@
-"""Connections on which nothing comes, or slowly, keep nobody out."""
+"""Connections without a request, or with a slow one, block no client."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import pytest
 
 from localspec.http.patience import HEAD_S, PLACES, PROGRESS_S
 from tests.daemon.test_admission import NOBODY, attackers
-from tests.http.door import SECTION, Door, opened
+from tests.http.server import SECTION, HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Door]:
+def door() -> Iterator[HttpServer]:
     with opened() as door:
         yield door
 
 
-def silent(door: Door) -> socket.socket:
+def silent(door: HttpServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", door.port), DEADLINE_S)
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /completion HTTP/1.1\r\nHost: local"])
-def test_one_that_asks_nothing_is_closed(door: Door, begun: bytes) -> None:
+def test_one_that_asks_nothing_is_closed(door: HttpServer, begun: bytes) -> None:
     with silent(door) as connection:
         connection.sendall(begun)
         assert connection.recv(1) == b""
 
 
-def test_one_that_asks_again_and_again_is_kept(door: Door) -> None:
+def test_one_that_asks_again_and_again_is_kept(door: HttpServer) -> None:
     with closing(HTTPConnection("127.0.0.1", door.port, timeout=DEADLINE_S)) as connection:
         end = time.monotonic() + 1.5 * HEAD_S
         while time.monotonic() < end:
@@ -45,7 +45,7 @@ def test_one_that_asks_again_and_again_is_kept(door: Door) -> None:
             assert connection.getresponse().read()
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(door: Door) -> None:
+def test_a_body_that_does_not_come_is_not_waited_for(door: HttpServer) -> None:
     head = f"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {door.token}\r\n"
     with silent(door) as connection:
         connection.settimeout(2 * DEADLINE_S)
@@ -53,8 +53,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(door: Door) -> None:
         assert connection.recv(1024).startswith(b"HTTP/1.1 408")
 
 
-def ask(connection: HTTPConnection, door: Door | None = None) -> int:
-    """The status of `GET /health`, with the token if the door is given."""
+def ask(connection: HTTPConnection, door: HttpServer | None = None) -> int:
+    """The status of `GET /health`, with the token if the HTTP server is given."""
     shown = {} if door is None else {"Authorization": f"Bearer {door.token}"}
     connection.request("GET", "/health", headers=shown)
     answer = connection.getresponse()
@@ -62,8 +62,8 @@ def ask(connection: HTTPConnection, door: Door | None = None) -> int:
     return answer.status
 
 
-def test_of_those_that_show_no_token_there_are_but_so_many(door: Door) -> None:
-    """The one that was used least recently goes; who has shown the token stays."""
+def test_of_those_that_show_no_token_there_are_but_so_many(door: HttpServer) -> None:
+    """The connection used least recently is closed; one with a verified token stays."""
     (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
     with ExitStack() as stack:
         owner, guest = (
@@ -83,7 +83,7 @@ def test_of_those_that_show_no_token_there_are_but_so_many(door: Door) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's connections can be opened by root alone")
-def test_another_user_keeps_nobody_out(door: Door) -> None:
+def test_another_user_keeps_nobody_out(door: HttpServer) -> None:
     with attackers(door.port, user=NOBODY):
         until_sync(lambda: "of others were waiting" in door.daemon.log(), "they take all of their places")
         for _ in range(10):
@@ -92,14 +92,14 @@ def test_another_user_keeps_nobody_out(door: Door) -> None:
             assert door.ask("GET", "/health").status_code == 200
 
 
-def connected_to(door: Door) -> int:
-    """The connections that the door holds open."""
+def connected_to(door: HttpServer) -> int:
+    """Return the connections that the HTTP server holds open."""
     (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
     return len([each for each in process.net_connections("tcp") if each.status == "ESTABLISHED"])
 
 
 @pytest.mark.parametrize("count", [1, 50])
-def test_who_does_not_read_is_closed(door: Door, count: int) -> None:
+def test_who_does_not_read_is_closed(door: HttpServer, count: int) -> None:
     """Both while an answer is being sent, and after the last one, while unread bytes delay the close."""
     asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
     with socket.socket() as connection:

@@ -14,7 +14,7 @@ from localspec.completion.gap import Gap
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request
 from localspec.protocol.results import Result
-from tests.http.door import Door, wire
+from tests.http.server import HttpServer, wire
 from tests.waiting import run
 
 PROMPTS = (
@@ -43,7 +43,7 @@ def engine() -> Iterator[localspec.Engine]:
         yield engine
 
 
-def on_the_wire(door: Door, prompt: str | None, messages: tuple[Message, ...] | None = None) -> str:
+def on_the_wire(door: HttpServer, prompt: str | None, messages: tuple[Message, ...] | None = None) -> str:
     async def ask() -> str:
         async with await wire(door.daemon) as client:
             options = Options(**GREEDY)
@@ -53,14 +53,15 @@ def on_the_wire(door: Door, prompt: str | None, messages: tuple[Message, ...] | 
     return run(ask())
 
 
-def streamed(door: Door, path: str, body: Any) -> list[Any]:
+def streamed(door: HttpServer, path: str, body: Any) -> list[Any]:
     lines = door.ask("POST", path, body | {"stream": True}).text.splitlines()
     values = [line.removeprefix("data: ") for line in lines if line and line != "data: [DONE]"]
     return [json.loads(value) for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_text(door: Door, engine: localspec.Engine, prompt: str) -> None:
+def test_a_text(door: HttpServer, engine: localspec.Engine, prompt: str) -> None:
     expected = engine.generate(prompt, **GREEDY).finish().text
     assert on_the_wire(door, prompt) == expected
     openai = GREEDY | {"prompt": prompt}
@@ -76,8 +77,9 @@ def test_a_text(door: Door, engine: localspec.Engine, prompt: str) -> None:
     assert "".join(piece["response"] for piece in streamed(door, "/api/generate", ollama)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proposer", ["none", "prompt-lookup", "draft"])
-def test_a_chat_whoever_drafts(door: Door, engine: localspec.Engine, proposer: str) -> None:
+def test_a_chat_whoever_drafts(door: HttpServer, engine: localspec.Engine, proposer: str) -> None:
     said = [{"role": "user", "content": "Write a function that sorts a list."}]
     messages = tuple(Message(role="user", content=each["content"]) for each in said)
     sequence = engine.submit(Request(prompt=ChatPrompt(messages), options=Options(**GREEDY)))
@@ -94,8 +96,9 @@ def test_a_chat_whoever_drafts(door: Door, engine: localspec.Engine, proposer: s
     assert door.post("/api/chat", body | {"stream": False})["message"]["content"] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefix", "suffix"), GAPS)
-def test_a_gap(door: Door, prefix: str, suffix: str) -> None:
+def test_a_gap(door: HttpServer, prefix: str, suffix: str) -> None:
     async def ask() -> str:
         async with await wire(door.daemon) as client:
             options = Options(**GREEDY)
@@ -112,7 +115,8 @@ def test_a_gap(door: Door, prefix: str, suffix: str) -> None:
     assert door.post("/api/generate", ollama)["response"] == expected
 
 
-def test_a_gap_in_this_process(door: Door, engine: localspec.Engine) -> None:
+@pytest.mark.slow
+def test_a_gap_in_this_process(door: HttpServer, engine: localspec.Engine) -> None:
     prefix, suffix = GAPS[0]
     prompt = FimPrompt(prefix, suffix, tidy=True, invoked=True)
     sequence = engine.submit(Request(prompt=prompt, options=Options(**GREEDY)))

@@ -1,4 +1,4 @@
-"""What the door says that it takes."""
+"""The OpenAPI document of the HTTP server."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ REPO = "org/Tiny-7B-GGUF"
 
 
 class Puller(Cli):
-    """The command in a home of its own, with a cache of the hub's there, and a hub to ask."""
+    """The command in a home of its own, with a cache of the hub's there, and a hub to pull from."""
 
     def __init__(self, home: Path, hub: Hub) -> None:
         super().__init__(home)

@@ -1,7 +1,7 @@
 """A hub on this machine: the part of the real one's API that downloading uses, with its faults on order.
 
 Two servers as there: the hub itself, and one for the large files, on another port. Every request is logged.
-``python -m tests.hub.server`` starts one with a repository for every fault, and says how to ask it.
+``python -m tests.hub.server`` starts one with a repository for every fault, and prints the commands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from tests.waiting import DEADLINE_S
 
 LARGE = (".gguf", ".safetensors")
-"""what real repositories keep in LFS"""
+"""suffixes of files that real repositories keep in LFS"""
 
 
 class Asked(NamedTuple):
@@ -52,11 +52,11 @@ def is_large(name: str) -> bool:
 
 @dataclass
 class Repository:
-    """Files by name, and what goes wrong when somebody wants them."""
+    """Files by name, and the faults of their download."""
 
     files: dict[str, bytes]
     token: str | None = None
-    """who does not send it gets nothing"""
+    """requests without it are refused"""
 
     @property
     def commit(self) -> str:
@@ -100,7 +100,7 @@ class Hub:
         return self.repositories[repo]
 
     def ranges_of(self, content: bytes) -> list[str | None]:
-        """Which parts of a large file were asked for."""
+        """Return the Range headers of the requests for a large file."""
         return [asked.range for asked in self.log if asked.path == f"/blobs/{sha256(content)}"]
 
 
@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(404, b"")
 
     def send(self, name: str, content: bytes, headers: Mapping[str, str]) -> None:
-        """A file from where it is asked for, as far as its faults let it come."""
+        """Send a file from the requested byte on, as far as its faults permit."""
         content = self.hub.altered.get(name, content)
         asked = self.headers.get("Range")
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.hub.ranges else 0

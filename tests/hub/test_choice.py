@@ -1,4 +1,4 @@
-"""Which files are the model that is wanted: by name, or by what fits."""
+"""The choice of a model's files: by name, or by the free memory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def test_parts_of_two_splits_are_not_mixed() -> None:
 def test_several_of_one_quantisation_are_asked_about() -> None:
     found = listing("base-q4_k_m.gguf", "chat-q4_k_m.gguf")
     for asked in (None, "Q4_K_M"):
-        with pytest.raises(InvalidOptions, match=r"several of Q4_K_M: base-q4_k_m.gguf, chat-q4_k_m.gguf"):
+        with pytest.raises(
+            InvalidOptions, match=r"several files of Q4_K_M: base-q4_k_m.gguf, chat-q4_k_m.gguf"
+        ):
             chosen(found, quantisation=asked)
     choice = chosen(found, file="chat-q4_k_m.gguf")
     assert names(choice) == ["chat-q4_k_m.gguf"] and choice.name == f"{REPO}/chat-q4_k_m.gguf"
@@ -153,7 +155,7 @@ def test_for_mlx_what_it_reads_and_no_code() -> None:
 
 
 def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
-    with pytest.raises(ModelInvalid, match="MLX, which reads what it has, is not installed") as raised:
+    with pytest.raises(ModelInvalid, match="MLX, which reads them, is not installed") as raised:
         chosen(listing(*MLX), mlx=False)
     assert "--mlx" in raised.value.remedy
     assert chosen(listing(*MLX), mlx=False, format="mlx").format == "mlx"
@@ -161,7 +163,7 @@ def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
 
 def test_a_directory_has_one_quantisation() -> None:
     assert chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="4bit").format == "mlx"
-    with pytest.raises(ModelNotFound, match="one quantisation: not 8bit"):
+    with pytest.raises(ModelNotFound, match="has no quantisation 8bit: it is an MLX directory"):
         chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="8bit")
 
 

@@ -1,4 +1,4 @@
-"""Who imports whom: the layers, and what starting up may cost."""
+"""Imports between packages: the layers, and the cost of starting."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_every_module_imports_from_its_own_layer_or_below() -> None:
     linted = lint(ROOT)
     assert linted.returncode == 0, linted.stdout + linted.stderr
@@ -53,6 +54,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "origin",
         "process",
         "protocol",
+        "renamed",
         "settings",
         "units",
         "wording",
@@ -68,6 +70,8 @@ ONE_OF_EACH = [
     ("speculation/x.py", "import localspec.backends.toy", "Speculation sees"),
     ("engine/x.py", "import asyncio", "The engine and everything under it"),
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
+    ("protocol.py", "import localspec.config", "Layers"),
+    ("units.py", "import assets.bench.reuse", "The package imports nothing"),
 ]
 OTHERS = [
     ("engine/round.py", "import localspec.daemon", "Layers"),
@@ -80,6 +84,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "text", "broken"),
     [*ONE_OF_EACH, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
@@ -90,6 +95,20 @@ def test_an_import_too_many_is_noticed(tmp_path: Path, module: str, text: str, b
     assert f"{broken}" in linted.stdout.split("Broken contracts")[1]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("home", "units"), pytest.param("engine.round", "engine.scheduler", marks=pytest.mark.slow)],
+)
+def test_two_modules_of_one_layer_that_import_each_other_are_noticed(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    copy(tmp_path, f"{one.replace('.', '/')}.py", f"import localspec.{other}")
+    (tmp_path / "localspec" / f"{other.replace('.', '/')}.py").write_text(f"import localspec.{one}")
+    linted = lint(tmp_path)
+    assert linted.returncode == 1, linted.stderr
+    assert "No import cycles" in linted.stdout.split("Broken contracts")[1]
+
+
 def loaded_by(module: str) -> set[str]:
     """The top-level packages in memory after importing one module in a fresh interpreter."""
     program = f"import {module}, sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
@@ -97,6 +116,7 @@ def loaded_by(module: str) -> set[str]:
                               check=True).stdout.split())  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
@@ -114,5 +134,6 @@ def test_importing_a_light_module_loads_nothing_heavy(module: str, unwanted: tup
     assert loaded_by(module) & set(unwanted) == set()
 
 
+@pytest.mark.slow
 def test_the_loaded_packages_are_really_seen() -> None:
     assert {"localspec", "jinja2"} <= loaded_by("localspec.models.template")

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.hygiene.source import PACKAGE, nodes_of, python_files
 
 STARTS = {
@@ -23,11 +25,11 @@ OWN = PACKAGE / "process.py"
 USERS = {PACKAGE / "cli" / "editor.py", PACKAGE / "tui" / "clipboard.py"}
 """programs that the person chose, in the person's directory"""
 NAMING = {PACKAGE / "doctor" / "examination.py"}
-"""tells which Python this is"""
+"""modules that name the running Python in a message"""
 
 
 def starts(node: ast.AST) -> bool:
-    """Whether this is a call that starts a process."""
+    """Return True for a call that starts a process."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     pattern = STARTS.get(ast.unparse(node.func.value))
@@ -45,11 +47,13 @@ def outside(path: Path, source: str) -> list[str]:
     return [f"{path.name}:{call.lineno}" for call in found if not is_surrounded(call)]
 
 
+@pytest.mark.slow
 def test_no_process_is_started_in_other_surroundings() -> None:
     files = [path for path in python_files(PACKAGE) if path not in {OWN, *USERS}]
     assert [place for path in files for place in outside(path, path.read_text("utf-8"))] == []
 
 
+@pytest.mark.slow
 def test_no_module_has_names_of_its_own_for_what_starts_processes() -> None:
     modules = {**STARTS, "asyncio.subprocess": STARTS["asyncio"]}
     imports = [(p, n) for p in python_files(PACKAGE) for n in nodes_of(p) if isinstance(n, ast.ImportFrom)]

@@ -1,4 +1,4 @@
-"""The version is one, and the changelog knows it."""
+"""There is one version, and the changelog has it."""
 
 from __future__ import annotations
 

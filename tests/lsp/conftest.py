@@ -25,7 +25,7 @@ def fresh() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def echo() -> Iterator[DaemonProcess]:
-    """A real daemon whose models are echoes: what they answer, and for how long, is said in the text."""
+    """A real daemon whose models are echoes: the text sets their answers and their time."""
     with own_home() as path:
         daemon = DaemonProcess(path)
         yield daemon

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Editor:
-    """Somebody who writes in files; what the server says unasked is kept."""
+    """An editor with open files; messages that the server sends unrequested are kept."""
 
     def __init__(self) -> None:
         self.client = LanguageClient("test", "0")
@@ -33,7 +33,7 @@ class Editor:
         self.states: list[dict[str, Any]] = []
         self.progress: list[Any] = []
         self.answer: str | None = None
-        """what is chosen when the server asks something"""
+        """the answer to the server's questions to the user"""
         self._versions: dict[str, int] = {}
         features = {
             types.WINDOW_SHOW_MESSAGE: lambda params: self.said.append(params.message),
@@ -107,7 +107,7 @@ class Editor:
         selected: types.SelectedCompletionInfo | None = None,
         id: str | None = None,
     ) -> asyncio.Future[Any]:
-        """Ask for a completion, and do not wait for it."""
+        """Request a completion, and do not wait for it."""
         params = types.InlineCompletionParams(
             context=types.InlineCompletionContext(trigger, selected),
             text_document=types.TextDocumentIdentifier(uri),
@@ -129,7 +129,7 @@ class Editor:
         return await soon(self.client.workspace_execute_command_async(params))
 
     async def hears(self, *parts: str) -> str:
-        """Wait until the server has said something that has all these parts."""
+        """Wait until the server has sent a message that has all these parts."""
 
         def found() -> list[str]:
             return [said for said in self.said if all(part in said for part in parts)]

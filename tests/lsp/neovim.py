@@ -70,12 +70,12 @@ class Neovim:
 
     @property
     def screen(self) -> list[str]:
-        """What is drawn."""
+        """Return the lines on the screen."""
         return [line.rstrip() for line in self.lua(SCREEN)]
 
     @property
     def text(self) -> str:
-        """What is in the file."""
+        """Return the text of the buffer."""
         return "".join(f"{line}\n" for line in self.call("nvim_buf_get_lines", 0, 0, -1, True))
 
     def shows(self, *lines: str) -> None:
@@ -89,7 +89,7 @@ class Neovim:
 
 
 def snippet() -> str:
-    """The configuration that the README tells."""
+    """The configuration from the README."""
     (found,) = re.findall(r"```lua\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     return str(found)
 

@@ -1,4 +1,4 @@
-"""Inline completions as an editor asks for them, against those of the daemon itself."""
+"""Inline completions as an editor requests them, against those of the daemon itself."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def test_without_a_directory_there_is_nothing_to_learn(home: Path) -> None:
     async def test() -> None:
         async with editing() as editor:
             assert await editor.do("localspec.primeWorkspace") is None
-            assert await editor.hears("has opened no directory")
+            assert await editor.hears("has no directory open")
 
     run(test())

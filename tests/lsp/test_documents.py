@@ -1,4 +1,4 @@
-"""Texts as they are edited, and what is told of them."""
+"""Texts as they are edited, and the parts of them that are sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def document(text: str, uri: str = "file:///a.py") -> Document:
 
 
 def position(text: str, offset: int, encoding: Encoding) -> types.Position:
-    """What an editor says for an offset; it knows no place between CR and LF."""
+    """Return an editor's position for an offset; there is none between CR and LF."""
     lines = lines_of(text[:offset])
     return types.Position(len(lines) - 1, units(lines[-1], encoding))
 

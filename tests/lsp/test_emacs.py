@@ -26,7 +26,7 @@ QUIET = """
       lsp-headerline-breadcrumb-enable nil native-comp-deferred-compilation nil inhibit-startup-screen t
       make-backup-files nil auto-save-default nil warning-minimum-level :emergency)
 """
-"""what a person has said long ago; no other server, no file elsewhere"""
+"""settings that answer lsp-mode's questions in advance; no other server, no file elsewhere"""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How the server begins and ends, and what it does while there is no daemon."""
+"""Start and end of the server, and its work while there is no daemon."""
 
 from __future__ import annotations
 
@@ -61,10 +61,12 @@ def said(*messages: Any) -> tuple[list[dict[str, Any]], int, bytes]:
     return answers, done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_the_editor_goes_without_a_word(fresh: Path) -> None:
     assert ended(begun()) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals(fresh: Path, number: signal.Signals) -> None:
     process = begun()
@@ -72,6 +74,7 @@ def test_signals(fresh: Path, number: signal.Signals) -> None:
     assert ended(process) == (0, b"")
 
 
+@pytest.mark.slow
 def test_nobody_reads_any_more(fresh: Path) -> None:
     process = begun()
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -84,6 +87,7 @@ def test_nobody_reads_any_more(fresh: Path) -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM", "the end of stdin"])
 def test_an_editor_that_reads_nothing_does_not_keep_it(fresh: Path, how: str) -> None:
     process = begun()
@@ -102,6 +106,7 @@ def test_an_editor_that_reads_nothing_does_not_keep_it(fresh: Path, how: str) ->
         pipe.close()
 
 
+@pytest.mark.slow
 def test_what_is_no_request_is_refused_and_the_rest_is_answered(fresh: Path) -> None:
     asked = {"jsonrpc": "2.0", "method": "textDocument/inlineCompletion"}
     answers, code, log = said(
@@ -133,6 +138,7 @@ def test_what_is_no_request_is_refused_and_the_rest_is_answered(fresh: Path) -> 
     assert code == 1, "there was no shutdown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"Content-Length: 5\r\n\r\nab", b"x" * 1_000_000, b"\r\n\r\n\0"])
 def test_what_is_no_message_ends_it(fresh: Path, garbage: bytes) -> None:
     done = subprocess.run(COMMAND, input=garbage, capture_output=True, timeout=DEADLINE_S)
@@ -141,12 +147,13 @@ def test_what_is_no_message_ends_it(fresh: Path, garbage: bytes) -> None:
 
 def test_a_terminal_is_told_that_it_is_no_editor(fresh: Path) -> None:
     terminal = pexpect.spawn(COMMAND[0], list(COMMAND[1:]), encoding="utf-8", timeout=DEADLINE_S)
-    terminal.expect("speaks with an editor.*plugins/lsp/README.md")
+    terminal.expect("is for editors.*plugins/lsp/README.md")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 2
 
 
+@pytest.mark.slow
 def test_a_daemon_that_was_killed_is_replaced_at_the_next_request(fresh: Path) -> None:
     first = DaemonProcess(fresh)
     second: list[DaemonProcess] = []
@@ -170,6 +177,7 @@ def test_a_daemon_that_was_killed_is_replaced_at_the_next_request(fresh: Path) -
     assert second[0].stop() == 0
 
 
+@pytest.mark.slow
 def test_where_no_daemon_can_start_it_says_so_once(fresh: Path) -> None:
     async def test() -> None:
         write_config(fresh, sections="[engine]\nthreads = -1\n")
@@ -186,6 +194,7 @@ def test_where_no_daemon_can_start_it_says_so_once(fresh: Path) -> None:
     assert discovery.find() is None
 
 
+@pytest.mark.slow
 def test_a_daemon_that_hangs_keeps_nobody_waiting(fresh: Path) -> None:
     daemon = DaemonProcess(fresh)
 

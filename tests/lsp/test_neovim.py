@@ -15,7 +15,7 @@ from tests.waiting import run, until_sync
 pytestmark = pytest.mark.slow
 
 LINES = ("import argparse\n\n\ndef main():\n    parser = argparse.Arg", "ument", "\n\n\nmain()\n")
-"""what is in the file, what is typed, and what follows"""
+"""the text before the cursor, the typed text, and the text behind"""
 
 
 def answered(file: Path, before: str, after: str) -> str:

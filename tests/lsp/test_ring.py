@@ -1,4 +1,4 @@
-"""Which pieces of other files are told."""
+"""The pieces of other files that are sent."""
 
 from __future__ import annotations
 

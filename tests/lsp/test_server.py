@@ -1,4 +1,4 @@
-"""What an editor asks of the server, and what it does; the models behind the daemon are echoes."""
+"""An editor's requests and the server's answers; the models behind the daemon are echoes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def writer(echo: DaemonProcess) -> Iterator[Writer]:
 
 
 async def running(client: Client) -> int:
-    """Requests at work in the daemon."""
+    """Running requests in the daemon."""
     return sum(model.running for model in (await client.status()).models)
 
 
 async def stalls(editor: Editor, client: Client, **more: Any) -> Any:
-    """Ask for a completion that does not come, and wait until the daemon is at it."""
+    """Request a completion that does not come, and wait until the daemon works on it."""
     editor.open(URI, "stall")
     asked = editor.ask(URI, (0, 5), trigger=AUTOMATIC, **more)
     while not await running(client):
@@ -43,7 +43,7 @@ async def stalls(editor: Editor, client: Client, **more: Any) -> Any:
 
 
 async def suggestions(client: Client, event: str) -> float:
-    """How many the daemon has counted."""
+    """Return the daemon's count of suggestions with this event."""
     found = re.search(
         rf'localspec_suggestions_total{{event="{event}"}} (\S+)', (await client.metrics()).prometheus
     )
@@ -56,6 +56,7 @@ async def chars(client: Client) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
     [(None, "utf-16"), (["utf-7"], "utf-16")],
@@ -78,6 +79,7 @@ def test_what_it_can_do(fresh: Path, wanted: list[str] | None, chosen: str) -> N
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 def test_edits_come_through_in_every_encoding(echo: DaemonProcess, encoding: str) -> None:
     width = {"utf-8": 4, "utf-16": 2, "utf-32": 1}[encoding]
@@ -144,6 +146,7 @@ def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer, tmp_p
             while not await running(client):
                 pass
             editor.change(URI, (0, 0), (0, 0), "x")
+            await editor.do("localspec.showStats")  # whose answer follows what the server made of the change
             gate.write_text("go")
             assert await soon(asked) is None
 
@@ -191,7 +194,7 @@ def test_what_becomes_of_items_is_counted(writer: Writer) -> None:
 
 
 async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
-    """What the model is told for a completion there, where the text ends with the word."""
+    """Return the prompt that the model gets for a completion at the end of the text."""
     document = "prompt"
     editor.open(uri, document)
     (item,) = await editor.complete(uri, (0, len(document)), trigger=AUTOMATIC)
@@ -306,6 +309,7 @@ def test_an_error_is_told_once_with_its_remedy(writer: Writer) -> None:
     writer.run(test())
 
 
+@pytest.mark.slow
 def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 
@@ -327,6 +331,7 @@ def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Path) ->
     run(test())
 
 
+@pytest.mark.slow
 def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> None:
     async def test() -> None:
         async with editing() as editor:

@@ -1,4 +1,4 @@
-"""What a person may set, and what is said of the rest."""
+"""The settings of the server, and messages about wrong ones."""
 
 from __future__ import annotations
 

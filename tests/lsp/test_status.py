@@ -1,4 +1,4 @@
-"""What is told of how things are."""
+"""The status that the server reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of an item, from what an editor tells and from where the person goes."""
+"""The outcome of an item, from the editor's messages and the cursor's movements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ URI = "file:///a.py"
 
 
 class Log:
-    """Suggestions, and what was told of them."""
+    """Suggestions, and the feedback on them."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, int | None]] = []

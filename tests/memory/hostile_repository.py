@@ -1,4 +1,4 @@
-"""A cloned repository whose rules and files are made to stop whoever looks at them."""
+"""A cloned repository whose rules and files are made to stop a program that reads them."""
 
 from __future__ import annotations
 

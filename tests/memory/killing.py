@@ -31,7 +31,7 @@ def right(value: int) -> tuple[int, int]:
 
 
 def live(files: TableFiles, rng: random.Random, tell: int) -> None:
-    """What writers do, until killed; the pipe ``tell`` gets the size of every table as log2, a byte each."""
+    """Write to tables until killed; the pipe ``tell`` gets the size of each table as log2, a byte each."""
     while True:
         table = files.open_or_create(USER, None)
         os.write(tell, bytes([table.header.bits]))

@@ -50,7 +50,7 @@ def remember(memory: Memory, text: Sequence[int], workspace: str | None = None, 
 
 
 def python(program: str, *arguments: object) -> str:
-    """What a program prints that runs in a process of its own; it must succeed."""
+    """Run a program in a process of its own and return its output; it must succeed."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

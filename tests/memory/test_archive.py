@@ -190,7 +190,7 @@ def test_it_is_told_how_far_an_import_is(tmp_path: Path, exported: Path) -> None
 
 
 def test_what_has_no_room_is_not_counted_as_kept(tmp_path: Path) -> None:
-    """4,000 n-grams for a table of 1,024; neighbours in their tokens and hashes are told apart."""
+    """4,000 n-grams for a table of 1,024; neighbours in their tokens and hashes are distinguished."""
     head = {"type": "table", "format": "localspec-memory-1", "vocab_fp": FP, "workspace": None}
     values = hashes_in(words([3 * i % SIZE for i in range(4000)]))[3]
     grams = (gram(hash=f"{value:016x}", token=i % SIZE) for i, value in enumerate(values.tolist()))

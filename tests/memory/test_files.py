@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from localspec.errors import DiskFull, InvalidOptions, StorageError
+from localspec.errors import DiskFull, InvalidOptions, NewerFormat, StorageError
 from localspec.memory.files import TableFiles, name_of
-from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, NewerFormat, State
+from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, State
 from localspec.memory.sources import tag_of
 from localspec.memory.table import NgramTable
 from tests.memory.tables import FP, files_in, python, table_in, words
@@ -326,6 +327,25 @@ def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[T
         change(files)
     table.close()
     assert not (tmp_path / "data").exists()
+
+
+def test_a_home_deleted_just_before_the_lock_is_not_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock's library creates every missing parent of its file."""
+    home = tmp_path / "home"
+    (home / "data").mkdir(parents=True)
+    files = files_in(home / "data" / "memory")
+    acquire = TableFiles._acquire
+
+    def acquire_late(self: TableFiles, *arguments: Any) -> None:
+        shutil.rmtree(home)
+        acquire(self, *arguments)
+
+    monkeypatch.setattr(TableFiles, "_acquire", acquire_late)
+    with pytest.raises(StorageError, match="was deleted"), files.lock():
+        pass
+    assert [path for path in home.rglob("*") if path.is_file()] == [] and not (home / "data").exists()
 
 
 def test_names_depend_on_the_real_path(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def left(folder: Path) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS, ids=[name for _, name in STEPS])
 @pytest.mark.parametrize("by", ["engine", "command", "both"])

@@ -70,8 +70,8 @@ def test_what_changes_in_place_is_no_damage() -> None:
     [
         (b"", "too short"),
         (HEADER.pack(STATE_THEN)[:-1], "too short"),
-        (bytes(HEADER_BYTES), "no n-gram table"),
-        (damaged(0, b"GGUF"), "no n-gram table"),
+        (bytes(HEADER_BYTES), "not an n-gram table"),
+        (damaged(0, b"GGUF"), "not an n-gram table"),
         (damaged(8, b"\x02"), "version 2, not 1"),
         (damaged(12, b"\0\0\0\0"), "header is damaged"),
         (damaged(PRELUDE.size + 4, b"\x07"), "header is damaged"),
@@ -133,7 +133,7 @@ def test_any_page_is_a_header_or_a_typed_error(noise: bytes, size: int) -> None:
     try:
         assert read_header(mended(page), size).file_bytes == size
     except MemoryCorrupt as error:
-        assert error.message == "its size is not what its header says"
+        assert error.message == "the file's size is not that of its header"
 
 
 def test_names_fill_their_fields_to_the_last_byte() -> None:

@@ -1,4 +1,4 @@
-"""The rules of .gitignore: git itself says what they mean."""
+"""The rules of .gitignore: git itself decides their meaning."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def ignored(content: bytes, path: bytes) -> bool:
     return bool(said)
 
 
+@pytest.mark.slow
 @settings(max_examples=int(os.environ.get("EXAMPLES", "150")), deadline=None)
 @given(lines=LINES, paths=PATHS)
 def test_rules_mean_what_git_means(repository: Path, lines: list[bytes], paths: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What is never stored, and ordinary code that must be."""
+"""Secrets, which are never stored, and ordinary code, which must be."""
 
 from __future__ import annotations
 
@@ -195,6 +195,7 @@ def test_every_rule_is_matched_by_re2_and_comes_with_its_licence() -> None:
         assert "MIT" in licence and "Copyright (c)" in licence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_the_longest_step_is_short_whatever_the_text(text: str) -> None:
     """An engine's thread takes one at a time. What happens beside it costs some of the tries, not all."""

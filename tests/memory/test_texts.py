@@ -1,4 +1,4 @@
-"""Which files of a tree are learned, and which directory is its workspace."""
+"""The files of a tree that are learned, and the directory that is its workspace."""
 
 from __future__ import annotations
 
@@ -112,6 +112,22 @@ def test_only_text_is_read(tmp_path: Path, content: bytes, text: str | None) -> 
             (name, False)
             for name in ("id_rsa.pub", "id_rsa.pub~", "credentials.py", "notes.txt~", "~", ".bak")
         ),
+        *(
+            (name, True)
+            for name in ("app.env.local", "prod.env.bak", "secret.yaml", "secret.toml", "secrets.txt")
+        ),
+        *((name, True) for name in ("credentials.csv", "secrets.prod.yml", "client_secret_12.apps.json")),
+        *((name, True) for name in ("service-account.json", "Service_Account-prod.json", "auth.json")),
+        *((name, True) for name in ("wp-config.php", "secret_token.rb", "arduino_secrets.h", "secrets.sh")),
+        *((name, False) for name in ("secret_santa.py", "auth.py", "environment.yml", "auth.json.ts")),
+        *(
+            (name, False)
+            for name in ("secrets.go", "credentials.component.ts", "credentials.h", "secrets.md")
+        ),
+        *(
+            (name, False)
+            for name in ("app.env.ts", "vite-env.d.ts", "secret.txt", "my.secrets.txt", "a.env2.b")
+        ),
         *((name, False) for name in ("environment.ts", "my.npmrc", "README", "env", "a.envy")),
     ],
 )
@@ -202,6 +218,7 @@ def test_no_rules_stop_who_reads_them(kind: str, tmp_path: Path) -> None:
     assert "pipe.py" not in seen and time.process_time() - began < 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", ["near_files", "text_files"])
 def test_hostile_rules_in_many_directories_take_bounded_memory(tmp_path: Path, walk: str) -> None:
     (tmp_path / ".git").mkdir()

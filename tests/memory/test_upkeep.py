@@ -1,4 +1,4 @@
-"""What a person sees of the memory, and what is forgotten when it is told to."""
+"""The memory's report to a user, and forgetting on request."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_directory_in_a_repository_means_the_repository(tmp_path: Path) -> Non
 
 
 def test_a_workspace_inside_a_repository_is_forgotten_with_it_only_by_its_own_name(tmp_path: Path) -> None:
-    """Both have a table where somebody named the inner one; the outer name leaves the inner table."""
+    """Both have a table if a user named the inner one; the outer name leaves the inner table."""
     root = tmp_path / "repo"
     (root / ".git").mkdir(parents=True)
     place, inner = tmp_path / "memory", str(root / "inner")
@@ -198,7 +198,7 @@ def test_a_gitignore_that_is_no_text_is_read_as_git_reads_it(repo: Path) -> None
 
 
 def test_the_rules_of_a_repository_end_at_its_root(repo: Path) -> None:
-    """What stands above it is somebody else's."""
+    """Rules above the repository's root do not apply."""
     write(repo.parent, {".gitignore": "*\n"})
     write(repo, {"a.py": "x"})
     assert names(repo, repo) == names(repo / "a.py", repo) == {"a.py"}

@@ -38,7 +38,7 @@ JAN = Path(".local/share/Jan/data/llamacpp/models")
 
 
 class Toy(NamedTuple):
-    """A model to write: what its header says, and how large it is."""
+    """A model to write: its header and its size."""
 
     name: str
     vocabulary: str = "qwen2"
@@ -67,7 +67,7 @@ def vocabulary_values(name: str) -> list[bytes]:
 
 
 def count_of(values: Sequence[bytes]) -> int:
-    """How many tokens a tokenizer has."""
+    """Return the number of tokens of a tokenizer."""
     key = ggufs.text("tokenizer.ggml.tokens")
     (tokens,) = (value for value in values if value.startswith(key))
     return int(struct.unpack_from("<Q", tokens, len(key) + 8)[0])
@@ -220,7 +220,7 @@ class Home:
 
 
 def mlx_files(config: dict[str, object] | None = None) -> dict[str, bytes]:
-    """What an MLX directory holds, small."""
+    """Return the files of a small MLX directory."""
     tokenizer = directories.tokenizer({"a": 0, "b": 1, "c": 2})
     return {
         "config.json": json.dumps({**directories.CONFIG, **(config or {})}).encode(),

@@ -58,5 +58,5 @@ def pair_of(target: Path, draft: Path | None, why: str, draft_why: str, *, asked
 
 
 def asking(pair: Pair, asked: bool) -> Pair:
-    """The pair, its drafter asked for or chosen."""
+    """Return the pair with its drafter marked as requested, or as chosen automatically."""
     return replace(pair, drafter=replace(pair.drafter, asked=asked))

@@ -13,12 +13,13 @@ from localspec.backends.base import ANY_WIDTH
 from localspec.backends.llama_cpp import devices
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding
-from localspec.config import EngineConfig
 from localspec.engine.learning import Learning
 from localspec.models import builds, processor, tried
 from localspec.models.builds import build_for, graphics, library_build, native_files
+from localspec.models.gguf import read_header
 from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
+from localspec.protocol.engine_config import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
 from tests.models.ggufs import DRAFT, TARGET
 
@@ -81,6 +82,15 @@ def test_a_model_that_is_whole_on_a_gpu_begins_with_a_gpus_prior(monkeypatch: py
     assert whole.startswith("CUDA0 NVIDIA H200 (gpu), build ")
     assert some.startswith("CUDA0 NVIDIA H200, build ")
     assert prior_for(f"llama_cpp Q4_K {whole}") is PRIORS[0][1] is not prior_for(f"llama_cpp Q4_K {some}")
+
+
+def test_weights_are_counted_in_the_memory_of_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = read_header(DRAFT)
+    whole = header.bytes_of_last(999)
+    for kind, count in (("gpu", whole), ("integrated gpu", whole), ("accelerator", 0), ("cpu", 0)):
+        monkeypatch.setattr(devices, "devices_of", lambda context, kind=kind: [devices.Device(kind, "x")])
+        assert devices.offloaded_bytes(None, header, 999) == count, kind
+        assert devices.offloaded_bytes(None, header, 0) == 0
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:

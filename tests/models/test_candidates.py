@@ -1,4 +1,4 @@
-"""Who drafts for whom, out of all models on a disk, and why not the others."""
+"""The choice of a draft model out of all models on a disk, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import EngineConfig
 from localspec.errors import ModelError
 from localspec.models.bundled import bundled_model
 from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged, without
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.tried import Tried, note_failure
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
 
 WORDS = [f"w{n}" for n in range(400)]
-NONE = "none on this disk is smaller and has the same vocabulary"
+NONE = "no model on this disk is smaller and has the same vocabulary"
 CONFIG = EngineConfig(n_ctx=256, parallel=1)
 
 
@@ -85,7 +85,7 @@ def test_a_smaller_model_of_the_same_vocabulary_drafts(tmp_path: Path) -> None:
 
 
 def test_quantisations_may_differ(tmp_path: Path) -> None:
-    """Smaller is who has fewer weights, whatever the bytes: half of these are of 16 bits."""
+    """The smaller model is that with fewer weights, whatever the bytes: half of these are of 16 bits."""
     target = model(tmp_path, "target", 10_000)
     values = [string("general.architecture", "toy"), *vocabulary(WORDS)]
     write(tmp_path, gguf(values, [tensor("weight", (1_000,), 1)], b"\0" * 2_000), "half.gguf")
@@ -107,6 +107,7 @@ def test_a_few_more_tokens_are_compatible_and_cost_the_precedence(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
@@ -129,6 +130,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
     assert draft(target)[0] == names[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "words", "verdict", "told"),
     [
@@ -143,7 +145,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
             "refused",
             "the draft model's token 9 is b'x', the target's is",
         ),
-        (1_000, [], "refused", "it does not answer: it has no vocabulary"),
+        (1_000, [], "refused", "the model cannot generate text: it has no vocabulary"),
     ],
 )
 def test_why_a_model_does_not_draft(
@@ -196,6 +198,7 @@ def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) 
     assert (gone.verdict, gone.helps) == ("refused", False) and "no file" in gone.reason
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 8 << 20)
     large, small = model(tmp_path, "large", 1 << 20), model(tmp_path, "small", 1 << 14)
@@ -214,9 +217,12 @@ def test_a_draft_that_was_of_no_use_is_not_chosen_again(tmp_path: Path) -> None:
     assert draft(target)[0] == "first"
     note(target, first, Tried(200, 20, 1.0))
     assert draft(target)[0] == "second"
-    assert judge(target)[0].reason == "it does not pay here: 10% of 200 drafted tokens were right"
+    assert (
+        judge(target)[0].reason
+        == "it does not make this target faster: 10% of 200 drafted tokens were accepted"
+    )
     note(target, second, Tried(200, 20, 1.0))
-    told = "the best one, first, does not pay here: 10% of 200 drafted tokens were right"
+    told = "the best one, first, does not make this target faster: 10% of 200 drafted tokens were accepted"
     assert draft(target) == (None, without(told))
 
 
@@ -225,13 +231,14 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     model(tmp_path, "likely", 900)
     half, most = model(tmp_path, "half", 4_900), model(tmp_path, "most", 8_000)
     note(target, half, Tried(200, 150, 1.3))
-    measured = "75% of 200 drafted tokens were right, 1.30 times as fast"
+    measured = "75% of 200 drafted tokens were accepted, 1.30 times as fast"
     told = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
     assert draft(target) == ("half", told)
     note(target, most, Tried(200, 190, 1.4))
     assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
 
 
+@pytest.mark.slow
 def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     first = model(tmp_path, "first", 900)
@@ -253,7 +260,7 @@ def test_too_little_was_seen_to_go_by(tmp_path: Path) -> None:
 
 
 def test_models_of_one_vocabulary_are_compared_once(tmp_path: Path) -> None:
-    """The second is not read: it is gone when it is asked for, and refused for the first one's tokens."""
+    """The second file is not read: it is deleted before, and refused for the first one's tokens."""
     target = model(tmp_path, "target", 10_000)
     other = [*WORDS[:9], "x", *WORDS[10:]]
     for name in ("a", "b"):

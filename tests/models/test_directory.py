@@ -1,4 +1,4 @@
-"""What is read of a model directory that is well-formed."""
+"""Reading a well-formed model directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All stores at once: each model once, described as it is now, with its names; what is broken is told."""
+"""All stores at once: each model once, described as it is now, with its names; broken ones are reported."""
 
 from __future__ import annotations
 
@@ -69,25 +69,25 @@ def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> Non
     told = {model.id: model.problem for model in disk.models if model.problem}
     expected = {
         "empty": "it is empty",
-        "hostile": "it claims",
+        "hostile": "it states",
         "lora": "it is an adapter",
         "magic": "does not start with the letters GGUF",
-        "mmproj-model-f16": "it is the projector",
+        "mmproj-model-f16": "it is a multimodal projector",
         "split-9b": "part 2 of 3 is missing: there is no file",
         "truncated": "it is truncated",
-        "vocabulary": "holds a vocabulary and no weights",
-        "Torch-1B": "weights for PyTorch alone",
-        "Encoder-110M": "a BertModel, which generates no text",
+        "vocabulary": "has a vocabulary, but no weights",
+        "Torch-1B": "only PyTorch weights",
+        "Encoder-110M": "its architecture is BertModel",
         "Half-8B-GGUF": "was not completed",
         "missing-7b-q4_0": "was not completed",
         "Quantised-8B": "quantised by bitsandbytes",
         "half-Q4_0": "was not completed",
-        "broken:7b": "does not hold the JSON",
-        "cloudy:cloud": "Ollama's own servers",
-        "escaping:7b": "is no digest",
+        "broken:7b": "does not contain the expected JSON",
+        "cloudy:cloud": "it runs on Ollama's servers",
+        "escaping:7b": "is not a digest",
         "missing:7b": "is missing",
-        "nomic-embed-text:latest": "makes embeddings",
-        "gone-7b": "which is not there",
+        "nomic-embed-text:latest": "is an embedding model",
+        "gone-7b": "which is missing",
     }
     assert set(told) == set(expected)
     assert all(reason in str(told[id]) for id, reason in expected.items())
@@ -158,6 +158,7 @@ def test_a_copy_that_was_cut_short_hides_no_whole_one(home: Home) -> None:
     assert find_model("toy:7b") == Path(models["toy:7b"].path)
 
 
+@pytest.mark.slow
 def test_hard_and_symbolic_links_are_one_model(home: Home) -> None:
     first = home.file(FLAT / "toy-1b.gguf", small())
     second = home.root / LM_STUDIO / "me" / "toy" / "other-1b.gguf"
@@ -213,7 +214,7 @@ def test_what_says_that_a_directory_makes_embeddings_is_looked_for_anew(home: Ho
     folder = directories.write(home.root / LM_STUDIO.parent, name="models")
     assert by_id(read_disk())["models"].problem is None
     (folder / "modules.json").write_text("[]")
-    assert "embeddings" in str(by_id(read_disk())["models"].problem)
+    assert "embedding model" in str(by_id(read_disk())["models"].problem)
 
 
 def test_only_what_was_not_read_before_is_progress(home: Home) -> None:
@@ -245,7 +246,7 @@ def test_a_store_that_cannot_be_read_is_told(home: Home) -> None:
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may become another user")
 def test_a_store_of_another_user_is_told(home: Home) -> None:
-    """As somebody else, who may not read it: root may read everything."""
+    """Run as another user without read access: root may read everything."""
     home.ollama("toy", "7b", small())
     os.chmod(home.root / OLLAMA, 0o700)
     program = (
@@ -262,6 +263,7 @@ def test_a_store_of_another_user_is_told(home: Home) -> None:
     assert "cannot be read: Permission denied" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"layout": 3}', b"\xff" * 10, b'{"layout":"x","models":{}}']
 )
@@ -275,12 +277,14 @@ def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: byt
     assert len(index.read_bytes()) > 500
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_written_costs_time_alone(home: Home, tmp_path: Path) -> None:
     home.file(FLAT / "toy.gguf", small())
     (tmp_path / "localspec" / "cache" / "models.json").mkdir(parents=True)
     assert read_disk() == read_disk()
 
 
+@pytest.mark.slow
 def test_several_may_read_and_write_at_once(home: Home) -> None:
     for number in range(20):
         home.file(FLAT / f"toy-{number}.gguf", small(str(number)))
@@ -302,7 +306,7 @@ def test_the_beginning_of_a_name_is_enough(home: Home) -> None:
 def test_a_name_of_several_is_refused_with_their_names(home: Home) -> None:
     for size in ("1B", "7B"):
         home.file(FLAT / f"Toy-{size}-Q8_0.gguf", small(size))
-    with pytest.raises(ModelAmbiguous, match="'toy' may be toy:1b, toy:7b") as caught:
+    with pytest.raises(ModelAmbiguous, match="'toy' is ambiguous: it may be toy:1b, toy:7b") as caught:
         find_model("toy")
     assert caught.value.code == "model_ambiguous" and caught.value.remedy
     assert find_model("toy:7").name == "Toy-7B-Q8_0.gguf"
@@ -338,6 +342,7 @@ def test_the_nearest_of_all_names_is_told(home: Home) -> None:
         find_model("tpy:7b")
 
 
+@pytest.mark.slow
 def test_what_pull_takes_is_a_name(home: Home) -> None:
     files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
     manifest = home.ollama("toy", "1b", small("theirs")).read_bytes()
@@ -363,6 +368,7 @@ def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> 
     assert model_name(Path("x/toy-00001-of-00003.gguf")) == "toy"
 
 
+@pytest.mark.slow
 def test_llama_cpp_answers_from_a_blob(home: Home, writer: Writer) -> None:
     home.ollama("toy", "7b", writer.content(Toy("toy", type="Q8_0")))
     with localspec.load("toy:7", draft="none") as engine:

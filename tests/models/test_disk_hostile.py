@@ -1,4 +1,4 @@
-"""What lies in other programs' stores is theirs, and may be anything: it costs itself, and no other model."""
+"""Files in other programs' stores may be anything: one that is broken hides no other model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import EngineConfig
 from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room, auto_draft
 from localspec.models.disk import read_disk
 from localspec.models.library import absolute
 from localspec.models.model import model_at, place_of
 from localspec.models.names import LONGEST, parse
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import ModelDescription
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home
@@ -46,6 +46,7 @@ def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:
     assert place_of(loop) == str(loop)
 
 
+@pytest.mark.slow
 def test_names_with_slashes_are_names_unless_something_is_there(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +65,7 @@ def test_names_with_slashes_are_names_unless_something_is_there(
 
 
 def test_names_that_no_file_can_have_are_refused_or_not_found(home: Home) -> None:
-    with pytest.raises(InvalidOptions, match="xxx cannot be looked for: File name too long"):
+    with pytest.raises(InvalidOptions, match="xxx cannot be looked up on this disk: File name too long"):
         absolute("x" * 300)
     with pytest.raises(ModelNotFound):
         find_model(absolute("~nosuch/x.gguf"))
@@ -106,6 +107,6 @@ def test_what_is_listed_as_unusable_is_not_loaded(home: Home) -> None:
     values = [ggufs.string("general.architecture", "nomic-bert"), *ggufs.vocabulary(["a"])]
     home.ollama("embed", "latest", ggufs.gguf(values, [ggufs.tensor("w", (8,))], b"\0" * 32))
     listed = by_id(read_disk())["embed:latest"]
-    assert listed.problem is not None and "embeddings" in listed.problem
-    with pytest.raises(ModelInvalid, match="embeddings"):
+    assert listed.problem is not None and "embedding model" in listed.problem
+    with pytest.raises(ModelInvalid, match="embedding model"):
         LlamaCppBackend(model_at(Path(listed.path)))

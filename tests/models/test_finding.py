@@ -29,7 +29,7 @@ __all__ = ["home", "writer"]
 
 
 def check_all_names(model_dirs: tuple[str, ...]) -> int:
-    """Every name that is shown leads where the list says, or to one of the same name; how many were asked."""
+    """Check that names lead to their models, or to others of the same name; return the number checked."""
     models = read_disk(model_dirs).models
     by_place = {place_of(Path(model.path)): model for model in models}
     asked = 0
@@ -82,6 +82,7 @@ def put(home: Home, store: str, name: str, content: bytes) -> None:
         home.file(Path(MODEL_DIR if store == "own" else FLAT) / f"{name}.gguf", content)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "jan", "mlx"]), NAMES), max_size=10)
 )
@@ -114,7 +115,7 @@ def test_a_tag_of_ollamas_is_no_name_of_another_model(home: Home) -> None:
 
 
 def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
-    """What worked yesterday works, and means the preferred one."""
+    """A name that worked before still works, and means the preferred quantisation."""
     first = home.file(FLAT / "Toy-7B-Q8_0.gguf", small("a"))
     assert find_model("toy:7b") == first
     second = home.file(LM_STUDIO / "me" / "toy" / "Toy-7B-Q4_K_M.gguf", small("b"))

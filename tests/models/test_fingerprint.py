@@ -46,6 +46,7 @@ def test_the_bundled_pair_has_one_vocabulary() -> None:
     assert of_gguf(ggufs.DRAFT) == of_gguf(ggufs.TARGET) == "a1a3538f5621ca9e"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
 def test_gguf_and_tokenizer_json_of_one_model_have_one_fingerprint(path: Path) -> None:
     assert of_gguf(path) == vocab_fp(directory_tokens(path.parent))
@@ -235,6 +236,7 @@ def test_byte_level_is_known_wherever_it_is_said(tmp_path: Path, part: str) -> N
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt2", "llama"])
 @settings(deadline=5000)
 @given(

@@ -1,4 +1,4 @@
-"""What a model needs, by its headers, and what memory there is: real files, the bundled pair."""
+"""The memory that a model needs by its headers, and the free memory: real files, the bundled pair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.llama_cpp.native import kv_bytes_per_token
-from localspec.config import EngineConfig
 from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
@@ -18,12 +17,14 @@ from localspec.models.bundled import bundled_model
 from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
 
 SMALL = EngineConfig(n_ctx=256, parallel=1)
 
 
+@pytest.mark.slow
 def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
     needs = needs_of(model_at(TARGET), model_at(DRAFT), SMALL)
     assert needs.weights == TARGET.stat().st_size
@@ -108,15 +109,16 @@ def test_too_large_names_every_number() -> None:
     with pytest.raises(ModelTooLarge) as caught:
         needs.check("m", 100 * MB - MB // 10)
     assert caught.value.message == (
-        "m needs 100.0 MB of memory (weights 40.0 MB, cells 30.0 MB, draft 20.0 MB, overhead 10.0 MB); "
+        "m needs 100.0 MB of memory (weights 40.0 MB, KV cache 30.0 MB, draft 20.0 MB, overhead 10.0 MB); "
         "99.9 MB are free"
     )
     assert "models unload" in caught.value.remedy
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_that_does_not_fit() -> None:
     choice = choose("bundled", "auto")
-    with pytest.raises(ModelTooLarge, match=r"weights 13\.\d MB, cells \d+\.\d kB, draft 3\.\d MB"):
+    with pytest.raises(ModelTooLarge, match=r"weights 13\.\d MB, KV cache \d+\.\d kB, draft 3\.\d MB"):
         load_engine(choice, config=SMALL, free=64 * MB)
     load_engine(choice, config=SMALL, free=256 * MB).close()
 

@@ -1,4 +1,4 @@
-"""What the bounded reader reads of a file that is well-formed."""
+"""Reading well-formed files with the bounded reader."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tests.models import ggufs
 
 @pytest.fixture(scope="module", params=[ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
 def bundled(request: pytest.FixtureRequest) -> tuple[GgufHeader, Any]:
-    """What our reader and the gguf package's make of one file."""
+    """Return one file as read by our reader and by the gguf package's."""
     return read_header(request.param), GGUFReader(request.param)
 
 
+@pytest.mark.slow
 def test_values_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader, Any]) -> None:
     header, reader = bundled
     fields = {name: f for name, f in reader.fields.items() if not name.startswith("GGUF.")}

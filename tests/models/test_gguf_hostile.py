@@ -82,12 +82,12 @@ def test_a_path_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 4, 2**32 - 1])
 def test_an_unknown_version_is_refused(tmp_path: Path, version: int) -> None:
-    assert f"version {version}" in refused(tmp_path, ggufs.start(0, 0, version=version))
+    assert f"its version is {version};" in refused(tmp_path, ggufs.start(0, 0, version=version))
 
 
 @pytest.mark.parametrize(("n_tensors", "n_values"), [(HUGE, 0), (0, HUGE), (0, 2**64 - 1), (65_537, 0)])
 def test_a_huge_count_is_refused(tmp_path: Path, n_tensors: int, n_values: int) -> None:
-    assert f"it claims {n_tensors} tensors" in refused(tmp_path, ggufs.start(n_tensors, n_values))
+    assert f"it states {n_tensors} tensors" in refused(tmp_path, ggufs.start(n_tensors, n_values))
 
 
 def test_a_count_that_the_file_does_not_hold_is_refused(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_count_that_the_file_does_not_hold_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [2**16, HUGE, 2**64 - 1])
 def test_a_huge_key_is_refused(tmp_path: Path, length: int) -> None:
-    assert f"a text of {length} bytes" in refused(tmp_path, ggufs.start(0, 1) + struct.pack("<Q", length))
+    assert f"a string of {length} bytes" in refused(tmp_path, ggufs.start(0, 1) + struct.pack("<Q", length))
 
 
 @pytest.mark.parametrize("length", [2**31, HUGE, 2**64 - 1])
 def test_a_huge_text_is_refused(tmp_path: Path, length: int) -> None:
     claim = ggufs.value("name", ggufs.STRING, struct.pack("<Q", length))
-    assert f"a text of {length} bytes" in refused(tmp_path, ggufs.gguf([claim]))
+    assert f"a string of {length} bytes" in refused(tmp_path, ggufs.gguf([claim]))
 
 
 @pytest.mark.parametrize("length", [2_000_001, HUGE, 2**64 - 1])
@@ -121,7 +121,7 @@ def test_a_text_in_an_array_longer_than_the_file_is_refused(tmp_path: Path, key:
 def test_an_array_of_arrays_is_refused(tmp_path: Path) -> None:
     inner = struct.pack("<IQ", ggufs.ARRAY, 1) * 1000
     content = ggufs.gguf([ggufs.value("list", ggufs.ARRAY, inner)])
-    assert "an array of unknown type 9" in refused(tmp_path, content)
+    assert "an array of the unknown type 9" in refused(tmp_path, content)
 
 
 @pytest.mark.parametrize("kind", [13, 255, 2**32 - 1])
@@ -134,7 +134,7 @@ def test_an_unknown_type_is_refused(tmp_path: Path, kind: int) -> None:
 @pytest.mark.parametrize("alignment", [0, 3, 33, 2**32 - 1])
 def test_an_alignment_that_is_no_power_of_two_is_refused(tmp_path: Path, alignment: int) -> None:
     content = ggufs.gguf([ggufs.uint32("general.alignment", alignment)])
-    assert f"alignment {alignment}" in refused(tmp_path, content)
+    assert f"its alignment is {alignment}," in refused(tmp_path, content)
 
 
 def test_an_alignment_larger_than_the_file_leaves_no_room_for_tensors(tmp_path: Path) -> None:
@@ -145,20 +145,22 @@ def test_an_alignment_larger_than_the_file_leaves_no_room_for_tensors(tmp_path: 
 @pytest.mark.parametrize(("kind", "payload"), [(ggufs.BOOL, b"\1"), (ggufs.STRING, ggufs.text("32"))])
 def test_an_alignment_of_another_type_is_refused(tmp_path: Path, kind: int, payload: bytes) -> None:
     content = ggufs.gguf([ggufs.value("general.alignment", kind, payload)])
-    assert f"an alignment of type {kind}" in refused(tmp_path, content)
+    assert f"its alignment has the value type {kind}" in refused(tmp_path, content)
 
 
 def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
-    assert "two values of 'a'" in refused(tmp_path, ggufs.gguf([ggufs.uint32("a", 1), ggufs.uint32("a", 2)]))
+    assert "two values for the key 'a'" in refused(
+        tmp_path, ggufs.gguf([ggufs.uint32("a", 1), ggufs.uint32("a", 2)])
+    )
     long = [ggufs.uint32("a" * 60_000, 1)] * 2
-    assert refused(tmp_path, ggufs.gguf(long)).endswith(f"two values of '{'a' * 100}'…")
+    assert refused(tmp_path, ggufs.gguf(long)).endswith(f"two values for the key '{'a' * 100}'…")
 
 
 @pytest.mark.parametrize("key", ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type"])
 def test_a_vocabulary_of_another_type_is_refused(tmp_path: Path, key: str) -> None:
     floats = ggufs.array(key, ggufs.FLOAT32, 1, struct.pack("<f", 1.0))
     for claim in (ggufs.uint32(key, 5), ggufs.string(key, "abc"), floats):
-        assert f"{key} is no list of" in refused(tmp_path, ggufs.gguf([claim]))
+        assert f"{key} is not a list of" in refused(tmp_path, ggufs.gguf([claim]))
 
 
 # --- tensors that lie --------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def test_a_shape_whose_product_overflows_or_is_zero_is_refused(
     tmp_path: Path, shape: tuple[int, ...], kind: int
 ) -> None:
     content = ggufs.gguf(tensors=[ggufs.tensor("weight", shape, kind)], data=b"\0" * 32)
-    assert "has the shape" in refused(tmp_path, content)
+    assert "has the invalid shape" in refused(tmp_path, content)
 
 
 @pytest.mark.parametrize("dimensions", [0, 5])
@@ -240,6 +242,7 @@ def test_a_huge_file_of_zeros_is_refused_at_once(tmp_path: Path) -> None:
 # --- truncation and flipped bytes --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_small_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     whole = ggufs.small()
     read_header(ggufs.write(tmp_path, whole))
@@ -247,6 +250,7 @@ def test_a_small_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
         assert refused(tmp_path, whole[:length]), length
 
 
+@pytest.mark.slow
 def test_the_bundled_draft_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     whole = ggufs.DRAFT.read_bytes()
     path = ggufs.write(tmp_path, whole)
@@ -266,6 +270,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 flips = st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=5000, max_examples=400)
 @given(flips=flips)
 def test_flipped_bytes_of_a_small_file_give_a_header_or_a_model_error(
@@ -277,6 +282,7 @@ def test_flipped_bytes_of_a_small_file_give_a_header_or_a_model_error(
     read_or_refuse(ggufs.write(scratch, bytes(damaged)))
 
 
+@pytest.mark.slow
 @settings(deadline=5000, max_examples=40)
 @given(flips=flips)
 def test_flipped_bytes_of_the_bundled_draft_give_a_header_or_a_model_error(
@@ -288,6 +294,7 @@ def test_flipped_bytes_of_the_bundled_draft_give_a_header_or_a_model_error(
     read_or_refuse(ggufs.write(scratch, bytes(damaged)))
 
 
+@pytest.mark.slow
 @settings(deadline=5000, max_examples=200)
 @given(rest=st.binary(max_size=200), counts=st.tuples(st.integers(0, 9), st.integers(0, 9)))
 def test_random_bytes_after_the_counts_give_a_header_or_a_model_error(

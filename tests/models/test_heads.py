@@ -13,24 +13,24 @@ from pathlib import Path
 import pytest
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.errors import ModelInvalid
 from localspec.models.candidates import Room, auto_draft, judged
 from localspec.models.model import model_at
-from tests import random_ggufs
+from localspec.protocol.engine_config import EngineConfig
+from tests import gguf_parts, random_ggufs
 from tests.models.finding import describe
 from tests.models.ggufs import TARGET
 
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
-OWN = "it drafts for that model and is no model of its own"
+OWN = "and drafts for that model alone"
 BASE = {".general.base_model.0.name": "Toy 7B"}
 HEADS: list[tuple[Callable[[Path], Path], str]] = [
     (random_ggufs.write_mtp_head, "it is an MTP head for a qwen35 model"),
     (partial(random_ggufs.write_mtp_head, values=BASE), "it is an MTP head for Toy 7B"),
     (
         random_ggufs.write_eagle_head,
-        "it is an EAGLE-3 head for a model whose hidden states have 64 numbers",
+        "it is an EAGLE-3 head for a model with a hidden size of 64",
     ),
     (partial(random_ggufs.write_eagle_head, values=BASE), "it is an EAGLE-3 head for Toy 7B"),
     (random_ggufs.write_dflash_head, "it is a DFlash head for another model"),
@@ -45,14 +45,15 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("write", "told"), HEADS)
 def test_a_head_says_what_it_is_and_is_not_opened(
     tmp_path: Path, write: Callable[[Path], Path], told: str
 ) -> None:
     path = write(tmp_path / "tiny-1b.gguf")
     model = describe("tiny-1b", path)
-    assert model.problem == f"it does not answer: {told}: {OWN}"
-    assert "Name the model that it drafts for" in str(model.remedy)
+    assert model.problem == f"the model cannot generate text: {told}, {OWN}"
+    assert "Choose the model that it drafts for" in str(model.remedy)
     with pytest.raises(ModelInvalid, match=told) as caught:
         LlamaCppBackend(model_at(path), SMALL)
     assert caught.value.remedy == model.remedy
@@ -60,11 +61,10 @@ def test_a_head_says_what_it_is_and_is_not_opened(
         load(str(TARGET), draft=str(path), n_ctx=256, parallel=1)
 
 
+@pytest.mark.slow
 def test_a_head_is_never_paired(tmp_path: Path) -> None:
     target = random_ggufs.write_model(tmp_path / "target.gguf", "qwen35")
-    random_ggufs.write_mtp_head(
-        tmp_path / "near.gguf", random_ggufs.Dimensions(width=16, hidden=16, layers=1)
-    )
+    random_ggufs.write_mtp_head(tmp_path / "near.gguf", gguf_parts.Dimensions(width=16, hidden=16, layers=1))
     found = [
         each
         for each in judged(model_at(target), (str(tmp_path),), Room(SMALL))
@@ -74,6 +74,7 @@ def test_a_head_is_never_paired(tmp_path: Path) -> None:
     assert auto_draft(model_at(target), (str(tmp_path),), Room(SMALL))[0] is None
 
 
+@pytest.mark.slow
 def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
     path = random_ggufs.write_model_with_mtp(tmp_path / "whole.gguf")
     assert describe("whole", path).problem is None
@@ -81,6 +82,7 @@ def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
         assert engine.generate("def f", max_tokens=4).finish().completion_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("show",), ("list",), ("pair",)])
 def test_the_command_tells_of_a_head(tmp_path: Path, command: tuple[str]) -> None:
     models = tmp_path / "models"

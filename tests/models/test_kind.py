@@ -1,4 +1,4 @@
-"""What has a model's form and answers nothing is told what it is instead."""
+"""Files in a model's format that generate no text are refused with the name of their kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOCABULARY = ggufs.vocabulary(["a", "b"])
 @pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix", "vocab"])
 def test_a_file_that_says_what_else_it_is_is_believed(tmp_path: Path, kind: str) -> None:
     path = file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", kind))
-    assert str(describe("x", path).problem).startswith("it does not answer: it ")
+    assert str(describe("x", path).problem).startswith("the model cannot generate text: it ")
     assert (
         describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", "model"))).problem is None
     )
@@ -32,10 +32,10 @@ def test_a_file_that_says_what_else_it_is_is_believed(tmp_path: Path, kind: str)
 @pytest.mark.parametrize(
     ("architecture", "told"),
     [
-        ("clip", "see or hear"),
-        ("bert", "embeddings"),
-        ("nomic-bert", "embeddings"),
-        ("t5encoder", "embeddings"),
+        ("clip", "reads images or audio"),
+        ("bert", "embedding model"),
+        ("nomic-bert", "embedding model"),
+        ("t5encoder", "embedding model"),
     ],
 )
 def test_encoders_and_projectors_are_known_by_their_architecture(
@@ -48,7 +48,7 @@ def test_encoders_and_projectors_are_known_by_their_architecture(
 def test_a_model_that_pools_makes_embeddings(tmp_path: Path) -> None:
     for pooling, problem in ((3, True), (0, False)):
         path = file_of(tmp_path, *VOCABULARY, ggufs.uint32("toy.pooling_type", pooling))
-        assert ("embeddings" in str(describe("x", path).problem)) == problem
+        assert ("embedding model" in str(describe("x", path).problem)) == problem
 
 
 def test_weights_without_a_vocabulary_and_the_reverse_are_told(tmp_path: Path) -> None:
@@ -63,15 +63,21 @@ def directory_of(folder: Path, **config: object) -> Path:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"architectures": ["BertModel"]}, "a BertModel, which generates no text"),
-        ({"architectures": ["CLIPModel", "x"]}, "a CLIPModel"),
-        ({"architectures": ["Qwen2ForSequenceClassification"]}, "generates no text"),
-        ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "an encoder with"),
+        ({"architectures": ["BertModel"]}, "its architecture is BertModel"),
+        ({"architectures": ["CLIPModel", "x"]}, "its architecture is CLIPModel"),
+        (
+            {"architectures": ["Qwen2ForSequenceClassification"]},
+            "its architecture is Qwen2ForSequenceClassification",
+        ),
+        (
+            {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+            "an encoder-decoder model",
+        ),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, "by bitsandbytes for transformers"),
         ({"quantization_config": {"quant_method": "exl2" * 99}}, "which MLX does not read"),
         # JSON can hold half a character, which nothing can write.
         ({"quantization_config": {"quant_method": "\ud800zz"}}, "by \N{REPLACEMENT CHARACTER}zz for"),
-        ({"architectures": ["\udc80Odd"]}, "a \N{REPLACEMENT CHARACTER}Odd, which"),
+        ({"architectures": ["\udc80Odd"]}, "its architecture is \N{REPLACEMENT CHARACTER}Odd"),
     ],
 )
 def test_a_directory_that_mlx_does_not_answer_with_is_told(
@@ -102,12 +108,12 @@ def test_a_directory_that_mlx_may_answer_with_is_offered(tmp_path: Path, config:
 def test_weights_that_mlx_does_not_look_for_are_told(tmp_path: Path) -> None:
     files = {"model.safetensors": None, "consolidated.safetensors": directories.SMALL}
     path = directories.write(tmp_path, files)
-    assert "MLX reads model*.safetensors alone" in str(describe("x", path).problem)
+    assert "MLX reads only model*.safetensors" in str(describe("x", path).problem)
 
 
 def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
     path = directories.write(tmp_path, {"modules.json": []})
-    assert "embeddings" in str(describe("x", path).problem)
+    assert "embedding model" in str(describe("x", path).problem)
 
 
 @pytest.mark.parametrize("where", ["tokenizer_config.json", "chat_template.jinja", "chat_template.json"])

@@ -1,4 +1,4 @@
-"""What mends a damaged model, and what removes one, by the store that has it."""
+"""The commands that repair or remove a damaged model, by the store that has it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def only(home: Home) -> ModelDescription:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "remedy"),
     [
-        (Path(MODEL_DIR) / "my toy.gguf", "Put a whole copy in its place, or delete it: `rm {}`."),
+        (Path(MODEL_DIR) / "my toy.gguf", "Replace it by a complete copy, or delete it: `rm {}`."),
         (FLAT / "toy.gguf", "Download it again with llama.cpp, or delete it: `rm {}`."),
         (LM_STUDIO / "me" / "toy" / "toy.gguf", "Download it again in LM Studio, or delete it: `rm {}`."),
         (
@@ -46,8 +47,12 @@ def test_a_file_that_was_cut_short_is_to_come_again(home: Home, file: Path, reme
 @pytest.mark.parametrize(
     ("content", "remedy"),
     [
-        (CUT, "Remove it, `hf cache rm hf://models/org/Toy-7B-GGUF/toy-7b-q8_0.gguf`, then get it: {}."),
-        (None, "Get what is missing: {}."),
+        (
+            CUT,
+            "Remove it: `hf cache rm hf://models/org/Toy-7B-GGUF/toy-7b-q8_0.gguf`; "
+            "then download it again: {}.",
+        ),
+        (None, "Download what is missing: {}."),
     ],
 )
 def test_of_the_hub_it_is_pulled_again_with_its_quantisation(
@@ -59,18 +64,19 @@ def test_of_the_hub_it_is_pulled_again_with_its_quantisation(
 
 def test_of_the_hub_a_directory_is_pulled_for_mlx(home: Home) -> None:
     home.hub("org/Toy-4bit", {**mlx_files(), "model.safetensors": b"cut"})
-    remedy = "Remove it, `hf cache rm hf://models/org/Toy-4bit`, then get it: {}."
+    remedy = "Remove it: `hf cache rm hf://models/org/Toy-4bit`; then download it again: {}."
     assert only(home).remedy == remedy.format("`localspec models pull org/Toy-4bit --mlx`")
 
 
 def test_what_came_in_part_is_pulled_again(home: Home) -> None:
     home.file(HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete", CUT)
-    assert only(home).remedy == "Get what is missing: `localspec models pull org/Toy-GGUF`."
+    assert only(home).remedy == "Download what is missing: `localspec models pull org/Toy-GGUF`."
 
 
+@pytest.mark.slow
 def test_a_blob_that_ollama_takes_for_whole_goes_first(home: Home) -> None:
     home.ollama("toy", "7b", CUT)
-    remedy = "Remove it, `ollama rm toy:7b`, then get it anew, `ollama pull toy:7b`, or create it again."
+    remedy = "Remove it: `ollama rm toy:7b`; then `ollama pull toy:7b`, or create it again."
     assert only(home).remedy == remedy
 
 
@@ -92,7 +98,9 @@ def test_all_parts_of_a_split_model_go_and_nothing_that_begins_like_it(home: Hom
 def test_of_a_directory_nothing_deletes_what_else_is_in_it(home: Home) -> None:
     for name, content in mlx_files({"architectures": ["nobody"]}).items():
         home.file(Path(MODEL_DIR) / name, content[:-1])
-    assert f"its files in {home.root / MODEL_DIR}" in mended(only(home)) and "rm " not in mended(only(home))
+    assert f"the model's files in {home.root / MODEL_DIR}" in mended(only(home)) and "rm " not in mended(
+        only(home)
+    )
 
 
 @pytest.mark.parametrize("store", ["ollama", "huggingface", "llama.cpp", "model_dirs"])
@@ -108,8 +116,8 @@ def test_no_name_is_a_command_of_the_shell(store: str) -> None:
 @pytest.mark.parametrize(
     ("store", "path", "owner", "command"),
     [
-        ("bundled", "/x/stdlib-6m.gguf", "it comes with localspec", "stays as long as that does"),
-        ("model_dirs", "/x/toy.gguf", "it lies in your model_dirs", "by hand: `rm /x/toy.gguf`"),
+        ("bundled", "/x/stdlib-6m.gguf", "it comes with localspec", "is removed with it"),
+        ("model_dirs", "/x/toy.gguf", "it is in one of your model_dirs", "by hand: `rm /x/toy.gguf`"),
         ("ollama", "/x/sha256-0", "it is in Ollama", "`ollama rm toy:7b`"),
         ("lmstudio", "/x/toy.gguf", "it is in LM Studio", "Remove it in LM Studio."),
         ("llama.cpp", "/x/toy.gguf", "it is in llama.cpp", "`rm /x/toy.gguf`"),
@@ -119,7 +127,7 @@ def test_no_name_is_a_command_of_the_shell(store: str) -> None:
             "it is in Hugging Face",
             "`hf cache rm hf://models/org/Toy/Q4_0/toy.gguf`",
         ),
-        (None, "/x/toy.gguf", "it lies elsewhere", "`rm /x/toy.gguf`"),
+        (None, "/x/toy.gguf", "it is in no known store", "`rm /x/toy.gguf`"),
     ],
 )
 def test_who_has_a_model_and_what_removes_it(store: str | None, path: str, owner: str, command: str) -> None:

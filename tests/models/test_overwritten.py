@@ -1,4 +1,4 @@
-"""A model's file that is overwritten in place: an error that says so, never an answer of spoilt weights."""
+"""A model's file that is overwritten in place: a typed error, never an answer from spoilt weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.engine.load import load
 from localspec.errors import ModelChanged, ModelNotFound
 from localspec.models.model import model_at
 from localspec.models.opened import OpenedFiles
+from localspec.protocol.engine_config import EngineConfig
 from tests.cli.harness import LONG, Cli
 from tests.models.ggufs import DRAFT, TARGET
 
@@ -71,6 +71,7 @@ def test_every_change_in_place_is_seen(model: Path, change: Callable[[Path], Non
     opened.close()
 
 
+@pytest.mark.slow
 def test_files_are_let_go(model: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(ModelNotFound, match="nowhere"):
@@ -79,6 +80,7 @@ def test_files_are_let_go(model: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [spoil, shorten, overwrite])
 def test_a_forward_of_spoilt_weights_gives_no_rows(model: Path, change: Callable[[Path], None]) -> None:
     backend = LlamaCppBackend(model_at(model), SMALL)
@@ -94,6 +96,7 @@ def test_a_forward_of_spoilt_weights_gives_no_rows(model: Path, change: Callable
     backend.free()
 
 
+@pytest.mark.slow
 def test_a_request_whose_last_rounds_may_be_spoilt_ends_with_the_error(model: Path) -> None:
     with load(str(model), draft="none", n_ctx=256, parallel=1) as engine:
         engine.on_round = lambda played: spoil(model) if played.round == 4 else None
@@ -101,6 +104,7 @@ def test_a_request_whose_last_rounds_may_be_spoilt_ends_with_the_error(model: Pa
             engine.generate("def fib(n):", max_tokens=5, proposer="none").finish()
 
 
+@pytest.mark.slow
 def test_a_draft_whose_file_is_spoilt_costs_speed_only(model: Path, tmp_path: Path) -> None:
     draft = Path(shutil.copy(DRAFT, tmp_path / "draft.gguf"))
     settings = {"temperature": 0.0, "max_tokens": 12, "proposer": "draft", "k": 2}
@@ -121,6 +125,7 @@ def cli() -> Iterator[Cli]:
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_the_client_is_told_and_the_next_request_has_the_new_model(cli: Cli, model: Path) -> None:
     ask = ("run", "-m", str(model), "--temperature", "0", "--max-tokens", "8", "What is a dict?")
     assert cli(*ask).stdout
@@ -135,6 +140,7 @@ def test_the_client_is_told_and_the_next_request_has_the_new_model(cli: Cli, mod
     assert cli(*ask).stdout
 
 
+@pytest.mark.slow
 def test_a_worker_that_reads_beyond_a_shortened_file_says_what_to_do(cli: Cli) -> None:
     running = cli.begin(*LONG)
     (pid,) = (each["pid"] for each in cli.status()["models"] if each["model"] == "stdlib-6m")

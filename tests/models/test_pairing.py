@@ -1,4 +1,4 @@
-"""Which draft models may speculate for which targets."""
+"""The draft models that are compatible with a target."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import EngineConfig
 from localspec.errors import TokenizerMismatch
 from localspec.models.candidates import Room, judged
 from localspec.models.model import model_at
 from localspec.models.pairing import MAX_SIZE_DIFFERENCE, check_pair
 from localspec.models.vocabulary import read_tokens, vocabulary_size
+from localspec.protocol.engine_config import EngineConfig
 from tests.real_vocabularies import AS_IT_IS, Changed, random_model, vocabulary_file
 
 pytestmark = pytest.mark.slow

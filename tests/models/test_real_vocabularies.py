@@ -57,7 +57,7 @@ def own_and_added(tokens: list[tuple[int, str, int]]) -> tuple[dict[str, int], l
 
 
 def tokenizers_of(tokenizers: Any, kind: str, own: dict[str, int]) -> Iterator[Any]:
-    """What the tokenizers package may have for a vocabulary: one, or BPE and Unigram."""
+    """Yield the tokenizers package's possible tokenizers for a vocabulary: one, or BPE and Unigram."""
     if kind == "gpt2":
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(own, []))
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""Split GGUF models: one model, loaded by its first part, or told what is missing."""
+"""Split GGUF models: one model, loaded by its first part, or refused with the missing part."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid
 from localspec.models.fit import needs_of
-from localspec.models.gguf import read_header
+from localspec.models.gguf import MISSING_PART, read_header
 from localspec.models.model import model_at
 from localspec.models.split import first_part, split_of
+from localspec.protocol.engine_config import EngineConfig
 from tests.models import ggufs
 from tests.models.disk import Toy, Writer
 from tests.models.finding import describe, find_model
@@ -76,7 +76,7 @@ def test_a_missing_part_is_named(parts: list[Path]) -> None:
     parts[1].unlink()
     model = describe("toy", parts[0])
     assert model.problem == f"part 2 of 3 is missing: there is no file {parts[1]}"
-    assert model.remedy == "Download the missing part."
+    assert model.remedy == MISSING_PART
     assert model.size == parts[0].stat().st_size + parts[2].stat().st_size
 
 
@@ -94,7 +94,7 @@ def test_another_part_leads_to_the_first(parts: list[Path]) -> None:
 def test_a_name_that_claims_other_parts_than_the_file_is_refused(parts: list[Path]) -> None:
     other = parts[0].with_name("toy-00001-of-00002.gguf")
     parts[0].rename(other)
-    with pytest.raises(ModelInvalid, match="says that it is one of 3 parts, its name says 2"):
+    with pytest.raises(ModelInvalid, match="says the model has 3 parts, its file name says 2"):
         read_header(other)
 
 
@@ -107,6 +107,7 @@ def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
     assert "part 2 of 99999 is missing" in str(describe("toy", path).problem)
 
 
+@pytest.mark.slow
 def test_llama_cpp_computes_the_same_from_the_parts(
     parts: list[Path], tmp_path: Path, writer: Writer
 ) -> None:

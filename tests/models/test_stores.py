@@ -1,4 +1,4 @@
-"""What each program's store looks like, and what is found in it; nothing is ever written there."""
+"""The layout of each program's store, and the models found in it; nothing is ever written there."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_weights_for_pytorch_alone_are_told(home: Home) -> None:
     home.file("m/old/config.json", b"{}")
     home.file("m/old/pytorch_model.bin", b"")
     home.file("m/tokenizer-only/config.json", b"{}")
-    assert "weights for PyTorch alone" in problems(scan_folder, home.root / "m")["old"]
+    assert "only PyTorch weights" in problems(scan_folder, home.root / "m")["old"]
     assert not ids(scan_folder, home.root / "m")
 
 
@@ -174,7 +174,7 @@ def test_a_directory_with_very_much_in_it_is_searched_in_part(
     for number in range(8):
         home.file(f"m/{number}/a-{number}.gguf", b"")
     monkeypatch.setattr("localspec.models.stores.folder.MAX_ENTRIES", 12)
-    assert "holds more than 12 files" in problems(scan_folder, home.root / "m")["m"]
+    assert "has more than 12 files" in problems(scan_folder, home.root / "m")["m"]
     assert ids(scan_folder, home.root / "m") == ["a-0", "a-1", "a-2", "a-3"]
 
 
@@ -286,11 +286,11 @@ def test_models_of_others_have_their_makers_name(home: Home) -> None:
 @pytest.mark.parametrize(
     ("digest", "problem"),
     [
-        ("sha256:../../../etc/passwd", "which is no digest"),
-        ("sha256:" + "0" * 63, "which is no digest"),
-        ("md5:" + "0" * 64, "which is no digest"),
+        ("sha256:../../../etc/passwd", "which is not a digest"),
+        ("sha256:" + "0" * 63, "which is not a digest"),
+        ("md5:" + "0" * 64, "which is not a digest"),
         ("sha256:" + "0" * 64, "is missing"),
-        ("SHA256-" + "0" * 64, "which is no digest"),
+        ("SHA256-" + "0" * 64, "which is not a digest"),
     ],
 )
 def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: str) -> None:
@@ -307,7 +307,10 @@ def test_links_out_of_the_store_are_refused(home: Home) -> None:
     outside = home.manifest("toy", "7b", {"model": f"sha256:{'0' * 64}"})
     (outside.parent / "8b").symlink_to(home.file("manifest", outside.read_bytes()))
     found = problems(scan_ollama, home.root / OLLAMA)
-    assert all("leads out of Ollama's directory" in each for each in found.values()) and len(found) == 2
+    assert (
+        all("leads to a place outside of Ollama's directory" in each for each in found.values())
+        and len(found) == 2
+    )
 
 
 def test_a_store_that_is_a_link_itself_is_read(home: Home) -> None:
@@ -320,7 +323,7 @@ def test_a_store_that_is_a_link_itself_is_read(home: Home) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layers": 3}', b"\xff" * 100])
 def test_a_broken_manifest_is_told(home: Home, content: bytes) -> None:
     home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "toy" / "7b", content)
-    assert "does not hold the JSON it should" in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
+    assert "does not contain the expected JSON" in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
 
 
 def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
@@ -328,7 +331,7 @@ def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
     home.manifest("tensors", "7b", {"tensor": f"sha256:{'0' * 64}"})
     home.file(OLLAMA / "blobs" / f"sha256-{'ab' * 32}-partial", b"")
     found = problems(scan_ollama, home.root / OLLAMA)
-    assert "Ollama's own servers" in found["cloud:big"] and "single tensors" in found["tensors:7b"]
+    assert "Ollama's servers" in found["cloud:big"] and "single tensors" in found["tensors:7b"]
     assert "not completed" in found["sha256-abababababab"]
 
 
@@ -342,7 +345,7 @@ def test_jans_models_are_called_by_their_directories(home: Home) -> None:
     home.jan("imported", None, str(elsewhere))
     data = home.root / JAN.parent.parent
     assert ids(scan_jan, data) == ["Toy-4B", "imported"]
-    assert "which is not there" in problems(scan_jan, data)["gone"]
+    assert "which is missing" in problems(scan_jan, data)["gone"]
     assert elsewhere in {found.path for found in scan_jan(data)}
 
 

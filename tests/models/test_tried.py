@@ -1,4 +1,4 @@
-"""What is known of a pair before it is loaded."""
+"""Records of a pair from earlier runs, before it is loaded."""
 
 from __future__ import annotations
 

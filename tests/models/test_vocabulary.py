@@ -1,4 +1,4 @@
-"""What a model's files tell of its vocabulary."""
+"""Reading a vocabulary from a model's files."""
 
 from __future__ import annotations
 

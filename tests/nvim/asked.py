@@ -1,4 +1,4 @@
-"""What the daemon itself answers, for comparison with what an editor shows."""
+"""The daemon's own answers, to compare with those that an editor shows."""
 
 from __future__ import annotations
 

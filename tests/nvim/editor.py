@@ -39,7 +39,7 @@ function Rpc:request(method, params, callback)
   end)
 end
 """
-"""keeps what the plugin says to the daemon, and the answers"""
+"""keeps the plugin's messages to the daemon, and the answers"""
 
 
 class Editor:
@@ -53,7 +53,7 @@ class Editor:
         self._responses: dict[int, tuple[Any, Any]] = {}
         self.screen = Screen(*size)
         self.shown_at = 0.0
-        """when the screen was drawn last"""
+        """time of the screen's last drawing"""
         options = {"ext_linegrid": True, "ext_hlstate": True, "rgb": True}
         self.call("nvim_ui_attach", *size, options)
 
@@ -119,7 +119,7 @@ class Editor:
         return found
 
     def picture(self) -> str:
-        """What is seen, for a message."""
+        """Return the screen in a frame, for a message."""
         said = self.screen.lines()
         return "\n".join(["┌" + "─" * 78, *("│" + line for line in said if line.strip("~ ")), "└" + "─" * 78])
 
@@ -166,17 +166,17 @@ class Editor:
         self.until(lambda: self.expr("mode()") == "i", "text is inserted")
 
     def spoken(self, method: str) -> list[Any]:
-        """What was asked of the daemon so far, and answered."""
+        """Return the answered requests to the daemon so far."""
         said: list[Any] = self.lua("return SPOKEN")
         return [each for each in said if each["method"] == method]
 
     def feedback(self) -> list[tuple[Any, ...]]:
-        """What the daemon was told of items: event and code points."""
+        """Return the feedback on items that was sent: event and code points."""
         told = [each["params"] for each in self.spoken("completion/feedback")]
         return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in told]
 
     def notices(self) -> list[str]:
-        """What the plugin has told a person, and any error of its own."""
+        """Return the plugin's messages to the user, and any error of its own."""
         if self.call("nvim_get_mode")["blocking"]:  # a message found no room, and waits for a key
             self.keys("<CR>")
         said = str(self.lua("return vim.api.nvim_exec('messages', true)"))

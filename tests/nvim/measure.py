@@ -1,4 +1,4 @@
-"""How long a person waits: from a key until the suggestion is on the drawn screen, in a real Neovim."""
+"""Time from a key until the suggestion is on the drawn screen, in a real Neovim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACES = (
     ("class Foo:\n    def __init__(self, name):\n        self", "."),
     ("def fib(n):\n    if n < 2:\n        return n\n    return", " "),
 )
-"""what stands there, and the key after which the bundled model goes on"""
+"""texts, and for each the key after which the bundled model continues it"""
 APPEND = """
 local localspec = require("localspec")
 localspec.set("automatic", false)
@@ -27,11 +27,11 @@ BEGIN = "SPOKEN = {}; require('localspec').set('automatic', true)"
 
 
 def measure(version: str, keystrokes: int, *, pause_s: float = 0.3) -> list[Keystroke]:
-    """Of each key: milliseconds until its suggestion is drawn, and what the daemon says that it took of them.
+    """Of each key: milliseconds until its suggestion is drawn, and the daemon's own time of them.
 
-    Every key stands at another place of one growing file, asks the daemon, and is answered with what is then
-    drawn. ``pause_s``: between a suggestion and the next key. The daemon's share is ``elapsed_ms``, which has
-    its own wait for a pause in the typing in it.
+    Every key is typed at another place of one growing file and sends one request; its answer is the one
+    drawn. ``pause_s``: between a suggestion and the next key. The daemon's share is ``elapsed_ms``, which
+    includes its own wait for a pause in the typing.
     """
     with (
         own_home() as home,
@@ -68,7 +68,7 @@ def _keystroke(editor: Editor, number: int, pause_s: float) -> Keystroke | None:
 
 
 def _answer(editor: Editor) -> dict[str, Any] | None:
-    """What the daemon has answered to the key, which asks once."""
+    """Return the daemon's answer to the key, which sends one request."""
     if not (spoken := editor.spoken("completion/inline")):
         return None
     (asked,) = spoken

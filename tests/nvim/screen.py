@@ -1,4 +1,4 @@
-"""What an attached screen of Neovim shows: its grid, letter by letter with colours."""
+"""The grid of an attached screen of Neovim, cell by cell with colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Look(NamedTuple):
-    """How a cell is drawn; ``group`` names the highlight groups that were combined, where Neovim tells."""
+    """The attributes of a cell; ``group`` names the combined highlight groups, if Neovim reports them."""
 
     foreground: int | None = None
     background: int | None = None
@@ -93,7 +93,7 @@ class Screen:
         self.flushes += 1
 
     def lines(self) -> list[str]:
-        """What is read, row by row."""
+        """Return the text of the screen, row by row."""
         return ["".join(cell.text for cell in row).rstrip() for row in self.cells]
 
     def drawn_as(self, groups: frozenset[str]) -> list[str]:

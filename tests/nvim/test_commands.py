@@ -31,18 +31,18 @@ def statusline(editor: Editor) -> str:
 
 
 def status(editor: Editor) -> list[str]:
-    """What ``:Localspec status`` says."""
+    """Return the output of ``:Localspec status``."""
     said = editor.lua("return vim.api.nvim_exec('Localspec status', true)")
     return str(said).strip().splitlines()
 
 
 def offered(editor: Editor, line: str) -> list[Any]:
-    """What is offered behind a command line."""
+    """Return the completions of a command line."""
     return list(editor.lua("return vim.fn.getcompletion(..., 'cmdline')", line))
 
 
 def is_asked(editor: Editor, path: Path) -> bool:
-    """Whether typing in this file asks the daemon."""
+    """Return True if typing in this file sends a request."""
     editor.open(path, NONE)
     editor.type("x")
     editor.settled()
@@ -111,14 +111,14 @@ def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
 def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path) -> None:
     _auto, name, *_others = offered(editor, "Localspec model ")
     command(editor, f"model {name}")
-    editor.until_notice(f"completes with {name}")
+    editor.until_notice(f"completions now come from {name}")
     assert is_asked(editor, tmp_path / "a.py")
     assert editor.spoken("completion/inline")[-1]["params"]["options"] == {"model": name}
     editor.keys("<Esc>")
     editor.settled()
     editor.lua("vim.ui.select = function(items, _, done) CHOICE = items; done(items[1]) end")
     command(editor, "model")
-    editor.until_notice("completes with the configured model")
+    editor.until_notice("completions now come from the configured model")
     chosen_from = editor.lua("return CHOICE")
     assert chosen_from[0] == "auto" and name in chosen_from
     until_suggested(editor, tmp_path / "b.py")
@@ -211,7 +211,7 @@ def test_words_are_offered_and_others_refused(editor: Editor) -> None:
 
 
 def health(editor: Editor) -> str:
-    """What ``:checkhealth localspec`` shows."""
+    """Return the text of ``:checkhealth localspec``."""
     editor.keys("<Esc>")
     editor.settled()
     editor.lua("vim.cmd('checkhealth localspec')")
@@ -230,7 +230,7 @@ def test_health_of_what_is_well(editor: Editor) -> None:
 def test_health_of_a_command_that_is_missing_or_fails(editor: Editor, tmp_path: Path) -> None:
     program = tmp_path / "localspec"
     editor.setup(command=str(program))
-    assert f"{program} is not there" in health(editor)
+    assert f"the command {program} was not found" in health(editor)
     program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
     program.chmod(0o755)
     assert f"{program} --version failed: broken" in health(editor)
@@ -250,4 +250,4 @@ def test_health_of_keys_that_somebody_else_has(editor: Editor) -> None:
     editor.lua("vim.keymap.set('i', '<Tab>', 'theirs')")
     assert "<Tab> was mapped to something else" in health(editor)
     editor.setup(keys=False)
-    assert "none; map the <Plug>(localspec-…)" in health(editor)
+    assert "no key is mapped; map the <Plug>(localspec-…)" in health(editor)

@@ -1,4 +1,4 @@
-"""The plugin's README and its help say what the plugin has: all of it, and nothing else."""
+"""The plugin's README and help list all that the plugin has, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ io.stdout:write(vim.json.encode({
   settings = settings, keys = keys, commands = vim.fn.getcompletion("Localspec ", "cmdline"),
 }))
 """
-"""tells what there is"""
+"""prints the names that exist"""
 
 
 def nvim(*arguments: str, **variables: str) -> str:
-    """Run the oldest Neovim, which says no more than what it is told to."""
+    """Run the oldest Neovim; return the script's output. Its stderr must stay empty."""
     program = neovim(NEOVIMS[0])
     done = subprocess.run(
         (*program.command, "--headless", "-i", "NONE", "-n", *arguments, "-c", "quitall!"),

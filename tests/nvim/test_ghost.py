@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def rows(text: str) -> list[str]:
-    """How a suggestion is drawn."""
+    """Return the rows as which a suggestion is drawn."""
     return [line for line in text.replace("\r", "").split("\n") if line.strip()]
 
 
@@ -29,7 +29,7 @@ def suggested(editor: Editor, path: Path, prefix: str, **where: Any) -> str:
 
 
 def prefixes(editor: Editor) -> list[str]:
-    """What stood before the cursor when a completion was asked for."""
+    """Return the prefixes of the completion requests."""
     return [each["params"]["prefix"] for each in editor.spoken("completion/inline")]
 
 

@@ -1,4 +1,4 @@
-"""Keys: with a suggestion they act on it, without one they are what they were, whoever has mapped them."""
+"""Keys: with a suggestion they act on it, without one they keep their earlier mappings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BEFORE = {
     "itself, Lua": "vim.keymap.set('i', '<Tab>', function() return '<Tab>x' end,{expr = true, remap = true})",
     "itself first": "vim.cmd('imap <Tab> <Tab>x')",
 }
-"""mappings of somebody else"""
+"""mappings of other plugins or of the user"""
 TYPED = {
     **{"plain": "plain", "recursive": "deep", "expr": "expr", "lua": "lua", "vim": "vim"},
     **{"itself": "\t", "itself, Lua": "\tx", "itself first": "\tx"},
 }
-"""what they type"""
+"""the text that each mapping types"""
 
 
 def until_text(editor: Editor, text: str) -> None:
@@ -78,7 +78,7 @@ def test_tab_that_nobody_has_mapped_is_a_tab(editor: Editor, tmp_path: Path) -> 
 
 
 def test_a_buffer_s_own_mapping_comes_first(editor: Editor, tmp_path: Path) -> None:
-    """As Neovim has it: who maps a key for one buffer decides there."""
+    """As in Neovim: a mapping for one buffer takes precedence there."""
     fresh(editor, "")
     editor.open(tmp_path / "a.py", SINGLE[:-1] + "\n")
     editor.lua("""vim.keymap.set("i", "<Tab>", function()

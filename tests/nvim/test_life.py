@@ -1,4 +1,4 @@
-"""What ends, and what comes back: the daemon, the bridge, the command, Neovim itself."""
+"""End and restart of the daemon, the bridge, the command and Neovim itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def problem(editor: Editor) -> str:
-    """What ``:Localspec status`` says of it."""
+    """Return the problem that ``:Localspec status`` shows; empty if there is none."""
     lines = editor.lua("return require('localspec.status').lines()")
     return next((str(line) for line in lines if line.startswith("problem: ")), "")
 
@@ -55,7 +55,7 @@ def test_what_is_shown_outlives_who_has_said_it(editor: Editor, tmp_path: Path, 
     shown = until_suggested(editor, tmp_path / "a.py")
     (old,) = bridges(editor)
     (daemon() if who == "daemon" else old).kill()
-    editor.until_notice("lost the daemon; the next key finds one")
+    editor.until_notice("lost the daemon; the next key connects")
     assert editor.ghost == shown
     editor.keys("<Tab>")
     editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
@@ -86,7 +86,7 @@ def test_a_daemon_that_cannot_start_is_told_once(editor: Editor, home: Path, tmp
     config.write_text(right + "[option]\nmodel = 1\n")
     try:
         daemon().kill()
-        editor.until_notice("lost the daemon; the next key finds one")
+        editor.until_notice("lost the daemon; the next key connects")
         editor.open(tmp_path / "b.py", MULTI + "\n")
         editor.type("a")
         editor.until_notice("(:Localspec status)")
@@ -108,7 +108,7 @@ def test_a_missing_command_is_told_once_and_found_when_it_is_there(editor: Edito
     editor.open(tmp_path / "a.py", SINGLE[:-3] + "\n")
     editor.type(SINGLE[-3:])
     editor.until_notice("(:Localspec status)")
-    assert problem(editor).startswith(f"problem: {program} is not there. Install localspec")
+    assert problem(editor).startswith(f"problem: The command {program} was not found. Install localspec")
     assert editor.text == SINGLE and len(editor.notices()) == 1
     program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     program.chmod(0o755)

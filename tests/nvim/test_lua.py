@@ -53,6 +53,7 @@ def names() -> list[str]:
     return sorted({*fitting, *alike, ".env", ".environment", "notes.txt", "README", "日本.PEM"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", NEOVIMS)
 def test_secrets_are_those_that_are_never_learnt(version: str, tmp_path: Path) -> None:
     program = neovim(version)

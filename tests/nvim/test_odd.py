@@ -1,4 +1,4 @@
-"""Buffers, windows and ways to type that are not the usual ones: nothing is broken, and nothing is said."""
+"""Buffers, windows and ways to type that are not the usual ones: nothing breaks, and no message appears."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def quiet(editor: Editor) -> object:
-    """Nobody is told of any error."""
+    """No test may end with an error message."""
     yield
     assert editor.notices() == []
     assert not editor.lua("return vim.api.nvim_exec('messages', true)").count("E5108")
@@ -96,7 +96,7 @@ def test_a_dot_repeats_what_was_typed(editor: Editor, tmp_path: Path) -> None:
 
 
 def test_a_macro_is_recorded_and_replayed_as_typed(editor: Editor, tmp_path: Path) -> None:
-    """What is accepted comes when it comes: a macro has the key, which is a tab where nothing is shown."""
+    """A macro records the accepting key, which is a tab where no suggestion is shown."""
     editor.open(tmp_path / "a.py", SINGLE[:-1] + "\n")
     editor.keys("<Esc>qqA" + SINGLE[-1])
     (row,) = editor.until_ghost()

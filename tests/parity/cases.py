@@ -1,4 +1,4 @@
-"""Generated cases: a model, what was asked before, and requests that run together."""
+"""Generated cases: a model, earlier requests, and requests that run together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Case:
     controller: Controlled = "cost"
     chunk: int = 256
     taught: tuple[Taught, ...] | None = None
-    """what a memory was taught of every answer; None: there is no memory"""
+    """the part of every answer that a memory was taught; None: there is no memory"""
     draft_lives: int | None = None
     """forwards after which the draft model fails"""
     prices: str | None = None
@@ -75,7 +75,7 @@ class ToyModel:
 
 @dataclass(frozen=True)
 class Texts:
-    """What prompts and stop strings are made of: the beginning of one of ``bases``, and a tail."""
+    """The material of prompts and stop strings: the beginning of one of ``bases``, and a tail."""
 
     bases: tuple[str, ...]
     tails: st.SearchStrategy[str]
@@ -91,7 +91,7 @@ PRICES = {
     "steps": (1.0, 1.6, 1.61, 1.62, 2.4, 2.41, 2.42),
     "steep": (1.0, 1.9, 2.8, 3.7),
 }
-"""what forwards are said to cost, by width"""
+"""scripted costs of forwards, by width"""
 
 
 def samplings() -> st.SearchStrategy[dict[str, Any]]:
@@ -170,7 +170,7 @@ def _hasty(ask: Asked) -> Asked:
 
 
 def _first_stays(asks: list[Asked]) -> tuple[Asked, ...]:
-    """Somebody must be there to compare."""
+    """At least one request must remain to compare."""
     first, *others = asks
     options = {name: value for name, value in first.options.items() if name not in FAST}
     return (replace(first, options=options, cancel=None), *others)

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.toy import Rule, ToyBackend, ToyVocabulary
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import parse_options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.speculation.draft import Ask, Draft

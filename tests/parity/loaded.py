@@ -19,9 +19,9 @@ from localspec.backends.base import Backend
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import measure_rounding, set_rounding
-from localspec.config import EngineConfig
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 
@@ -50,7 +50,7 @@ LONG_TEXTS = replace(TEXTS, bases=tuple((source * 3)[:1800] for source in SOURCE
 
 
 def texts_of(name: str) -> Texts:
-    """What one of MODELS is asked about."""
+    """Return the texts for prompts of one of MODELS."""
     return LONG_TEXTS if name.endswith(LONG) else TEXTS
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.models.model import model_at
-from tests import random_ggufs
+from localspec.protocol.engine_config import EngineConfig
+from tests import gguf_parts, random_ggufs
 from tests.parity.loaded import SOURCES, TEXTS, measured, quantised
 from tests.parity.play import Loaded
 
 N_CTX = 320
-WIDE = random_ggufs.Dimensions(width=256, hidden=256, state=32, head=64)
+WIDE = gguf_parts.Dimensions(width=256, hidden=256, state=32, head=64)
 """sizes that can be quantised by K-quants"""
 QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M", "nemotron_h Q4_K_M": "Q4_K_M"}
 MODELS = (*random_ggufs.FAMILIES, *QUANTISED)
@@ -26,7 +26,7 @@ HYBRID_TEXTS = replace(TEXTS, bases=tuple(source[:240] for source in SOURCES))
 def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
     """One of MODELS as the target, and as its own draft: that one is right now and then."""
     architecture, _, _ = name.partition(" ")
-    wide = random_ggufs.SMALL if name not in QUANTISED else WIDE
+    wide = gguf_parts.SMALL if name not in QUANTISED else WIDE
     path = random_ggufs.write_model(folder / f"{architecture}.gguf", architecture, wide)
     if name in QUANTISED:
         path = quantised(path, folder, QUANTISED[name])

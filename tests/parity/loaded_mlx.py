@@ -10,8 +10,8 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from localspec.backends.mlx.backend import MlxBackend
-from localspec.config import EngineConfig
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.mlx_models import FAMILIES, write_model
 from tests.parity.cases import Texts
 from tests.parity.loaded import SOURCES, measured

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from localspec.backends.base import Backend
 from localspec.backends.toy import ToyBackend
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.speculation.costs import CostCurve
@@ -54,7 +54,7 @@ class Priced(CostCurve):
 
 
 class World(Protocol):
-    """Where models come from."""
+    """A source of target and draft models."""
 
     def target(self) -> Backend:
         """With nothing in its cache."""
@@ -117,7 +117,7 @@ def emptied(backend: Backend) -> Backend:
 
 @dataclass
 class Tally:
-    """What was seen over many cases."""
+    """Counts over many cases."""
 
     cases: int = 0
     requests: int = 0
@@ -157,14 +157,14 @@ class Tally:
         )
 
     def is_varied(self) -> bool:
-        """Whether drafts were right and wrong, rows in doubt, prefixes taken over, endings of all kinds."""
+        """True if drafts were right and wrong, rows rechecked, prefixes reused, and endings of all kinds."""
         mixed = 0 < self.accepted < self.drafted and self.cached > 0 and self.degraded > 0
         endings = {"length", "stop", "stop_string", "context_full", "cancelled"}
         return mixed and self.rechecks > 0 and self.replayed > 0 and endings <= self.finishes.keys()
 
 
 class Truth(NamedTuple):
-    """What plain decoding says; ``beyond`` goes on where a stop string or ``max_tokens`` ended it."""
+    """The answer of plain decoding; ``beyond`` continues it past its stop string or ``max_tokens``."""
 
     request: Request
     prompt: list[int]
@@ -231,7 +231,7 @@ def _with(request: Request, **options: Any) -> Request:
 
 
 def _hostile(i: int, ask: Asked, truth: Truth, world: World) -> Hostile | None:
-    """One of the family that knows this request's truth, under a name of its own."""
+    """Return the hostile proposer that a request names, with its true answer and a name of its own."""
     if ask.proposer not in KINDS:
         return None
     vocabulary = world.target().vocabulary

@@ -15,10 +15,10 @@ import pytest
 
 from localspec.backends.base import Backend, Rows, Span, top_margin
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.config import EngineConfig
 from localspec.engine.prompt import PromptEncoder
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from tests.parity.prompts import prompts
 from tests.slow.share import share
 
@@ -40,7 +40,7 @@ class Both(NamedTuple):
 
 
 class Agreement:
-    """What was seen over many tokens."""
+    """Counts over many tokens."""
 
     def __init__(self) -> None:
         self.clear = self.near = self.swapped = self.texts = self.equal_texts = 0

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.backends.toy import ToyBackend
 from localspec.speculation.controller import Controller
-from localspec.speculation.draft import Ask, Draft, Ledger
+from localspec.speculation.draft import Ask, Draft, Savings
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.proposer import Proposer
@@ -33,7 +34,7 @@ P = (0.4, 0.3, 0.3)
 
 
 class Dictated(Noise):
-    """Draws the tokens that it is told to."""
+    """Noise that draws the tokens that a test sets."""
 
     def __init__(self, script: Sequence[int], start: int) -> None:
         super().__init__(0)
@@ -62,7 +63,7 @@ class World:
 
     def ask(self, script: Sequence[int]) -> Ask:
         sampler = Sampler(SamplingParams(temperature=1.0), Dictated(script, 1), seeded=False)
-        return Ask(1, [0], DEPTH, sampler, ledger=Ledger(self.saved_s, 100.0))
+        return Ask(1, [0], DEPTH, sampler, savings=Savings(self.saved_s, 100.0))
 
     def scripts(self) -> Iterator[tuple[tuple[int, ...], float]]:
         """All drafts there could be, with their probabilities."""
@@ -85,7 +86,7 @@ def first_token(world: World, draft: Draft) -> NDArray[np.float64]:
 
 
 def bias(world: World, make: Callable[[], Proposer]) -> float:
-    """How far the first token's distribution is from the target's, at most."""
+    """Return the largest difference of the first token's distribution from the target's."""
     total = np.zeros(Three.size)
     for script, weight in world.scripts():
         total += weight * first_token(world, make().propose([world.ask(script)])[0])
@@ -112,9 +113,10 @@ DROPPED = [
     World((FIRST[1], SURE[2], UNSURE[0]), (1.0, 1.5, 1.51, 1.52, 2.52), 0.05, 50.0),
     World((FIRST[1], SURE[1], UNSURE[2]), (1.0, 1.5, 1.51, 2.01, 2.51), 0.001, 50.0),
 ]
-"""where it once depended on the drawn tokens whether they were verified"""
+"""worlds in which it once depended on the drawn tokens that they were verified"""
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @example(DROPPED[0])
 @example(DROPPED[1])

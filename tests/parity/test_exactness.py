@@ -34,6 +34,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield world
 
 
+@pytest.mark.slow
 def test_toys_say_what_they_say_alone() -> None:
     tally = Tally()
 
@@ -89,7 +90,7 @@ DRAFTED = Asked("abc", "draft", 4, GREEDY)
 
 
 def test_noise_that_is_not_looked_for_is_found() -> None:
-    """The property can fail: the same noise, said to be none."""
+    """The property can fail: the same noise, declared as none."""
 
     class Careless(Toys):
         def target(self) -> ToyBackend:
@@ -114,6 +115,7 @@ class Padded(ToyBackend):
         return super()._append(span, wide=self._computed > self._exact_width)
 
 
+@pytest.mark.slow
 @seeds(2, 6)
 def test_rounds_that_are_filled_up_are_as_wide_as_that(seeds: range) -> None:
     for seed in seeds:
@@ -132,19 +134,23 @@ def test_rounds_that_are_filled_up_are_as_wide_as_that(seeds: range) -> None:
         assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_noisy_models_say_what_they_say_alone() -> None:
     assert differing(NOISY, DRAFTED) == 0
 
 
+@pytest.mark.slow
 def test_a_bounded_rollback_is_enough_for_strict_mode() -> None:
     assert differing(replace(NOISY, rollback=6), DRAFTED) == 0
 
 
+@pytest.mark.slow
 def test_neighbours_change_nothing_where_nothing_can_be_rolled_back() -> None:
     asks = [Asked(text, "none", None, GREEDY) for text in ("abc", "bca")]
     assert differing(replace(NOISY, rollback=0), *asks) == 0
 
 
+@pytest.mark.slow
 def test_what_a_hasty_request_took_over_is_not_exact() -> None:
     first = Asked("abcabc", "none", None, GREEDY)
     text = "abcabc"
@@ -153,6 +159,7 @@ def test_what_a_hasty_request_took_over_is_not_exact() -> None:
     assert differing(NOISY, again, history=(first, hasty)) == 0
 
 
+@pytest.mark.slow
 @seeds(2, 5)
 def test_cells_of_an_answer_are_not_those_of_a_prompt(seeds: range) -> None:
     """With bounds and flags as they are measured on this very backend."""
@@ -175,6 +182,7 @@ class Shifting(ToyBackend):
         return np.full(self.vocabulary.size, 0.2 * flags[-1])
 
 
+@pytest.mark.slow
 @seeds(6, 20)
 def test_a_common_shift_changes_no_penalised_choice(seeds: range) -> None:
     for seed in seeds:
@@ -191,6 +199,7 @@ def test_a_common_shift_changes_no_penalised_choice(seeds: range) -> None:
         assert len(texts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size",
     [

@@ -17,6 +17,7 @@ QUICK = ("lfm2", "qwen35", "nemotron_h Q4_K_M")
 CASES = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_model_says_what_it_says_alone(name: str, tmp_path: Path) -> None:
     with loaded_hybrid(name, tmp_path) as world:

@@ -53,11 +53,13 @@ def plain(engine: Engine) -> list[list[int]]:
     return texts(engine, proposer="none")
 
 
+@pytest.mark.slow
 def test_there_are_enough_prompts_and_they_say_something(plain: list[list[int]]) -> None:
     assert len(PROMPTS) >= 24
     assert sum(len(tokens) for tokens in plain) > 20 * len(PROMPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("proposer", "k"), SPECULATING)
 def test_greedy_text_is_that_of_plain_decoding(
     engine: Engine, plain: list[list[int]], proposer: str, k: int
@@ -66,6 +68,7 @@ def test_greedy_text_is_that_of_plain_decoding(
     assert [i for i, (a, b) in enumerate(zip(spoken, plain, strict=True)) if a != b] == []
 
 
+@pytest.mark.slow
 def test_a_batch_of_four_gives_each_the_text_it_has_alone(engine: Engine, plain: list[list[int]]) -> None:
     spoken: list[list[int]] = []
     for start in range(0, len(PROMPTS), 4):
@@ -78,6 +81,7 @@ def test_a_batch_of_four_gives_each_the_text_it_has_alone(engine: Engine, plain:
     assert [i for i, (a, b) in enumerate(zip(spoken, plain, strict=True)) if a != b] == []
 
 
+@pytest.mark.slow
 def test_seeded_text_does_not_depend_on_the_proposer(engine: Engine) -> None:
     spoken = [
         texts(engine, 8, proposer=proposer, k=4, temperature=0.8, seed=11, max_tokens=24)
@@ -86,6 +90,7 @@ def test_seeded_text_does_not_depend_on_the_proposer(engine: Engine) -> None:
     assert [i for i, answers in enumerate(zip(*spoken, strict=True)) if len({*map(tuple, answers)}) > 1] == []
 
 
+@pytest.mark.slow
 def test_drafts_are_accepted_and_rejected(engine: Engine) -> None:
     """The parity above means something: both happen, for both proposers."""
     for proposer in ("prompt-lookup", "draft"):

@@ -20,6 +20,7 @@ QUICK = ("qwen3.5",)
 CASES = 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_model_says_what_it_says_alone(name: str, tmp_path: Path) -> None:
     with loaded_mlx(name, tmp_path) as world:

@@ -16,10 +16,10 @@ import pytest
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.toy import ToyBackend, ToyLogits
-from localspec.config import EngineConfig
 from localspec.engine.engine import Engine
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt, Request, TextPrompt
 from tests.parity.loaded import SOURCES, measured, quantised
@@ -115,6 +115,7 @@ class Apart(Tiled):
         return super().forward(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [56, 224, 225, 280, 288, 544])
 def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) -> None:
     text, kinds = "abcabcabdabcfed" * 60, []
@@ -130,6 +131,7 @@ def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) ->
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row_by_row", [False, True])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_toys_that_round_by_tiles(seed: int, row_by_row: bool) -> None:
@@ -145,7 +147,7 @@ def test_toys_that_round_by_tiles(seed: int, row_by_row: bool) -> None:
 
 
 def test_a_toy_whose_rounding_is_not_known_right_is_found_out() -> None:
-    """The property can fail: short pieces said to be alike to the token, which are so by eights."""
+    """The property can fail: short pieces declared equal to the token, which are equal by eights."""
     warm, cold = Tiled(1, row_by_row=False), Tiled(1, row_by_row=False)
     wrong = 0
     for each in (warm, cold):
@@ -172,6 +174,7 @@ def target(name: str, folder: Path) -> Iterator[LlamaCppBackend]:
         backend.free()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["F16", "Q8_0", "Q4_K_M", "Q4_0"])
 @pytest.mark.parametrize(("seeds", "n"), [(1, 12), pytest.param(12, 25, marks=pytest.mark.slow)])
 def test_llama_cpp(name: str, tmp_path: Path, seeds: int, n: int) -> None:
@@ -179,6 +182,7 @@ def test_llama_cpp(name: str, tmp_path: Path, seeds: int, n: int) -> None:
         check(warm, None, cold, range(seeds), n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", pytest.param("qwen3, 8-bit cells", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("seeds", "n"), [(1, 8), pytest.param(8, 25, marks=pytest.mark.slow)])
 def test_mlx(name: str, tmp_path: Path, seeds: int, n: int) -> None:

@@ -1,6 +1,6 @@
-"""``llama-server`` as llama.cpp's own tests start it: its flags, as a daemon with its HTTP door.
+"""``llama-server`` as llama.cpp's own tests start it: its flags, as a daemon with its HTTP server.
 
-Flags that say how a model is loaded or asked become settings; all others are left out. The bundled pair
+Flags for loading and for requests become settings; all others are left out. The bundled pair
 stands in for every model. Each server has a home of its own under ``LOCALSPEC_PEERS_HOME``.
 """
 

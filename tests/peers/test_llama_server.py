@@ -1,7 +1,7 @@
 """llama.cpp's own server tests, on our daemon: only the start of the server is adapted.
 
-They want llama.cpp's source and packages of theirs. What they ask for that is not offered (tools, schemas,
-embeddings, slots on disk), and the words of their model, fail; those that must pass are named.
+They need llama.cpp's source and some packages. Tests of features that are not offered (tools, schemas,
+embeddings, slots on disk) and of their model's words fail; those that must pass are named.
 """
 
 from __future__ import annotations

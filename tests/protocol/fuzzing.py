@@ -32,7 +32,7 @@ UNUSABLE = {jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS}
 
 
 def example_messages() -> list[bytes]:
-    """What is said in the golden conversations, a call of every method, and answers."""
+    """Return the messages of the golden conversations, a call of every method, and answers."""
     said = [
         line["client"]
         for path in sorted(TRANSCRIPTS.glob("*.jsonl"))

@@ -1,4 +1,4 @@
-"""Every string of the wire has a bound, and none is repeated at length to whoever sent it."""
+"""Every string of the wire has a bound, and no error repeats one at length."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.config import EngineConfig
 from localspec.errors import ModelNotFound
 from localspec.protocol import frames
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
@@ -72,7 +72,7 @@ TO_WORKER: list[ToWorker] = [
 FROM_WORKER: list[FromWorker] = [
     Loading("target", 0.5),
     Ready("m", None, "toy", 4096, "why"),
-    Ready("m", "d", "toy", 4096, "why", "/models/m.gguf", "/models/d.gguf"),
+    Ready("m", "d", "toy", 4096, "why", "/models/m.gguf", "/models/d.gguf", 1 << 30, 4),
     Heartbeat(7, 0.25),
     LoadFailed(ModelNotFound("no").as_dict()),
     RequestEvent(1, Progress(2, 1, 2)),

@@ -12,6 +12,7 @@ from tests.protocol.fuzzing import fuzz_frames, fuzz_messages, read_message
 INPUTS = 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_damaged_message_is_refused_or_read(seed: int) -> None:
     endings = fuzz_messages(INPUTS, seed)
@@ -20,13 +21,14 @@ def test_a_damaged_message_is_refused_or_read(seed: int) -> None:
     assert min(endings.values()) > 0 and endings.total() == INPUTS
 
 
+@pytest.mark.slow
 def test_a_damaged_frame_is_refused_or_read() -> None:
     endings = fuzz_frames(INPUTS, 1)
     assert endings["frame"] > INPUTS // 20 and endings["refused"] > INPUTS // 20
 
 
 def test_the_longest_method_is_refused_with_a_short_sentence() -> None:
-    """Looking for one alike among a name of megabytes took a second, in which nobody else was answered."""
+    """The search for names similar to one of megabytes took a second, in which no client was answered."""
     for name in ("x" * 4_000_000, "daemon/statu" * 330_000):
         assert read_message(f'{{"jsonrpc":"2.0","id":1,"method":"{name}"}}') == "-32601"
         assert (

@@ -275,7 +275,7 @@ def test_methods_and_notifications_are_told_apart_by_name() -> None:
 
 
 def test_an_older_daemons_list_of_models_is_read() -> None:
-    """What it does not say of a model yet has a default; what it never said of stores is nothing."""
+    """Fields of a model that an older daemon lacks have defaults; its list of stores is empty."""
     older = {"id": "toy", "path": "/toy.gguf", "format": "gguf", "backend": "llama_cpp", "size": 1}
     listed = msgspec.convert({"models": [older]}, ModelList)
     assert listed.stores == () and listed.models[0].names == () and listed.models[0].store is None

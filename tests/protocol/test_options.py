@@ -1,4 +1,4 @@
-"""The options: what is allowed, what a refusal says, and which layer wins."""
+"""The options: allowed values, messages of refusals, and the precedence of layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service is given of the shell that installs it."""
+"""The environment that a service takes from the shell that installs it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_command_of_their_home(theirs: dict[str, str], ours: dict[str, str]) -
 
 @pytest.mark.parametrize("value", ["/a\nb", "/a\x07", "/\udcff", "/a\x7f"])
 def test_what_no_file_of_a_service_can_hold_is_refused(value: str) -> None:
-    with pytest.raises(InvalidOptions, match="cannot be written into a service's file"):
+    with pytest.raises(InvalidOptions, match="cannot be written to a service's file"):
         daemon_job({"LOCALSPEC_HOME": value})
 
 

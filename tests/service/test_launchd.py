@@ -50,6 +50,7 @@ def listens(cli: Cli) -> dict[str, Any]:
     return status(cli)
 
 
+@pytest.mark.slow
 def test_an_agent_is_loaded_and_is_the_daemon(mac: Cli) -> None:
     facts = mac.json("service", "install")
     agents = mac.home / "Library" / "LaunchAgents"
@@ -92,6 +93,7 @@ def test_it_is_unloaded_and_removed(mac: Cli) -> None:
     assert not Path(facts["file"]).exists() and status(mac)["state"] == "not loaded"
 
 
+@pytest.mark.slow
 def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> None:
     mac.json("service", "install")
     first = listens(mac)
@@ -110,16 +112,18 @@ def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> 
         other("daemon", "stop")
 
 
+@pytest.mark.slow
 def test_the_doctor_tells_of_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in mac.environment.items():
         monkeypatch.setenv(name, value)
-    assert "None is installed in launchd" in service().sentence
+    assert "No service is installed in launchd" in service().sentence
     mac.json("service", "install")
     assert service().level == "ok" and "launchd starts the daemon at login" in service().sentence
     monkeypatch.setenv("HF_HOME", str(mac.home / "hub"))
     assert service().level == "warning"
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_disabled_is_told(mac: Cli) -> None:
     mac.json("service", "install")
     subprocess.run(
@@ -145,4 +149,4 @@ def test_a_manager_that_refuses_is_told_in_its_own_words(mac: Cli) -> None:
     refusing = 'case "$*" in enable*) echo "Not so" >&2; exit 3;; print*localspec*) exit 113;; esac'
     (mac.home / "launchctl").write_text(f"#!/bin/sh\n{refusing}\n")
     error = json.loads(mac("service", "install", "--json").stdout)["error"]
-    assert error["message"].endswith("fails: Not so") and "launchctl enable" in error["message"]
+    assert error["message"].endswith("failed: Not so") and "launchctl enable" in error["message"]

@@ -49,7 +49,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def person(folder: Path) -> Iterator[Cli]:
-    """A command of somebody with a systemd, whose home has a strange name."""
+    """A command of a user with a systemd and a home with an odd name."""
     with contextlib.ExitStack() as stack:
         try:
             environment = stack.enter_context(user_systemd(folder))
@@ -185,7 +185,7 @@ def test_a_daemon_at_work_is_left_alone(person: Cli) -> None:
     process = person.begin(*LONG)
     try:
         person.environment["HF_HOME"] = str(person.home / "hub")
-        assert "brings it up to date" in person("service", "status").stderr
+        assert "`localspec service install` updates it" in person("service", "status").stderr
         told = person("service", "install")
         assert told.returncode == 0 and "left alone" in told.stderr
         assert status(person)["pid"] == first["pid"]
@@ -244,7 +244,7 @@ def test_it_is_removed_whole(person: Cli) -> None:
 
 @pytest.fixture
 def nobody(folder: Path) -> Cli:
-    """A command of somebody who has no service manager."""
+    """A command of a user without a service manager."""
     cli = Cli(folder / "nobody")
     (folder / "empty").mkdir(exist_ok=True)
     cli.environment |= {"XDG_RUNTIME_DIR": str(folder / "empty"), "HOME": str(folder / "nobody")}
@@ -261,13 +261,14 @@ def test_without_a_manager_the_remedy_is_told(nobody: Cli, command: str, program
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 69 and error["code"] == "service_unavailable"
     assert (
-        "does not answer" in error["message"] and "every command that wants it starts it" in error["remedy"]
+        "does not answer" in error["message"] and "every command that needs it starts it" in error["remedy"]
     )
     assert not list(nobody.home.rglob("*.service"))
 
 
+@pytest.mark.slow
 def test_its_exec_start_runs_and_ends_cleanly(folder: Path) -> None:
-    """What systemd does with the unit, by hand: start it as said, wait until it is ready, and end it."""
+    """Do by hand as systemd does with the unit: start it, wait until it is ready, and end it."""
     home = Cli(folder / "e 50% $HOME é").home
     text = unit(daemon_job({**os.environ, "LOCALSPEC_HOME": str(home)}))
     (start,) = re.findall(r"^ExecStart=:(.*)$", text, re.M)

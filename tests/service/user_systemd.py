@@ -34,7 +34,7 @@ exec nsenter --mount --target {pid} {systemctl} "$@"
 
 
 class CannotRun(Exception):
-    """Here no systemd can run; says why."""
+    """An error with the reason why no systemd can run here."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What clients do to a daemon."""
+"""Faults of clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def version_differs(scene: Scene, client: Raw) -> None:
 
 
 async def client_does_not_read(scene: Scene, client: Raw) -> None:
-    """Asks for much, and reads none of it: it is dropped, and what it asked for is cancelled."""
+    """Request much, and read none of it: the client is dropped, and its request cancelled."""
     wire = socket.socket(socket.AF_UNIX)
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     wire.connect(scene.daemon.socket)
@@ -36,7 +36,7 @@ async def client_does_not_read(scene: Scene, client: Raw) -> None:
 
 
 async def dropped(client: Raw) -> float:
-    """How many clients the daemon has dropped because they did not read."""
+    """Return the number of clients that the daemon dropped because they did not read."""
     totals = (await client.call("metrics", "metrics"))["result"]["totals"]
     count: float = totals["localspec_slow_clients_total"]
     return count
@@ -58,7 +58,7 @@ async def running(client: Raw, *, at_most: int) -> None:
 
 
 async def client_is_silent(scene: Scene, client: Raw) -> None:
-    """Connects, and says nothing, or half of a handshake."""
+    """Connect, and send nothing, or half of a handshake."""
     words = scene.rng.choice((b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"))
     silent = [socket.socket(socket.AF_UNIX) for _ in range(8)]
     try:
@@ -86,7 +86,7 @@ HOSTILE: tuple[str | bytes, ...] = (
 
 
 async def frames_are_hostile(scene: Scene, client: Raw) -> None:
-    """Is told what is wrong, or closed with a code."""
+    """The client gets an error, or its connection is closed with a code."""
     # The client library trips over itself when it is cut off while it sends: AttributeError.
     with contextlib.suppress(AttributeError):
         async with raw(scene.daemon) as hostile:

@@ -1,4 +1,4 @@
-"""What can go wrong with the daemon, its disk, its queue and its clock."""
+"""Faults of the daemon, its disk, its queue and its clock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def daemon_is_killed(scene: Scene, client: Raw) -> None:
 
 
 async def learnt(scene: Scene) -> int:
-    """How many tokens the memory has been taught."""
+    """Return the number of tokens that the memory was taught."""
     async with raw(scene.daemon) as client:
         tables = (await client.call("memory", "memory/stats"))["result"]["tables"]
         return sum(table["tokens"] for table in tables)
@@ -102,7 +102,7 @@ async def disk_is_full(scene: Scene, client: Raw) -> None:
 
 
 async def queue_is_full(scene: Scene, client: Raw) -> None:
-    """A thousand requests at once: each gets one answer, or is told that the queue is full."""
+    """A thousand requests at once: each gets one answer, or the error that the queue is full."""
     counts = {"result": 0, "queue_full": 0}
     await scene.answer(client, "warm", SHORT)
 

@@ -1,4 +1,4 @@
-"""What can go wrong around a daemon: each kind is done to a real one, with real models, and told what to see.
+"""Faults around a daemon: each kind is injected into a real one, with real models, and its outcome checked.
 
 ``python -m tests.slow.faults --runs 20 [NAME…]`` prints a table: kind, runs, survived. A run is survived if
 the client that was hit saw the typed error (or the answer) that it must, the answers of a bystander, by

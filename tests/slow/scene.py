@@ -32,7 +32,7 @@ class Skipped(Exception):
 
 
 class Scene:
-    """A daemon in a home of its own, what its models say, and dice."""
+    """A daemon in a home of its own, its models' expected answers, and a random generator."""
 
     def __init__(self, seed: int = 1, *, data_on_tmpfs: bool = False) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
@@ -79,7 +79,7 @@ class Scene:
         return psutil.Process(next(m["pid"] for m in models if m["model"] == model))
 
     async def begin(self, client: Raw, id: str = "victim") -> psutil.Process:
-        """A long answer that has come to a random moment; returns who answers."""
+        """Start a long answer and wait until a random moment of it; return the worker."""
         await client.ask(id, "generate", prompt=QUESTION, options=LONG)
         while (await client.notice("stream/delta"))["params"]["request"] != id:
             pass
@@ -100,7 +100,7 @@ if _path:
             return _now() + float(file.read() or 0)
     time.time = jumping
 """
-"""the wall clock of the daemon and its workers goes wrong by what a file says"""
+"""the wall clock of the daemon and its workers goes wrong by the seconds in a file"""
 
 
 def _mount_tmpfs(place: Path) -> bool:

@@ -1,4 +1,4 @@
-"""How many of their many cases the long tests run: a quarter, or what ``make test-slow SHARE=1`` says."""
+"""The share of cases that the long tests run: a quarter, or that of ``make test-slow SHARE=1``."""
 
 from __future__ import annotations
 

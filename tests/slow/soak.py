@@ -1,7 +1,7 @@
 """Many mixed requests to a real daemon with the bundled pair: ``python -m tests.slow.soak --seed N``.
 
-Several processes of clients ask, cancel and hang up (tests/slow/soaker.py), the worker is killed now and
-then, and at the end nothing may be lost: no memory, no file, no cache sequence, no request.
+Several processes of clients send requests, cancel and disconnect (tests/slow/soaker.py), the worker is killed
+now and then, and at the end nothing may be lost: no memory, no file, no cache sequence, no request.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import psutil
 
 from localspec.client import Client, connect
 from localspec.client.stream import Stream
-from localspec.config import EngineConfig
 from localspec.errors import EngineCrashed
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 from tests.cli.harness import CONFIG, LONG
@@ -41,7 +41,7 @@ MORE_FILES, MORE_BYTES = 4, 48 * MIB
 
 
 class Soak:
-    """What was measured, and what the clients counted."""
+    """Measured values, and the clients' counts."""
 
     def __init__(self, requests: int, seed: int) -> None:
         self.requests, self.seed = requests, seed
@@ -49,7 +49,7 @@ class Soak:
         self.progress = [0] * PROCESSES
         self.counts = Counter[str]()
         self.sizes: list[tuple[str, int, int, int]] = []
-        """when, bytes of the daemon, of the worker, open files of the daemon"""
+        """time, bytes of the daemon, bytes of the worker, open files of the daemon"""
         self.kills = 0
         self.seconds = 0.0
 
@@ -92,7 +92,7 @@ class Soak:
         assert await process.wait() == 0, "a client has failed"
 
     async def watch(self, client: Client) -> None:
-        """Kill the worker by and by, measure half-way, and tell how far it is."""
+        """Kill the worker by and by, measure half-way, and print the progress."""
         began, half = time.monotonic(), False
         while True:
             await asyncio.sleep(0.5)  # not to wait for anything: this is how often it looks
@@ -115,7 +115,7 @@ class Soak:
         self.sizes.append((when, status.resident_bytes or 0, worker, psutil.Process(status.pid).num_fds()))
 
     def table(self) -> str:
-        """What a person wants to know."""
+        """Return the summary for a reader."""
         lines = [
             f"seed {self.seed}: {self.counts['done']} requests in {self.seconds:.0f} s, "
             f"{self.counts['done'] / self.seconds:.0f}/s, {PROCESSES} processes, {self.kills} workers killed"
@@ -149,7 +149,7 @@ async def warm(client: Client) -> None:
 
 
 async def alone(client: Client) -> None:
-    """Wait until the daemon serves nobody else."""
+    """Wait until the daemon has no other client."""
     async with asyncio.timeout(DEADLINE_S):
         while (status := await client.status()).connections > 1 or status.running:
             await asyncio.sleep(POLL_S)

@@ -13,7 +13,7 @@ from tests.waiting import DEADLINE_S
 
 @pytest.mark.slow
 def test_a_quick_table_is_whole(tmp_path: Path) -> None:
-    """How long it takes is for a quiet machine to say: here others work beside it."""
+    """Its duration is not tested: other tests run beside it."""
     cli = Cli(tmp_path)
     done = cli.process("bench", "--quick", "--json", timeout=40 * DEADLINE_S)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
-"""Somebody chats all day: five hundred turns in one chat, and the program is no larger than after a hundred.
+"""A chat of a whole day: five hundred turns in one chat, and the program is no larger than after a hundred.
 
-The daemon is a real one, whose workers say what they are asked: once the context is full, a model would read
+The daemon is a real one, whose workers repeat their prompts: once the context is full, a model would read
 the whole chat at each turn. It takes about two minutes.
 """
 
@@ -25,11 +25,11 @@ TURNS, WARM = 500, 100
 LONGEST_S = 900.0
 """reached only when something is broken"""
 MOST_MORE = 8 * 2**20
-"""bytes: what is said is kept, a few kB a turn with its statistics; the rest is what an allocator keeps"""
+"""bytes: messages are kept, a few kB a turn with statistics; the rest is kept by an allocator"""
 
 
 async def turn(player: Player, number: int) -> None:
-    """Ask, and wait for the end of the answer."""
+    """Send a message, and wait for the end of the answer."""
     before = player.chat.answer
     player.screen.query_one(Composer).text = (
         f"- **{number}** and `code`, and more than fits into one line of the screen: " + "word " * 20

@@ -26,6 +26,8 @@ Record = Callable[[str, object], None]
 
 TOY_CASES, LOADED_CASES, LONG_CASES, MLX_CASES, DRAWS = share(200), share(125), 20, 15, 100_000
 HYBRID_CASES = share(60)
+VARIED = 60
+"""cases from which on some of a recurrent model's prompts begin with a cached one"""
 MLX_MODELS = (*FAMILIES, "qwen3, 8-bit cells", "qwen3, 4-bit cells")
 AT_LENGTH = settings(FIXED, phases=(Phase.generate, Phase.shrink))
 
@@ -71,7 +73,7 @@ def test_hybrids(name: str, tmp_path: Path, record_property: Record) -> None:
     with loaded_hybrid(name, tmp_path) as world:
         tally = played(world, HYBRID_TEXTS, HYBRIDS.index(name), how)
     report(tally, record_property, name)
-    assert tally.cases >= HYBRID_CASES and tally.cached > 0
+    assert tally.cases >= HYBRID_CASES and (tally.cached > 0 or HYBRID_CASES < VARIED)
     assert 0 < tally.accepted < tally.drafted or name in ("qwen3next", "mamba")
 
 

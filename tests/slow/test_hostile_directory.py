@@ -32,7 +32,7 @@ CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n[http]\nenabled = true\npor
 
 
 class Trap:
-    """A directory that notes who runs its files, and a home elsewhere."""
+    """A directory whose files record the processes that run them, and a home elsewhere."""
 
     def __init__(self, place: Path) -> None:
         self.directory, self.notes, self.home = place / "hostile", place / "notes", place / "home"
@@ -80,10 +80,10 @@ class Trap:
                 process.wait(DEADLINE_S)
 
     def uses_everything(self) -> None:
-        """All kinds of processes that a daemon starts: a worker, the memory's, the HTTP door."""
+        """All kinds of processes that a daemon starts: a worker, the memory's, the HTTP server."""
         self.works("run", "--max-tokens", "4", "def f(x):")
         self.works("memory", "stats")
-        until_sync(lambda: "HTTP door: http://" in self.works("daemon", "status"), "the door is open")
+        until_sync(lambda: "HTTP server: http://" in self.works("daemon", "status"), "the door is open")
         self.works("models", "unload")
 
     def check(self) -> None:

@@ -87,6 +87,6 @@ def test_a_target_without_a_draft_is_answered_with_the_reason(cli: Cli) -> None:
     done = cli.process("run", "--stats", "--max-tokens", "4", "-m", "llama", "hello")
     assert done.returncode == 0
     assert (
-        "no draft model: none on this disk is smaller and has the same vocabulary; prompt lookup"
+        "no draft model: no model on this disk is smaller and has the same vocabulary; prompt lookup"
         in done.stderr
     )

@@ -18,7 +18,7 @@ SETTINGS = [("none", 4), ("prompt-lookup", 3), ("draft", 3), ("auto", 6)]
 
 
 PAIRS = {("stdlib-6m", "stdlib-1m"): 112, ("stdlib-1m", "stdlib-6m"): 32}
-"""target and draft, and of how many prompts they get a share; nobody takes the larger one for the draft"""
+"""target and draft, and the number of prompts of which they get a share; a larger draft is rare in use"""
 SAMPLED = Options(temperature=0.8, top_k=40, top_p=0.9, seed=5, max_tokens=96)
 CASES = [(pair, options) for pair in PAIRS for options in (Options(temperature=0.0, max_tokens=160), SAMPLED)]
 
@@ -34,9 +34,7 @@ def compare(engine: Engine, options: Options, count: int) -> None:
     cases, rechecks = 0, 0
     for prompt in prompts(count):
         running = [
-            engine.submit(
-                Request(prompt=prompt, options=Options(proposer=p, k=k).over(options))  # type: ignore[arg-type]
-            )
+            engine.submit(Request(prompt=prompt, options=Options(proposer=p, k=k).over(options)))
             for p, k in SETTINGS
         ]
         run_all(engine, running)

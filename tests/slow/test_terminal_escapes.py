@@ -41,7 +41,7 @@ for character in {text!r}:
 
 
 class Home:
-    """A home with a daemon that answers what it is asked, and a model with a hostile name."""
+    """A home with a daemon that repeats its prompts, and a model with a hostile name."""
 
     def __init__(self, place: Path) -> None:
         os.environ["LLAMA_CACHE"] = str(place / "models")
@@ -56,7 +56,7 @@ class Home:
         self.command = [sys.executable, "-m", "localspec"]
 
     def shown(self, *words: str) -> bytes:
-        """What a terminal is sent by a command."""
+        """Return the bytes that a command sends to a terminal."""
         terminal = pexpect.spawn(
             self.command[0],
             [*self.command[1:], *words],

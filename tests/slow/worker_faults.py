@@ -1,4 +1,4 @@
-"""What can go wrong with a worker."""
+"""Faults of a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory's chains over tables that are written out here, and the plain rules over members that tell."""
+"""The memory's chains over tables that are written out here, and the plain rules over recording members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 class Written:
-    """A table that knows what follows some contexts; a hash is the context itself, as a number."""
+    """A table with the next tokens of some contexts; a hash is the context itself, as a number."""
 
     def __init__(self, entries: dict[tuple[int, ...], tuple[int, int]]) -> None:
         self._entries = {
@@ -107,7 +107,7 @@ def test_a_chain_comes_back_to_the_longest_order() -> None:
 
 
 def test_the_first_table_that_knows_anything_is_believed_at_every_link() -> None:
-    """The workspace's own, though the user's knows a longer match; then whoever knows."""
+    """The workspace's own table first, though the user's has a longer match; then any with a match."""
     own, users = Written({(2, 3): (7, 3)}), Written({(1, 2, 3): (4, 9), (2, 3, 7): (8, 3), (7, 8): (9, 3)})
     proposer = recall(own, users)
     assert one(proposer, ask([1, 2, 3], 3)).tokens == (7, 8, 9)
@@ -124,7 +124,7 @@ def test_the_first_table_that_knows_anything_is_believed_at_every_link() -> None
     ],
 )
 def test_credit_ends_with_the_first_wrong_token(accepted: int, credits: list[tuple[int, int, bool]]) -> None:
-    """What stands behind it was never judged."""
+    """Tokens behind the first wrong one were never verified."""
     table = Written(CHAIN)
     proposer = recall(table)
     draft = one(proposer, ask([1, 2, 3], 9))
@@ -195,7 +195,7 @@ def test_without_tables_or_entries_there_is_nothing_to_offer() -> None:
 
 
 class Member(Proposer):
-    """Offers as many tokens as it is asked for, up to ``most``."""
+    """A member that offers as many tokens as requested, up to ``most``."""
 
     def __init__(self, name: str, most: int = 99) -> None:
         self.name, self.most = name, most

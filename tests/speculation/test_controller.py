@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import NOTHING, Ask, Draft, Ledger, nothing
+from localspec.speculation.draft import NOTHING, Ask, Draft, Savings, nothing
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.length import best_length
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rewriting import Rewriting
+from localspec.speculation.recompute import RecomputeRisk
 from localspec.speculation.survival import Calibration
 from tests.conformance.proposer import ProposerConformance, ask
 from tests.toys import small_markov
@@ -37,7 +37,7 @@ def curve(costs: dict[int, float], *, unit: float = 0.01) -> CostCurve:
 
 
 class Coin(Proposer):
-    """Knows the text, and is right with a certain probability per token."""
+    """A proposer with the true text that is right with a certain probability per token."""
 
     def __init__(self, truth: Sequence[int], p: float, *, name: str = "coin", price: float = 0.0) -> None:
         self.name, self.costly = name, price > 0
@@ -73,7 +73,7 @@ def play(
     context, drafts = TRUTH[:5], []
     saved = spent = 0.0
     for _ in range(rounds):
-        asked = ask(context, 20, request=request)._replace(ledger=Ledger(saved, spent))
+        asked = ask(context, 20, request=request)._replace(savings=Savings(saved, spent))
         draft = controller.propose([asked])[0]
         right = 0
         while right < len(draft.tokens) and draft.tokens[right] == TRUTH[len(context) + right]:
@@ -112,7 +112,7 @@ def test_never_much_worse_than_plain_decoding(costs: dict[int, float], p: float)
 
 
 class Now(Coin):
-    """Is right, but has something to say only now and then."""
+    """A proposer that is right, but drafts only now and then."""
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts = super().propose(asks)
@@ -164,7 +164,7 @@ def test_drafts_that_take_time_are_asked_for_where_they_pay() -> None:
         _, drafts = play(steered([coin], measured), measured)
         asked = sum(bool(draft.tokens) for draft in drafts) / len(drafts)
         assert asked > share if coin is cheap else asked < share
-    assert play(steered([dear], measured), measured)[1][-1].reason == "the draft model was not worth its time"
+    assert play(steered([dear], measured), measured)[1][-1].reason == "drafting would cost more than it saves"
 
 
 def test_a_draft_model_that_is_always_wrong_is_left_alone_soon() -> None:
@@ -206,7 +206,7 @@ def test_a_request_that_lost_time_wants_better_promises() -> None:
     for request in range(20):
         play(controller, measured, rounds=20, request=request)
     before = controller.propose([ask(context, 20, request=100)])[0]
-    lost = ask(context, 20, request=101)._replace(ledger=Ledger(-0.5, 1.0))
+    lost = ask(context, 20, request=101)._replace(savings=Savings(-0.5, 1.0))
     assert before.tokens and not controller.propose([lost])[0].tokens
 
 
@@ -264,14 +264,14 @@ def test_the_best_length_is_the_best(rates: list[float], steps: list[float]) -> 
 def test_early_stop_looks_beyond_a_step() -> None:
     """The first token alone does not pay, three do: a threshold on one would end the draft at once."""
     seconds = [1.0, 2.2, 2.3, 2.4]
-    stop = EarlyStop(rate=lambda evidence: 0.95, ahead=[0.95] * 4, seconds=seconds)
+    stop = EarlyStop(rate=lambda evidence: 0.95, calibrated=[0.95] * 4, seconds=seconds)
     assert stop.goes_on() and stop.admits(0) and stop.goes_on() and stop.admits(0)
-    hopeless = EarlyStop(rate=lambda evidence: 0.2, ahead=[0.95] * 4, seconds=seconds)
+    hopeless = EarlyStop(rate=lambda evidence: 0.2, calibrated=[0.95] * 4, seconds=seconds)
     assert not hopeless.admits(0)
 
 
 def test_a_model_too_small_for_it_is_asked_less_and_less_often_in_vain() -> None:
-    """Where asking takes a tenth of a plain round: soon one round in many, and every round once it pays."""
+    """Drafting takes a tenth of a plain round: soon in one round of many, in every one once it pays."""
     now = 0.0
 
     def clock() -> float:
@@ -300,9 +300,9 @@ def test_any_number_of_strict_requests_shares_a_round(width: int) -> None:
     measured = curve(FLAT)
     for n, missing in product(range(1, 41), (0, 3, 24)):
         controller = steered([Coin(TRUTH, 1.0)], measured)
-        risk = Rewriting(width, 0.05)
+        risk = RecomputeRisk(width, 0.05)
         asks = [ask(TRUTH[:5], 20, request=i) for i in range(n)]
-        asks = [each._replace(rewriting=risk, missing=missing) for each in asks]
+        asks = [each._replace(recompute_risk=risk, missing=missing) for each in asks]
         drafts = controller.propose(asks)
         fed, k = n * (1 + missing), max(len(draft.tokens) for draft in drafts)
         assert len(drafts) == n
@@ -313,17 +313,17 @@ def test_any_number_of_strict_requests_shares_a_round(width: int) -> None:
 
 
 def test_a_cell_written_anew_is_priced_as_one_request_pays_for_it() -> None:
-    """Alone, whoever shared the forward that it is written anew for."""
+    """Recomputing runs alone, whatever requests shared the forward."""
     measured, n = curve(FLAT), 3
     controller = steered([Coin(TRUTH, 1.0)], measured)
-    asks = [ask(TRUTH[:5], 20, request=i)._replace(rewriting=Rewriting(8, 0.05)) for i in range(n)]
+    asks = [ask(TRUTH[:5], 20, request=i)._replace(recompute_risk=RecomputeRisk(8, 0.05)) for i in range(n)]
     prices = controller._prices(asks)
     assert prices.fed == n and prices.alone[8] == pytest.approx(measured.seconds(8, 5))
     assert prices.seconds[1] == pytest.approx(measured.seconds(2 * n, 5))
 
 
 class Speechless(Coin):
-    """A draft model that is asked and has nothing to say."""
+    """A draft model that runs and has no draft."""
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         self.asked += len(asks)
@@ -344,7 +344,7 @@ def test_a_draft_model_without_a_draft_leaves_the_one_at_hand() -> None:
 
 
 class Doubtful(Coin):
-    """A draft model that is asked, and unsure of what it drafts."""
+    """A draft model that runs and is unsure of its drafts."""
 
     prior = (0.7, 0.05)
 

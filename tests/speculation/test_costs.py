@@ -1,4 +1,4 @@
-"""What a forward costs: learnt from noisy times, kept, and never believed blindly."""
+"""The cost of a forward: learnt from noisy times, kept, and corrected by new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The draft model: its cache follows the context through rejections, and it drafts what it would say."""
+"""The draft model: its cache follows the context through rejections, and it drafts its own greedy text."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_context_changed_by_other_proposers_is_caught_up_with() -> None:
 
 
 def test_a_long_prompt_is_fed_in_chunks() -> None:
-    """A chunk a round: whoever shares the batch does not wait for all of it."""
+    """A chunk a round: other requests in the batch do not wait for all of it."""
     backend = ToyBackend(markov(), n_ctx=3000)
     proposer, context = DraftModel(backend, SIZE), [7] * 700
     drafts = []
@@ -162,7 +162,7 @@ def test_tokens_that_the_draft_model_does_not_have_switch_it_off() -> None:
 
 
 class Strict:
-    """A gate that lets so many tokens through, and looks at what it is asked."""
+    """A gate that passes so many tokens and records its calls."""
 
     def __init__(self, admitted: int) -> None:
         self.left = admitted

@@ -91,7 +91,7 @@ def test_a_copy_past_the_end_reads_itself() -> None:
 
 
 def common_suffix(text: Sequence[int], end: int) -> int:
-    """How many tokens before ``end`` equal the last ones of ``text``."""
+    """Return the number of tokens before ``end`` that equal the last ones of ``text``."""
     n = 0
     while n < end and n < MAX_MATCH and text[end - 1 - n] == text[-1 - n]:
         n += 1

@@ -1,4 +1,4 @@
-"""How often drafts are right: estimates that are right themselves, and follow the request."""
+"""Estimates of drafts' survival: they are right, and follow the request."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clipboard of who runs the tests stays as it is."""
+    """Keep the clipboard of the user who runs the tests as it is."""
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
 
 

@@ -1,4 +1,4 @@
-"""The chat without a terminal, on a real daemon: keys go in, what is shown and said comes out."""
+"""The chat without a terminal, on a real daemon: keys go in, the screen and messages come out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDLESS = Options(temperature=0.0, proposer="none")
 
 
 class Player:
-    """Somebody at the keyboard."""
+    """A user at the keyboard."""
 
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -40,7 +40,7 @@ class Player:
 
     @property
     def typed(self) -> str:
-        """What stands in the prompt."""
+        """Return the text in the prompt."""
         return self.screen.query_one(Composer).text
 
     @property
@@ -49,7 +49,7 @@ class Player:
 
     @property
     def toasts(self) -> list[str]:
-        """What was told in passing: title and sentence."""
+        """Return the toasts on the screen: title and sentence."""
         return [f"{toast.title} {toast.message}".strip() for toast in self.app._notifications]
 
     def lines(self) -> list[str]:
@@ -86,14 +86,14 @@ class Player:
         await self.settle()
 
     async def say(self, text: str) -> None:
-        """Say something, and wait for the end of the answer."""
+        """Send a message, and wait for the end of the answer."""
         before = self.chat.answer
         await self.write(text)
         await self.press("enter")
         await self.answered(before)
 
     async def ask_on(self, question: str) -> Answer:
-        """Ask as if it was pasted, and wait for the first words of an answer that goes on for long."""
+        """Send a message as if pasted, and wait for the first words of a long answer."""
         before = self.chat.answer
         self.screen.query_one(Composer).text = question
         await self.press("enter")
@@ -123,7 +123,7 @@ class Player:
         await self._pilot.pause()
 
     async def settle(self) -> None:
-        """Wait until all that was asked for is done."""
+        """Wait until all requests are done."""
         await self.app.workers.wait_for_complete()
         await self._pilot.pause()
 

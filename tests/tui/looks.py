@@ -1,4 +1,4 @@
-"""What tests of painted lines share."""
+"""Helpers for tests of painted lines."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def painter(width: int) -> Painter:
 
 
 def texts(lines: list[Strip]) -> list[str]:
-    """What stands in lines, without what surrounds it."""
+    """Return the text of lines, without gutter and trailing blanks."""
     return [line.text[GUTTER:].rstrip() for line in lines]

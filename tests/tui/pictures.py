@@ -58,7 +58,7 @@ def stats() -> Stats:
 
 
 def answered(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
-    """An answer that has come in ``rounds``: who proposed how many, and how many are the target's."""
+    """An answer that has come in ``rounds``: each with a proposer, its tokens, and those of the target."""
     answer = growing(text, rounds)
     answer.status = "complete"
     answer.result = Result(
@@ -97,7 +97,7 @@ def _sources(told: list[str]) -> list[str]:
 
 
 class Still(ChatApp):
-    """A chat that asks no daemon."""
+    """A chat without a daemon."""
 
     async def _begin(self) -> None:
         self.chat_screen.show(self.chat_screen.chat)
@@ -107,7 +107,7 @@ class Still(ChatApp):
 async def showing(
     said: Sequence[Said] = (), *, size: tuple[int, int] = (100, 30), private: bool = False
 ) -> AsyncIterator[Player]:
-    """The chat's screen with what was said; the model is loaded."""
+    """The chat's screen with these messages; the model is loaded."""
     app = Still(Options(), private=private)
     async with app.run_test(size=size, notifications=True) as pilot:
         player = Player(app, pilot)
@@ -120,7 +120,7 @@ async def showing(
 
 
 def show(player: Player, said: Sequence[Said]) -> Chat:
-    """Show this as what was said."""
+    """Show these messages."""
     chat = player.chat
     chat.pairing = PAIRING
     chat.said = list(said)

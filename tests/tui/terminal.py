@@ -1,4 +1,4 @@
-"""The chat in a real terminal: tmux draws it, types into it and tells what is seen."""
+"""The chat in a real terminal: tmux draws it, types into it and returns its text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Terminal:
         return done.stdout
 
     def start(self, command: str, size: tuple[int, int]) -> None:
-        """Run a command in the window, which says then how it ended, and stays."""
+        """Run a command in the window, which then shows its exit code, and stays."""
         # Not tmux's own remain-on-exit: now and then it misses the end of what ran.
         width, height = map(str, size)
         self._run("new-session", "-d", "-x", width, "-y", height, f"{command}; echo left with $?; exec cat")
@@ -45,7 +45,7 @@ class Terminal:
         self._run("send-keys", "-l", text)
 
     def pane(self) -> str:
-        """What a person sees."""
+        """Return the text on the terminal."""
         return self._run("capture-pane", "-p")
 
     def until(self, condition: Callable[[str], bool], what: str) -> str:

@@ -1,4 +1,4 @@
-"""Markdown in pieces: however it comes, the same blocks come out, and nothing that was said is lost."""
+"""Markdown in pieces: however it arrives, the blocks are the same, and no text is lost."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def blocks_of(*chunks: str) -> list[Block]:
     return finished + blocks.finish()
 
 
+@pytest.mark.slow
 @given(markdown, st.data())
 @example("- a\n--", None)
 @example("x\n***b***", None)
@@ -83,7 +84,7 @@ def test_nothing_that_was_said_is_lost(text: str) -> None:
 
 
 def kinds(text: str) -> list[str]:
-    """What becomes of ``text``: prose by its source, code by its language and source."""
+    """Return the blocks of ``text``: prose by its source, code by its language and source."""
     return [
         f"{'+' * block.joined}{block.source}" if block.kind == "prose" else f"{block.language}:{block.source}"
         for block in blocks_of(text)
@@ -130,6 +131,7 @@ def test_what_is_open_is_told() -> None:
     assert blocks.open is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["word " * 20_000, "- item\n" * 10_000, "```\n" + "x\n" * 50_000, "> " * 50_000]
 )

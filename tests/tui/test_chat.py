@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from localspec.tui.conversation import Answer, Question
 from tests.tui.harness import ENDLESS, playing
 from tests.waiting import run
 
 
+@pytest.mark.slow
 def test_a_question_is_answered(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -24,6 +27,7 @@ def test_a_question_is_answered(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_is_stopped(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -41,6 +45,7 @@ def test_an_answer_is_stopped(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_is_given_anew(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -54,6 +59,7 @@ def test_an_answer_is_given_anew(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_earlier_message_is_edited(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -72,6 +78,7 @@ def test_an_earlier_message_is_edited(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_edit_is_left(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:

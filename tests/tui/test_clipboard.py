@@ -1,4 +1,4 @@
-"""What is copied comes to the system's clipboard: its tools are scripts here, which keep what they read."""
+"""Copying to the system's clipboard; its tools are scripts here, which keep their input."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def test_a_tool_that_fails_is_no_matter(tools: Path, monkeypatch: pytest.MonkeyP
     clipboard.put("text")
 
 
+@pytest.mark.slow
 def test_messages_and_what_is_selected_are_copied(
     still: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""What is copied as code is what is shown as code."""
+"""Code that is copied is the code that is shown."""
 
 from __future__ import annotations
 

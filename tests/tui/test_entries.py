@@ -61,6 +61,7 @@ LONG_CODE = "  ```py\n" + "  x = 'abc'\n" * (LONG // 8) + "  ```\n- a\n- b"
 LONG_PROSE = "one **two** `three` " * (LONG // 12) + "\nfour\n\nfive"
 
 
+@pytest.mark.slow
 @given(st.lists(markdown, max_size=6), st.booleans())
 @example(["- a", "\n", LONG_PROSE, "\n", LONG_CODE], False)
 @example([LONG_CODE[n : n + 700] for n in range(0, len(LONG_CODE), 700)], False)
@@ -80,6 +81,7 @@ def test_a_long_block_is_where_it_was_before_it_got_its_colours() -> None:
     assert shown(entry) == before
 
 
+@pytest.mark.slow
 def test_of_a_long_answer_that_came_at_once_the_end_has_its_colours_first() -> None:
     entry = AnswerEntry(Answer("a **b**\n\n" * (2 * AT_ONCE // 7)))
     entry.paint(painter(60))
@@ -140,7 +142,7 @@ def test_runs_may_reach_beyond_the_text() -> None:
     ("answer", "told"),
     [
         (Answer("x", "cancelled"), ["x", "stopped"]),
-        (Answer("", "complete"), ["the model had nothing to say"]),
+        (Answer("", "complete"), ["the answer is empty"]),
         (Answer("", "streaming", waiting="asking"), ["asking"]),
         (
             Answer("x", "failed", error=ModelNotFound("no\x1b[2J model", "Pull it.")),
@@ -157,14 +159,14 @@ def test_what_the_model_has_not_read_is_told() -> None:
     assert answer.result is not None
     stats = replace(answer.result.stats, truncated_messages=2)
     answer.result = replace(answer.result, stats=stats)
-    told = "the context is full: the model read without 2 old messages"
+    told = "the context is full: the prompt is without 2 old messages"
     assert shown(painted(answer)) == ["x", told]
 
 
 def test_statistics_are_shown_and_hidden() -> None:
     entry = painted(Answer("x"))
     entry.toggle()
-    assert shown(entry) == ["x", "its statistics were not kept"]
+    assert shown(entry) == ["x", "its statistics are not stored"]
     entry.toggle()
     assert shown(entry) == ["x"]
 

@@ -80,7 +80,7 @@ ELSEWHERE: dict[Callable[..., object], str] = {
     test_view.test_statistics_of_the_last_answer: "/stats",
     test_view.test_a_theme_is_kept_for_the_next_chat: "/theme",
 }
-"""who presses what; a dialog or widget is named before each of its keys"""
+"""keys by the test that presses them; a dialog or widget is named before its keys"""
 
 
 async def copy(player: Player) -> None:
@@ -174,6 +174,7 @@ HERE: dict[Callable[..., object], str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("play", HERE, ids=lambda play: play.__name__)
 def test_a_key_does_what_it_is_for(still: Path, play: Play) -> None:
     said = [*conversation(), Question("And what of tabs?", 3), answered("```\none\n```\n- ```\n  two\n  ```")]
@@ -185,6 +186,7 @@ def test_a_key_does_what_it_is_for(still: Path, play: Play) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_the_daemon_is_asked_for(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -214,7 +216,7 @@ PRESSED: dict[Callable[..., object], str] = {
 
 
 def bound() -> Iterator[str]:
-    """All commands, and all keys by who has them."""
+    """Return all commands, and all keys by their dialog or widget."""
     yield from (f"/{command.name}" for command in COMMANDS.all())
     for module in walk_packages(localspec.tui.__path__, "localspec.tui."):
         for name, each in vars(import_module(module.name)).items():

@@ -1,4 +1,4 @@
-"""A chat as a file: what is in it, how it is called, and what is said where it cannot be written."""
+"""A chat as a file: its contents, its name, and the messages if it cannot be written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_only_the_screen_knows_is_exported_without_dates() -> None:
     record = Record(session=None, title="", model=None, system=None, options=Options(), messages=lines)
     markdown = record.as_markdown()
     assert markdown.startswith("# Chat\n\n20") and " · " not in markdown
-    assert markdown.endswith("## Question\n\nWhy?\n\n## Answer (broken off)\n\nBecause\n")
+    assert markdown.endswith("## Question\n\nWhy?\n\n## Answer (interrupted)\n\nBecause\n")
     assert [m["created"] for m in json.loads(record.as_json())["messages"]] == [None, None]
 
 
@@ -118,7 +118,7 @@ def test_a_place_may_be_a_directory_or_begin_with_the_home(
     ("place", "why"),
     [
         ("none/it.md", "No such file"),
-        ("a\0b", "no file has such a name"),
+        ("a\0b", "a file cannot have such a name"),
         ("x" * 300, "too long"),
     ],
 )

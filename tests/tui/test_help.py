@@ -25,6 +25,7 @@ def plain(text: str) -> str:
     return f" {' '.join(text.split())} "
 
 
+@pytest.mark.slow
 def test_every_command_and_every_key_is_told(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(100, 200)) as player:
@@ -42,6 +43,7 @@ def test_every_command_and_every_key_is_told(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["escape", "q", "f1"])
 def test_a_key_leaves_it(still: Path, key: str) -> None:
     async def test() -> None:
@@ -55,6 +57,7 @@ def test_a_key_leaves_it(still: Path, key: str) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_click_beside_it_leaves_it(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -68,6 +71,7 @@ def test_a_click_beside_it_leaves_it(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_scrolled_to(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(60, 20)) as player:

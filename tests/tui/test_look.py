@@ -1,4 +1,4 @@
-"""Colours that can be read and told apart, whatever the theme."""
+"""Colours that can be read and distinguished, whatever the theme."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES, Theme
 
+from localspec.protocol.proposer_kinds import KINDS
 from localspec.tui.look import Look
 
 THEMES = [theme for theme in BUILTIN_THEMES.values() if not theme.ansi]
@@ -28,7 +29,7 @@ def contrast(one: Color, other: Color) -> float:
 
 
 def distance(one: Color, other: Color) -> float:
-    """How different they look; 2 is just seen."""
+    """Return the distance of two colours in Lab; 2 is just visible."""
     return float(sum((a - b) ** 2 for a, b in zip(rgb_to_lab(one), rgb_to_lab(other), strict=True)) ** 0.5)
 
 
@@ -37,7 +38,7 @@ def test_sources_are_read_and_told_apart(theme: Theme) -> None:
     colours = theme.to_color_system().generate()
     look = Look.of(theme.name, dark=theme.dark, colours=colours)
     sources = [Color.parse(style.color.name) for style in look.sources.values() if style.color is not None]
-    assert len(sources) == 4
+    assert len(sources) == 1 + len(KINDS)
     assert all(contrast(colour, Color.parse(colours["background"])) >= 2.8 for colour in sources)
     assert all(distance(one, other) >= 20 for one, other in combinations(sources, 2))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.widgets import OptionList
 
 from localspec.protocol.messages import ModelDescription
@@ -30,6 +31,7 @@ async def chosen(player: Player, key_or_command: str, *keys: str) -> None:
     await player.settle()
 
 
+@pytest.mark.slow
 def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -52,6 +54,7 @@ def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_list_is_left_as_it_was(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -63,6 +66,7 @@ def test_a_list_is_left_as_it_was(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_list_is_used_with_the_mouse(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -78,6 +82,7 @@ def test_a_list_is_used_with_the_mouse(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_draft_is_named_or_chosen(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -90,6 +95,7 @@ def test_a_draft_is_named_or_chosen(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_proposer_counts_from_the_next_answer_on(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -104,6 +110,7 @@ def test_a_proposer_counts_from_the_next_answer_on(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_changes_nothing(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -118,6 +125,7 @@ def test_what_cannot_be_loaded_changes_nothing(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_set_while_an_answer_comes_counts_from_the_next_one_on(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:

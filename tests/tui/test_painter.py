@@ -1,4 +1,4 @@
-"""What is painted: everything that was said, in lines that are exactly as wide as the screen."""
+"""Painting: all text, in lines that are exactly as wide as the screen."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def painted(text: str, width: int = 60) -> list[str]:
     return [line for block in blocks_of(text) for line in texts(painter(width).block(block))]
 
 
+@pytest.mark.slow
 @given(markdown, st.integers(1, 40))
 def test_every_line_is_exactly_as_wide_as_the_screen(text: str, width: int) -> None:
     for block in blocks_of(text):
@@ -30,6 +31,7 @@ def test_every_line_is_exactly_as_wide_as_the_screen(text: str, width: int) -> N
             assert cell_len(line.text) == line.cell_length == width + GUTTER
 
 
+@pytest.mark.slow
 @given(markdown)
 def test_every_letter_is_painted(text: str) -> None:
     for block in blocks_of(text):

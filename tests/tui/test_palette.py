@@ -18,6 +18,7 @@ from tests.tui.pictures import conversation, showing
 from tests.waiting import run
 
 
+@pytest.mark.slow
 def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
     async def test() -> None:
         async with showing(size=(100, 90)) as player:
@@ -29,6 +30,7 @@ def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_command_is_run(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -39,6 +41,7 @@ def test_a_command_is_run(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_dialog_is_answered_first(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -67,6 +70,7 @@ def demanding() -> Iterator[Command]:
     del COMMANDS._by_name["demand"]
 
 
+@pytest.mark.slow
 def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demanding: Command) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -79,6 +83,7 @@ def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demand
     run(test())
 
 
+@pytest.mark.slow
 def test_a_theme_is_found_by_its_name(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:

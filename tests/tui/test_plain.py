@@ -90,6 +90,7 @@ def test_pieces_keep_their_styles_over_a_border() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_line_without_an_end_is_not_wrapped_again_from_its_beginning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

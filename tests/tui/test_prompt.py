@@ -17,7 +17,7 @@ from tests.waiting import run
 
 
 def suggested(player: Player) -> list[str]:
-    """What is suggested, as it would be put into the text."""
+    """Return the suggestions as they would be inserted into the text."""
     suggestions = player.screen.query_one(Suggestions)
     return [suggestions.at(number).text for number in range(suggestions.option_count)]
 
@@ -26,6 +26,7 @@ def composer(player: Player) -> Composer:
     return player.screen.query_one(Composer)
 
 
+@pytest.mark.slow
 def test_commands_are_suggested(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -46,6 +47,7 @@ def test_commands_are_suggested(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -68,6 +70,7 @@ def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_suggestion_is_declined(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -82,6 +85,7 @@ def test_a_suggestion_is_declined(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_suggestion_is_clicked(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -93,6 +97,7 @@ def test_a_suggestion_is_clicked(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("folder/one.txt", "a two.txt", "ignored.txt"):
@@ -120,6 +125,7 @@ def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     run(test())
 
 
+@pytest.mark.slow
 def test_what_was_sent_comes_back_and_nothing_typed_is_lost(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -138,6 +144,7 @@ def test_what_was_sent_comes_back_and_nothing_typed_is_lost(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_lines_are_gone_through_before_the_history(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -159,6 +166,7 @@ def test_lines_are_gone_through_before_the_history(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_many_lines_are_pasted(home: Path) -> None:
     text = "\n".join(f"line {number} @home/x /copy" for number in range(5_000))
 
@@ -173,6 +181,7 @@ def test_many_lines_are_pasted(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
 def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
     async def test() -> None:
@@ -180,11 +189,12 @@ def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> N
             await player.write("a")
             player.app.post_message(Paste(text))
             await player.until(lambda: bool(player.toasts), "it is told")
-            assert "send the file along" in player.toasts[0] and player.typed == "a"
+            assert "attach that: @PATH" in player.toasts[0] and player.typed == "a"
 
     run(test())
 
 
+@pytest.mark.slow
 def test_suggestions_leave_room_for_the_text(home: Path) -> None:
     async def test() -> None:
         async with playing(size=(60, 20)) as player:
@@ -194,6 +204,7 @@ def test_suggestions_leave_room_for_the_text(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -208,6 +219,7 @@ def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -216,7 +228,7 @@ def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
             await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
             await player.press("ctrl+g", "x", "enter")
             await player.until(lambda: bool(player.toasts), "it is told")
-            assert "an answer is being given" in player.toasts[0] and player.typed == "Hix"
+            assert "this chat is still answering" in player.toasts[0] and player.typed == "Hix"
             before = player.chat.answer
             player.chat.stop()
             await player.until(lambda: not player.chat.answering, "it has stopped")
@@ -229,6 +241,7 @@ def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:

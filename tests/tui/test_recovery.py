@@ -1,4 +1,4 @@
-"""The daemon, or the way to it, is lost: what was said is not."""
+"""The daemon or the connection to it is lost: messages are not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+
+import pytest
 
 from localspec.client import connect
 from localspec.client.discovery import find
@@ -19,7 +21,7 @@ QUESTION = "What does textwrap.dedent do?"
 
 
 async def ask_without_end(player: Player) -> Answer:
-    """Ask, and see the answer begin."""
+    """Send a message, and wait until the answer begins."""
     await player.write(QUESTION)
     await player.press("enter")
     # Not the player's: that one waits for a pause of the screen, too.
@@ -35,6 +37,7 @@ def kill_the_daemon() -> None:
     os.kill(found.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path: Path) -> None:
     fifo = tmp_path / "lines"
     os.mkfifo(fifo)
@@ -63,6 +66,7 @@ def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path:
         assert daemon.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -71,7 +75,7 @@ def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
             await player.until(lambda: not answer.growing, "the loss is noticed")
             await player.settle()
             assert answer.status == "failed" and answer.tokens > 20
-            assert any("the daemon ended while it answered" in line for line in player.lines())
+            assert any("the daemon ended during the answer" in line for line in player.lines())
             await player.chat.configure(GREEDY)
             await player.press("ctrl+r")
             await player.answered(answer)
@@ -82,13 +86,14 @@ def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_ended_between_two_questions_is_started_again(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
             await player.say(QUESTION)
             kill_the_daemon()
             await player.until(
-                lambda: any("the daemon is gone" in line for line in player.lines()), "it is told"
+                lambda: any("no connection to the daemon" in line for line in player.lines()), "it is told"
             )
             await player.say("And inspect.cleandoc?")
             assert len(player.chat.said) == 4 and player.chat.answer is not None
@@ -101,6 +106,7 @@ def test_a_daemon_that_ended_between_two_questions_is_started_again(home: Path) 
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_stopped_ends_the_answer_as_far_as_it_came(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:

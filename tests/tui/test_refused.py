@@ -1,4 +1,4 @@
-"""Turns that the daemon does not take: what is seen is what it has, and nothing that was said is lost."""
+"""Turns that the daemon refuses: the screen shows the messages that it has, and no text is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_MODEL = replace(GREEDY, model="no-such-model", draft=None)
 
 @asynccontextmanager
 async def chatting(options: Options = GREEDY) -> AsyncIterator[tuple[Chat, list[Any]]]:
-    """A chat without a screen, and what it tells."""
+    """Yield a chat without a screen, and the facts that it reports."""
     told: list[Any] = []
     link = Link(told.append)
     yield Chat(link, lambda chat, fact: told.append(fact), options), told
@@ -50,6 +50,7 @@ def test_a_question_that_is_not_taken_is_not_seen(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_it_is_given_back_to_who_typed_it(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -63,6 +64,7 @@ def test_it_is_given_back_to_who_typed_it(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_edit_or_another_answer_that_is_refused_leaves_all_as_it_was(home: Path) -> None:
     async def test() -> None:
         async with chatting() as (chat, _):
@@ -83,6 +85,7 @@ def test_an_edit_or_another_answer_that_is_refused_leaves_all_as_it_was(home: Pa
     run(test())
 
 
+@pytest.mark.slow
 def test_an_edit_whose_model_is_gone_is_stored_as_the_daemon_has_it(home: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(DRAFT.read_bytes())
@@ -131,7 +134,7 @@ def test_a_message_that_is_gone_is_said_to_be(home: Path) -> None:
             assert isinstance(old, Question)
             await chat.edit(old, "And os.path.split?")
             for turn in (chat.edit(old, "x"), chat.regenerate(old)):
-                with pytest.raises(Gone, match="no such question"):
+                with pytest.raises(Gone, match="no longer in this chat"):
                     await turn
 
     run(test())
@@ -153,6 +156,7 @@ def test_what_is_stopped_before_it_began_was_not_said(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_options_that_are_set_at_once_are_all_set(home: Path) -> None:
     async def test() -> None:
         async with chatting() as (chat, _):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from assets.bench.rendering import answer_of, measure, table
 
 
+@pytest.mark.slow
 def test_an_answer_is_shown_in_a_terminal_and_measured(tmp_path: Path) -> None:
     cost = measure("fence", "localspec", 20, tmp_path / "cost.json")
     assert (cost.answer, cost.shown_by) == ("fence", "localspec")

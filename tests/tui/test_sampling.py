@@ -1,4 +1,4 @@
-"""How the chat samples: by command, and in the panel."""
+"""Sampling options of a chat: by command, and in the panel."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ async def left(player: Player, key: str) -> None:
 
 
 def note(player: Player) -> str:
-    """What is told of the line that is written."""
+    """Return the panel's note on the line at the cursor."""
     return str(player.app.screen.query_one("#note", Static).content)
 
 
+@pytest.mark.slow
 def test_the_panel_sets_what_is_written(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -55,6 +56,7 @@ def test_the_panel_sets_what_is_written(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
     async def test() -> None:
         async with playing(size=(60, 20)) as player:
@@ -77,6 +79,7 @@ def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_options_are_set_by_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -102,6 +105,7 @@ def test_options_are_set_by_command(home: Path, monkeypatch: pytest.MonkeyPatch)
     run(test())
 
 
+@pytest.mark.slow
 def test_a_system_prompt_is_told_before_anything_is_said(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -110,7 +114,7 @@ def test_a_system_prompt_is_told_before_anything_is_said(home: Path) -> None:
             assert "System prompt Answer in Latin." in player.toasts
             await player.say("Hi")
             await player.do("/system Answer in Greek.")
-            assert any("Begin another with /new" in toast for toast in player.toasts)
+            assert any("Begin a new chat with /new" in toast for toast in player.toasts)
             assert player.chat.system == "Answer in Latin." and player.chat.session is not None
             client = await player.app.link.client()
             assert (await client.session(player.chat.session)).system == "Answer in Latin."

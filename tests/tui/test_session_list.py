@@ -33,7 +33,7 @@ async def titles(client: Client, query: str = "") -> list[str]:
 
 
 class Listing:
-    """The list as somebody at the keyboard has it."""
+    """The list as a user at the keyboard has it."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
@@ -76,6 +76,7 @@ async def listing(player: Player, search: str = "") -> AsyncIterator[Listing]:
     yield Listing(player)
 
 
+@pytest.mark.slow
 def test_chats_are_found_by_what_is_typed(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -86,7 +87,7 @@ def test_chats_are_found_by_what_is_typed(home: Path) -> None:
                 await seen.shows("A quick fox")
                 await seen.press("x")
                 await seen.shows()
-                assert any("No chat says so." in line for line in player.lines())
+                assert any("No chat matches." in line for line in player.lines())
                 await seen.press("backspace", "escape")
                 await seen.is_left()
             async with listing(player, "LAZY") as seen:
@@ -98,6 +99,7 @@ def test_chats_are_found_by_what_is_typed(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_opened_and_marked(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -117,6 +119,7 @@ def test_a_chat_is_opened_and_marked(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_enter_opens_what_was_typed_even_before_it_is_found(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -131,6 +134,7 @@ def test_enter_opens_what_was_typed_even_before_it_is_found(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_named_in_its_place(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -151,6 +155,7 @@ def test_a_chat_is_named_in_its_place(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -175,6 +180,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_comes_when_it_was_left_is_shown_nowhere(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -194,6 +200,7 @@ def test_what_comes_when_it_was_left_is_shown_nowhere(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_copied_and_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -215,6 +222,7 @@ def test_a_chat_is_copied_and_exported(home: Path, tmp_path: Path, monkeypatch: 
     run(test())
 
 
+@pytest.mark.slow
 def test_the_chat_that_is_looked_at_is_deleted(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other:
@@ -235,6 +243,7 @@ def test_the_chat_that_is_looked_at_is_deleted(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_list_follows_what_other_programs_do(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -256,6 +265,7 @@ def test_the_list_follows_what_other_programs_do(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_up_from_the_first_one_goes_back_to_the_search(home: Path) -> None:
     async def test() -> None:
         async with playing(size=(60, 20)) as player, await connect() as other:
@@ -273,6 +283,7 @@ def test_up_from_the_first_one_goes_back_to_the_search(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_more_are_listed_when_the_end_is_reached(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialog, "PAGE", 4)
 
@@ -294,6 +305,7 @@ def test_more_are_listed_when_the_end_is_reached(home: Path, monkeypatch: pytest
     run(test())
 
 
+@pytest.mark.slow
 def test_a_click_opens_a_chat_and_one_beside_the_list_leaves_it(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:

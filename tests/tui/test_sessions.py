@@ -1,4 +1,4 @@
-"""Whole chats: begun, named, copied, exported, deleted, left while they are answered; the daemon is asked."""
+"""Whole chats: begun, named, copied, exported, deleted, left while they are answered."""
 
 from __future__ import annotations
 
@@ -36,25 +36,26 @@ async def is_gone(client: Client, session: str | None) -> bool:
 
 
 async def put(player: Player, text: str) -> None:
-    """Say something, or have something done, as if it was pasted."""
+    """Send a message or a command, as if it was pasted."""
     player.screen.query_one(Prompt).text = text
     await player.pause()
     await player.press("enter")
 
 
 async def say(player: Player, text: str = QUESTION) -> None:
-    """Say something, and wait for the end of the answer."""
+    """Send a message, and wait for the end of the answer."""
     before = player.chat.answer
     await put(player, text)
     await player.answered(before)
 
 
 async def asked(player: Player) -> str:
-    """What a confirmation asks, once it does."""
+    """Wait for a confirmation and return its text."""
     await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
     return " ".join(" ".join(player.lines()).split())
 
 
+@pytest.mark.slow
 def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -64,7 +65,8 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
             await player.do("/rename Of dedent")
             assert (await stored(player)).title == "Of dedent" == player.chat.title
             assert " Of dedent " in player.foot()
-            for title, why in (("", "a title is missing"), ("x" * 201, "a title has at most 200 characters")):
+            too_long = "the title has 201 characters, more than 200"
+            for title, why in (("", "no title was given"), ("x" * 201, too_long)):
                 await player.do(f"/rename {title}")
                 assert player.toasts[-1].startswith(why)
             await player.do("/fork")
@@ -79,6 +81,7 @@ def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -94,17 +97,19 @@ def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_yet_is_told(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
             for command in ("/rename Too early", "/delete", "/fork", "/export"):
                 await player.do(command)
-            nothing = "nothing was said yet Say something first."
-            assert player.toasts == ["there is no chat to name yet Say something first.", nothing]  # once
+            nothing = "this chat has no messages yet Send a message first."
+            assert player.toasts == ["this chat is not stored yet Send a message first.", nothing]  # once
 
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:
@@ -112,7 +117,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
             session = player.chat.session
             for no in ("escape", "enter"):
                 await put(player, "/delete ")
-                assert f"Delete “{QUESTION}”? It cannot be brought back." in await asked(player)
+                assert f"Delete “{QUESTION}”? This cannot be undone." in await asked(player)
                 await player.press(no)
                 await player.settle()
                 assert player.chat.session == session and not await is_gone(other, session)
@@ -126,6 +131,7 @@ def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player, await connect() as other:
@@ -141,6 +147,7 @@ def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player, await connect() as other:
@@ -156,6 +163,7 @@ def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> No
     run(test())
 
 
+@pytest.mark.slow
 def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other:
@@ -169,7 +177,7 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
                 left = player.chat.session
                 assert (await other.session(left or "")).private
                 await player.do("/fork")
-                assert player.toasts == ["a private chat is not copied Keep what was said with /export."]
+                assert player.toasts == ["a private chat cannot be forked Save it with /export."]
                 await put(player, "/new ")
                 assert "Leave this private chat? Nothing of it is kept." in await asked(player)
                 await player.press("escape")
@@ -189,6 +197,7 @@ def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_who_leaves_a_private_chat_by_a_key_is_asked(home: Path) -> None:
     async def test() -> None:
         async with playing(private=True) as player:
@@ -206,6 +215,7 @@ def test_who_leaves_a_private_chat_by_a_key_is_asked(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other, playing(ENDLESS, private=True) as player:
@@ -220,6 +230,7 @@ def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -242,6 +253,7 @@ def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     run(test())
 
 
+@pytest.mark.slow
 def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path, tmp_path: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:

@@ -1,4 +1,4 @@
-"""How every screen looks, wide and narrow. Anew: ``pytest tests/tui/test_snapshots.py --snapshot-update``."""
+"""Pictures of screens, wide and narrow. Anew: ``pytest tests/tui/test_snapshots.py --snapshot-update``."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def drawn(snapshot: SnapshotAssertion, still: Path) -> SnapshotAssertion:
     return snapshot.use_extension(SVGImageSnapshotExtension)
 
 
+@pytest.mark.slow
 @SIZES
 def test_a_conversation(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -48,16 +49,18 @@ def test_a_conversation(drawn: SnapshotAssertion, size: tuple[int, int]) -> None
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_nothing_was_said_yet(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
         async with showing(size=size) as player:
-            player.screen.query_one(Welcome).tell(PAIRING, [described("bundled", store="bundled")])
+            player.screen.query_one(Welcome).show(PAIRING, [described("bundled", store="bundled")])
             assert await picture(player) == drawn
 
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_sources_and_the_pulse(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -69,6 +72,7 @@ def test_sources_and_the_pulse(drawn: SnapshotAssertion, size: tuple[int, int]) 
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_help(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -80,6 +84,7 @@ def test_help(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_the_palette(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -90,19 +95,21 @@ def test_the_palette(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_a_toast(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     error = LocalspecError("the model stdlib-60m is not on this disk", "See `localspec models list`.")
 
     async def test() -> None:
         async with showing(conversation(), size=size) as player:
-            player.screen.tell(error)
+            player.screen.show_error(error)
             await player.until(lambda: bool(player.app.screen.query(Toast)), "a toast is shown")
             assert await picture(player) == drawn
 
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_a_message_is_chosen(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -113,6 +120,7 @@ def test_a_message_is_chosen(drawn: SnapshotAssertion, size: tuple[int, int]) ->
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_a_prompt_is_read(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     answer = Answer(status="streaming", waiting="reading the prompt 43%")
@@ -126,6 +134,7 @@ def test_a_prompt_is_read(drawn: SnapshotAssertion, size: tuple[int, int]) -> No
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     said: list[Said] = [Question("Count."), growing("One, two, three", "draft 5 1")]
@@ -138,6 +147,7 @@ def test_an_answer_grows_in_a_private_chat(drawn: SnapshotAssertion, size: tuple
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_one_of_several(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     choices = [
@@ -154,6 +164,7 @@ def test_one_of_several(drawn: SnapshotAssertion, size: tuple[int, int]) -> None
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_sampling(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     options, held = Options(temperature=0.2, stop=("END",)), Options(temperature=0.8, top_k=40)
@@ -210,6 +221,7 @@ MOMENTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.__name__)
 def test_a_moment(drawn: SnapshotAssertion, moment: Callable[[Player], Awaitable[None]]) -> None:
     async def test() -> None:
@@ -220,6 +232,7 @@ def test_a_moment(drawn: SnapshotAssertion, moment: Callable[[Player], Awaitable
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_a_deletion(drawn: SnapshotAssertion, size: tuple[int, int]) -> None:
     async def test() -> None:
@@ -247,6 +260,7 @@ def test_the_list_of_chats(snapshot: SnapshotAssertion, size: tuple[int, int]) -
         run(test())
 
 
+@pytest.mark.slow
 def test_a_light_theme(drawn: SnapshotAssertion) -> None:
     async def test() -> None:
         async with showing(conversation(), size=WIDE) as player:
@@ -258,6 +272,7 @@ def test_a_light_theme(drawn: SnapshotAssertion) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @SIZES
 def test_no_colour(drawn: SnapshotAssertion, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -272,6 +287,6 @@ def test_no_colour(drawn: SnapshotAssertion, size: tuple[int, int], monkeypatch:
 
 
 def test_a_picture_fetches_nothing() -> None:
-    """A font from elsewhere would tell who looks."""
+    """A font from the network would reveal the reader."""
     drawn = list(Path(__file__).parent.rglob("*.svg"))
     assert drawn and not any("url(http" in path.read_text("utf-8") for path in drawn)

@@ -26,7 +26,7 @@ def status(stats: Stats | None = None, *, private: bool = False) -> Status:
     answer = answered()
     if stats is not None and answer.result is not None:
         answer.result.stats = stats
-    line.tell(answer)
+    line.show(answer)
     return line
 
 
@@ -57,23 +57,25 @@ def test_why_there_was_no_speculation() -> None:
 
 
 def test_time_that_was_lost() -> None:
-    assert status(Stats(drafted=9, acceptance_rate=0.0, time_saved_s=-0.04)).line(100).endswith("40 ms lost")
+    assert (
+        status(Stats(drafted=9, acceptance_rate=0.0, time_saved_s=-0.04)).line(100).endswith("40 ms slower")
+    )
 
 
 def test_an_answer_that_grows_is_told_twice_a_second() -> None:
     now = 0.0
     line = Status(clock=lambda: now)
     answer = growing("one two", "target 1, draft 3 1")
-    line.tell(answer)
+    line.show(answer)
     assert line.line(100) == "5 tokens · 60% drafted"
     answer.grow("!", [Token(0, "target", 1)])
-    line.tell(answer)
+    line.show(answer)
     assert line.line(100) == "5 tokens · 60% drafted"
     now = 0.5
-    line.tell(answer)
+    line.show(answer)
     assert line.line(100) == "6 tokens · 50% drafted"
     answer.status = "complete"
-    line.tell(answer)
+    line.show(answer)
     assert line.line(100) == ""
 
 
@@ -86,7 +88,7 @@ def test_who_drafts_is_told_while_an_answer_grows() -> None:
     def told() -> str:
         nonlocal now
         now += 0.5
-        line.tell(answer)
+        line.show(answer)
         return line.line(100)
 
     assert told() == "stdlib-6m · auto · 1 token"
@@ -102,17 +104,18 @@ def test_who_drafted_is_told_once_an_answer_has_ended() -> None:
     proposers = {"draft": ProposerStats(drafted=0), "memory": ProposerStats(drafted=3, accepted=1)}
     line = status(Stats(decode_tokens_per_s=80.0, proposers=proposers))
     assert line.line(100) == "stdlib-6m · draft stdlib-1m · auto: memory · 80 tok/s"
-    line.tell(Answer("stored before"))
+    line.show(Answer("stored before"))
     assert line.line(100) == "stdlib-6m · draft stdlib-1m · auto"
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_gone_is_told_until_one_answers(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
             player.screen.post_message(facts.ConnectionLost())
-            player.screen.tell(LocalspecError("nothing", "Do nothing."))
+            player.screen.show_error(LocalspecError("nothing", "Do nothing."))
             await player.settle()
-            assert any("the daemon is gone" in line for line in player.lines())
+            assert any("no connection to the daemon" in line for line in player.lines())
             player.screen.post_message(facts.Connected(again=True))
             await player.settle()
             assert any("212 tok/s" in line for line in player.lines())
@@ -125,6 +128,7 @@ def bar(player: Player) -> str:
     return player.lines()[player.screen.query_one(Progress).region.y]
 
 
+@pytest.mark.slow
 def test_what_takes_a_while_has_a_bar_in_the_place_of_the_status(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:

@@ -29,6 +29,7 @@ async def open_chat(player: Player, search: str) -> None:
     await player.until(lambda: player.chat is not before, "another chat is shown")
 
 
+@pytest.mark.slow
 def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -52,6 +53,7 @@ def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> Non
     run(test())
 
 
+@pytest.mark.slow
 def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -61,12 +63,13 @@ def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
             await player.until(lambda: player.chat is not left, "another chat is shown")
             assert player.toasts == []
             left.stop()
-            await player.until(lambda: player.toasts == [f"{QUESTION} is answered."], "it is told")
+            await player.until(lambda: player.toasts == [f"{QUESTION} The answer is complete."], "it is told")
             await player.settle()
 
     run(test())
 
 
+@pytest.mark.slow
 def test_another_program_deletes_what_is_being_answered(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player, await connect() as other:
@@ -75,12 +78,13 @@ def test_another_program_deletes_what_is_being_answered(home: Path) -> None:
             await player.until(lambda: not player.chat.answering, "it has ended")
             await player.settle()
             (toast,) = player.toasts
-            assert toast.startswith("another program has deleted this chat Keep what you see with /export")
+            assert toast.startswith("another program has deleted this chat Save what is shown with /export")
             assert player.chat.answer is answer and answer.text
 
     run(test())
 
 
+@pytest.mark.slow
 def test_another_program_has_it_answered(home: Path) -> None:
     async def test() -> None:
         async with await connect() as other:
@@ -88,19 +92,20 @@ def test_another_program_has_it_answered(home: Path) -> None:
             stream = other.chat(opened.session, QUESTION)
             await anext(aiter(stream))
             async with playing(session=opened.session) as player:
-                assert any("it is still being answered" in line for line in player.lines())
+                assert any("another program is still receiving" in line for line in player.lines())
                 assert not player.chat.answering
                 await stream.cancel()
                 answer = player.chat.answer
                 await player.until(lambda: player.chat.answer is not answer, "it is seen how it ended")
                 assert player.chat.answer is not None and player.chat.answer.text
-                assert not any("it is still being answered" in line for line in player.lines())
+                assert not any("another program is still receiving" in line for line in player.lines())
                 await other.rename_session(opened.session, "Another title")
                 await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
 
     run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
     async def test() -> None:
         async with playing(ENDLESS) as player:
@@ -123,6 +128,7 @@ def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -
     run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -138,11 +144,12 @@ def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
         (["--session", "none-such"], "localspec: there is no session 'none-such'."),
-        (["-c"], "localspec: there is no session to continue. Chat without -c first."),
+        (["-c"], "localspec: there is no stored session to continue. Start a chat first: `localspec chat`."),
     ],
 )
 def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
@@ -162,6 +169,7 @@ def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
     assert terminal.exitstatus == 1 and b"\x1b[" not in terminal.before
 
 
+@pytest.mark.slow
 def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
     async def test() -> None:
         async with playing() as player, await connect() as other:

@@ -22,7 +22,7 @@ GREEDY = ("--temperature", "0", "--proposer", "none")
 
 
 def ask(terminal: Terminal, question: str = QUESTION) -> None:
-    """Ask, and see the answer run: the number of its tokens is told while it does."""
+    """Send a message, and wait until the answer runs: its number of tokens is shown meanwhile."""
     terminal.write(question)
     terminal.keys("Enter")
     terminal.until_shown("tokens · ")
@@ -39,7 +39,7 @@ def test_a_chat_a_stop_an_answer_anew_an_edit(home: Path) -> None:
         terminal.keys("Escape")
         terminal.until_shown("stopped")
         terminal.keys("C-g")
-        terminal.until_shown("In its place")
+        terminal.until_shown("Edits the question")
         terminal.write(" Shortly")
         terminal.keys("Enter")
         terminal.until_shown("tokens · ")
@@ -58,7 +58,7 @@ def test_a_daemon_that_is_killed_while_it_answers(home: Path) -> None:
         found = find()
         assert found is not None
         os.kill(found.pid, signal.SIGKILL)
-        terminal.until_shown("the daemon ended while it answered")
+        terminal.until_shown("the daemon ended during the answer")
         terminal.keys("C-r")
         terminal.until_shown("tokens · ")
         terminal.keys("Escape")

@@ -1,4 +1,4 @@
-"""What the chat needs of the toolkit beside what that promises: the next version may not have it any more."""
+"""Private names of the toolkit that the chat uses: the next version may lack them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from localspec import tui
 
@@ -58,6 +60,7 @@ def test_private_names_that_are_imported_are_there() -> None:
         assert hasattr(importlib.import_module(module), name)
 
 
+@pytest.mark.slow
 def test_private_names_are_replaced_on_purpose_only() -> None:
     """Also what the toolkit begins to call as something here is called would be found."""
     found = set()

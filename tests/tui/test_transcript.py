@@ -47,14 +47,14 @@ class Shown(App[None]):
         self.asked.append(wish)
 
     def lines(self) -> list[str]:
-        """What stands on the screen, without the scroll bar."""
+        """Return the lines on the screen, without the scroll bar."""
         return [strip.text[: WIDTH - 1].rstrip() for strip in self.screen._compositor.render_strips()]
 
     def top(self) -> int:
         return self.transcript.scroll_offset.y
 
     def bar(self) -> tuple[float, float]:
-        """Where the scroll bar stands, and of what."""
+        """Return the scroll bar's position and the size that it scrolls over."""
         bar = self.transcript.vertical_scrollbar
         return bar.position, bar.window_virtual_size
 
@@ -124,6 +124,7 @@ def test_what_is_below_is_shown_by_a_click_on_what_tells_of_it() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_pages_and_the_wheel() -> None:
     async def test() -> None:
         async with showing(talk(20)) as (app, pilot):
@@ -142,6 +143,7 @@ def test_pages_and_the_wheel() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_message_is_chosen_by_keys_and_by_the_mouse() -> None:
     async def test() -> None:
         said = talk(20)
@@ -177,7 +179,7 @@ def test_details() -> None:
         async with showing([Question("\n".join(map(str, range(30)))), Answer("x")]) as (app, pilot):
             assert any("18 more lines" in line for line in app.lines())
             await pilot.press("tab", "s")
-            assert "▌ its statistics were not kept" in app.lines()
+            assert "▌ its statistics are not stored" in app.lines()
             await pilot.press("s", "k", "s")
             assert app.transcript.virtual_size.height == 30 + 1 + 1 + 1
             await pilot.press("s")
@@ -213,6 +215,7 @@ def test_all_is_selected_though_little_is_painted() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_only_what_is_looked_at_is_painted() -> None:
     async def test() -> None:
         async with showing(talk(250)) as (app, pilot):
@@ -230,6 +233,7 @@ def test_only_what_is_looked_at_is_painted() -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("up", [False, True])
 def test_a_resize_keeps_what_is_looked_at(up: bool) -> None:
     async def test() -> None:
@@ -283,6 +287,7 @@ def test_a_long_block_gets_its_colours_when_it_ends() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_who_proposed_what_is_shown_and_hidden() -> None:
     async def test() -> None:
         async with showing([Question("ask"), Answer("**bold**")]) as (app, pilot):
@@ -301,11 +306,12 @@ def test_what_was_shown_stays_as_it_is_when_more_is_said() -> None:
             await pilot.press("tab", "s")
             app.transcript.show([*said, Question("more")])
             await pilot.pause()
-            assert "  its statistics were not kept" in app.lines() and "▎ more" in app.lines()
+            assert "  its statistics are not stored" in app.lines() and "▎ more" in app.lines()
 
     run(test())
 
 
+@pytest.mark.slow
 def test_the_conversation_is_scrolled_from_the_prompt() -> None:
     async def test() -> None:
         screen = ChatScreen(Chat(Link(lambda fact: None), lambda chat, fact: None, Options()))

@@ -1,4 +1,4 @@
-"""What comes at the wrong moment, or twice, or was not foreseen: nothing of it ends the chat."""
+"""Events at the wrong moment, doubled ones and unexpected errors: none ends the chat."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def title(player: Player) -> str:
     return player.screen.query_one(Prompt).title
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(still: Path) -> None:
     async def test() -> None:
         async with showing([*conversation(), Question("And then?", 3), answered()]) as player:
@@ -56,6 +57,7 @@ def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(still: Pat
     run(test())
 
 
+@pytest.mark.slow
 def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -63,15 +65,16 @@ def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) -> Non
             player.chat.said = [question, answered()]
             screen.post_message(Transcript.Asked("edit", gone))
             await player.settle()
-            assert player.toasts == ["this message is gone Choose one of those that are shown."]
+            assert player.toasts == ["this message is no longer in the chat Choose one that is shown."]
             player.chat.said = [gone]
             screen.post_message(Transcript.Asked("edit", gone))
             await player.settle()
-            assert player.toasts[1:] == ["nothing was asked yet Ask something first."]
+            assert player.toasts[1:] == ["this chat has no question yet Send a message first."]
 
     run(test())
 
 
+@pytest.mark.slow
 def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -89,6 +92,7 @@ def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def defect(screen: ChatActions, argument: str) -> None:
         """Fail."""
@@ -119,6 +123,7 @@ def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pyte
     run(test())
 
 
+@pytest.mark.slow
 def test_a_dialog_ends_once(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -134,6 +139,7 @@ def test_a_dialog_ends_once(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
     evil = "evil\x1b]0;x\x07\u202e"
     encoded = "<https://x/%1B]52;c;ZXZpbA==%1B%5C%C2%9B> evil&#8238;&#155;\n\n- ```evil&#155;py\n  x\n  ```"
@@ -141,7 +147,7 @@ def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
     async def test() -> None:
         async with showing([Question(evil, 1), answered(f"{evil}\n\n{encoded}")]) as player:
             screen = player.screen
-            screen.tell(LocalspecError(f"{evil}\n", evil))
+            screen.show_error(LocalspecError(f"{evil}\n", evil))
             player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
             screen.post_message(facts.Changed())
             screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil)], eager=True)
@@ -157,6 +163,7 @@ def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_one_thing_is_asked_at_a_time(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -211,6 +218,7 @@ def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation(), private=True) as player:
@@ -225,6 +233,7 @@ def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_models_are_looked_for_once_and_errors_are_not_told(
     still: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +259,7 @@ def test_models_are_looked_for_once_and_errors_are_not_told(
     run(test())
 
 
+@pytest.mark.slow
 def test_models_are_asked_for_once_while_a_name_is_typed(
     still: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +288,7 @@ def test_models_are_asked_for_once_while_a_name_is_typed(
     run(test())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_not_started_for_a_suggestion_is_not_told_of_for_ever(
     still: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ async def command(player: Player, text: str) -> None:
     await player.settle()
 
 
+@pytest.mark.slow
 def test_colours_show_the_text_and_the_pulse(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -40,6 +41,7 @@ def test_colours_show_the_text_and_the_pulse(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_the_pulse_follows_an_answer_that_grows(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -58,6 +60,7 @@ def test_the_pulse_follows_an_answer_that_grows(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_statistics_of_the_last_answer(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation()) as player:
@@ -67,11 +70,12 @@ def test_statistics_of_the_last_answer(still: Path) -> None:
             assert not any("first token after 80 ms" in line for line in player.lines())
             show(player, [])
             await command(player, "/stats")
-            assert player.toasts == ["there is no answer yet Ask something first."]
+            assert player.toasts == ["this chat has no answer yet Send a message first."]
 
     run(test())
 
 
+@pytest.mark.slow
 def test_a_theme_is_kept_for_the_next_chat(still: Path) -> None:
     async def test() -> None:
         async with showing() as player:
@@ -104,6 +108,7 @@ def test_a_theme_that_cannot_be_kept_or_read_is_no_error(
     assert themes.kept({"nord"}) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_sources_differ_without_colours(
     still: Path, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
@@ -127,13 +132,14 @@ def test_sources_differ_without_colours(
     run(test())
 
 
+@pytest.mark.slow
 def test_a_toast_is_readable_on_a_narrow_screen_and_goes_by_a_key_or_a_click(still: Path) -> None:
     error = LocalspecError("the model stdlib-60m is not on this disk", "See `localspec models list`.")
 
     async def test() -> None:
         async with showing(size=(60, 20)) as player:
             for leave in ("key", "click"):
-                player.screen.tell(error)
+                player.screen.show_error(error)
                 await player.until(lambda: bool(player.app.screen.query(Toast)), "a toast is shown")
                 shown = "\n".join(player.lines())
                 assert "the model stdlib-60m is not on this disk" in shown
@@ -147,6 +153,7 @@ def test_a_toast_is_readable_on_a_narrow_screen_and_goes_by_a_key_or_a_click(sti
     run(test())
 
 
+@pytest.mark.slow
 def test_a_key_of_the_footer_is_clicked(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation(), size=(60, 20)) as player:
@@ -158,6 +165,7 @@ def test_a_key_of_the_footer_is_clicked(still: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_the_footer_fits(still: Path, columns: int) -> None:
     async def test() -> None:
@@ -173,6 +181,7 @@ def test_the_footer_fits(still: Path, columns: int) -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [30, 60, 100])
 def test_a_title_stands_at_the_foot_of_the_prompt(still: Path, columns: int) -> None:
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""What is shown before anything is said."""
+"""The welcome that a chat without messages shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from textual.widgets import OptionList
 
 from localspec.cli.app import app
@@ -24,12 +25,13 @@ def seen(player: Player) -> str:
 
 
 async def greeted(player: Player) -> None:
-    """Wait until it is known who answers."""
+    """Wait until the welcome shows its list."""
     await player.until(
         lambda: player.screen.query_one(Welcome).query_one(OptionList).display, "the person is greeted"
     )
 
 
+@pytest.mark.slow
 def test_who_is_alone_is_told_what_to_do(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -42,6 +44,7 @@ def test_who_is_alone_is_told_what_to_do(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_example_is_asked_by_keys_and_the_welcome_goes(home: Path) -> None:
     async def test() -> None:
         async with playing(size=(60, 20)) as player:
@@ -59,6 +62,7 @@ def test_an_example_is_asked_by_keys_and_the_welcome_goes(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_an_example_is_clicked(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -70,6 +74,7 @@ def test_an_example_is_clicked(home: Path) -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_it_comes_back_with_a_chat_in_which_nothing_was_said(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
@@ -85,13 +90,14 @@ def test_it_comes_back_with_a_chat_in_which_nothing_was_said(home: Path) -> None
     run(test())
 
 
+@pytest.mark.slow
 def test_who_has_models_is_told_nothing_of_the_bundled_one(home: Path) -> None:
     async def test() -> None:
         async with playing() as player:
             pair = Pairing("one", None, "auto", "llama_cpp", "no draft model: none is smaller")
             await greeted(player)
             welcome = player.screen.query_one(Welcome)
-            welcome.tell(pair, [described("bundled", store="bundled"), described("one", store="ollama")])
+            welcome.show(pair, [described("bundled", store="bundled"), described("one", store="ollama")])
             await player.settle()
             told = seen(player)
             assert "one answers (no draft model: none is smaller)." in told

@@ -1,4 +1,4 @@
-"""What the daemon of an editor answers to somebody else, who asks the same."""
+"""Answers of an editor's daemon to another client with the same request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_MS = 60_000
 
 
 class Asking:
-    """Asks the daemon of a home, each time anew: the daemon may be another one."""
+    """A client of a home's daemon that connects each time anew: the daemon may be another one."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -29,7 +29,7 @@ class Asking:
     def completion(
         self, file: Path, prefix: str, suffix: str = "", trigger: Trigger = "automatic", n: int = 1
     ) -> Completions:
-        """What an editor is to be answered in a Python file."""
+        """Return the answer that an editor should get in a Python file."""
 
         async def ask(client: Client) -> Completions:
             where: dict[str, Any] = {"path": str(file), "language": "python", "trigger": trigger, "n": n}
@@ -42,11 +42,11 @@ class Asking:
         return self.completion(file, prefix, suffix, trigger).items[0].text
 
     def suggestions(self, event: str) -> float:
-        """How many suggestions came to this end."""
+        """Return the number of suggestions with this event."""
         return self._total(f'localspec_suggestions_total{{event="{event}"}}')
 
     def answered(self, source: str) -> float:
-        """How many completions came from there."""
+        """Return the number of completions from this source."""
         return self._total(f'localspec_completions_total{{source="{source}"}}')
 
     def _total(self, name: str) -> float:

@@ -18,7 +18,7 @@ QUIET = {"npm_config_update_notifier": "false", "NODE_OPTIONS": "--test-reporter
 
 
 def npm(*words: str) -> str:
-    """What npm says in the extension's folder; it must succeed. Skips where its tools are not installed."""
+    """Run npm in the extension's folder and return its output; skip if its tools are not installed."""
     modules = PLUGIN / "node_modules"
     if shutil.which("npm") is None or not modules.is_dir():
         pytest.skip("the extension's tools are not installed: run `npm ci` in plugins/vscode")

@@ -79,7 +79,7 @@ START_MS = 4000 * DEADLINE_S
 
 
 class Editor:
-    """VS Code on one workspace, with one page in which somebody types."""
+    """VS Code on one workspace, with one page to type in."""
 
     def __init__(self, root: Path, page: Any, url: str) -> None:
         self.workspace = root / "workspace"
@@ -169,7 +169,7 @@ class Editor:
         raise AssertionError(f"nothing was suggested along {text!r}")
 
     def type_and_ask(self, letter: str) -> bool:
-        """Type a letter; whether the daemon was asked, and has answered. If not, it goes on as suggested."""
+        """Type a letter; return True if the daemon answered a request for it, False if it was typed along."""
         answered = self.completions()
         self.type(letter)
         until_sync(lambda: self.completions() > answered or self.ghost() != "", f"{letter!r} is answered")
@@ -185,20 +185,20 @@ class Editor:
         return str(self.page.locator(ITEM).inner_text()).strip()
 
     def facts(self) -> str:
-        """What the status item says to who cannot see it: all that is known."""
+        """Return the status item's label for screen readers, which has all facts."""
         return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
 
     def notices(self) -> list[str]:
-        """What is told in the corner."""
+        """Return the notifications on the screen."""
         return list(self.page.locator(".notification-list-item-message").all_inner_texts())
 
     def completions(self) -> int:
-        """How many were answered."""
+        """Return the number of answered completions."""
         found = re.search(r"Completions: (\d+)", self.facts())
         return int(found[1]) if found else 0
 
     def last(self) -> Last:
-        """How the last completion went."""
+        """Return the figures of the last completion."""
         found = LAST.search(self.facts())
         assert found is not None, self.facts()
         in_editor, in_daemon, source, characters = found.groups()

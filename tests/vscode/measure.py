@@ -1,4 +1,4 @@
-"""How long it takes in a real VS Code from a key to ghost text on the screen."""
+"""Time from a key to ghost text on the screen, in a real VS Code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN: dict[str, Any] = {
     "editor.autoClosingBrackets": "never",
     "editor.autoClosingQuotes": "never",
 }
-"""What is typed is what stands there then."""
+"""settings with which typed text is not changed"""
 
 WATCH = f"""() => {{
   const ghost = {GHOST}

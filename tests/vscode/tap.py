@@ -1,6 +1,6 @@
-"""A wire that is listened to: frames between an editor and its daemon pass as they are, and are kept.
+"""A recorded wire: frames between an editor and its daemon pass unchanged, and are kept.
 
-The tap knows the token: it proves so to both sides in the other's place, as proofs hold for one port alone.
+The tap has the token: it proves that to both sides in the other's place, as proofs hold for one port alone.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ sys.exit(done.returncode)
 
 
 class Tap:
-    """What passed, in the order in which it did; frames of the editor and of the daemon."""
+    """The frames of the editor and of the daemon that passed, in order."""
 
     def __init__(self, home: Path) -> None:
         self.frames: list[tuple[str, Frame]] = []
         self.url = ""
         self.editors: set[ServerConnection] = set()
-        """who is connected"""
+        """connected editors"""
         self._home = home
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
@@ -51,7 +51,7 @@ class Tap:
         self._answering.set()
 
     def put_command(self, folder: Path) -> None:
-        """A command ``localspec`` that tells editors to come here."""
+        """Write a command ``localspec`` that sends editors to this tap."""
         put_program(folder / "localspec", COMMAND.format(python=sys.executable, url=self.url))
 
     def mark(self) -> int:
@@ -59,7 +59,7 @@ class Tap:
         return len(self.frames)
 
     def frames_of(self, method: str, since: int = 0) -> list[Frame]:
-        """What the editor sent."""
+        """Return the editor's frames of a method."""
         return [frame for who, frame in self.frames[since:] if who == "editor" and frame["method"] == method]
 
     def sent(self, method: str, since: int = 0) -> list[Frame]:
@@ -72,7 +72,7 @@ class Tap:
         return self.frames_of(method, since)[0]
 
     def events_of(self, item: str) -> list[tuple[str, int | None]]:
-        """What the daemon was told of a suggestion."""
+        """Return the feedback on a suggestion that was sent."""
         told = self.sent("completion/feedback")
         return [(each["event"], each.get("chars")) for each in told if each["item"] == item]
 
@@ -107,7 +107,7 @@ class Tap:
             await self._over.wait()
 
     async def _pass_on(self, editor: ServerConnection) -> None:
-        """Connect to the daemon as the editor does, and hand over what either says."""
+        """Connect to the daemon as the editor does, and forward the frames of both."""
         found = json.loads((self._home / "runtime" / "daemon.json").read_bytes())
         assert editor.request is not None
         words = editor.request.headers["Sec-WebSocket-Protocol"].split(",")

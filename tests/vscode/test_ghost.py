@@ -28,7 +28,7 @@ WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' 
 
 
 def invoked(editor: Editor, asking: Asking, name: str, before: str = BEFORE) -> str:
-    """What is shown in a new file once somebody has asked for it; its lines end plainly on the screen."""
+    """Request a suggestion in a new file and return it; its lines end with \\n on the screen."""
     editor.open(name, before)
     expected = asking.text(editor.workspace / name, before, trigger="invoked").replace("\r\n", "\n")
     editor.press("Alt+Backslash")

@@ -1,4 +1,4 @@
-"""What a real VS Code does where localspec is not there yet, and what it leaves behind."""
+"""A real VS Code on a machine without localspec, and processes left after its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 BEFORE = "def bisect(a, x, lo=0, hi=None):\n    if lo < 0:\n        raise ValueError('lo must be')\n    if "
 BREATH_S = 1.0
-"""how soon somebody presses a key again"""
+"""pause before the next key"""
 
 
 def kill(process: psutil.Process) -> None:
@@ -65,7 +65,7 @@ def test_what_was_typed_while_the_daemon_started_is_asked_once(
     until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
     since = tap.mark()
     editor.type("l")
-    until_sync(lambda: "is being looked for" in editor.facts(), "the daemon is being started")
+    until_sync(lambda: "Connecting to the daemon" in editor.facts(), "the daemon is being started")
     editor.type("o")
     first = tap.next_of("completion/inline", since)["params"]
     assert first["prefix"] == BEFORE + "lo"

@@ -1,4 +1,4 @@
-"""Keys are measured as somebody sees them who types."""
+"""Keys are measured as a typing user sees them."""
 
 from __future__ import annotations
 

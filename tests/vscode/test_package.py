@@ -1,4 +1,4 @@
-"""What the extension says of itself: its README, its package and its source agree."""
+"""The extension's README, package and source agree."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from tests.vscode.build import npm, package
 TRANSCRIPTS = ROOT / "tests" / "transcripts"
 
 
+@pytest.mark.slow
 def test_the_extensions_own_tests_pass_and_play_every_transcript() -> None:
     said = npm("test")
     played = set(re.findall(r"^ok \d+ - transcript (\S+)$", said, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What a real VS Code sends to the daemon: enough, no more, each thing once, and of some files nothing."""
+"""Messages of a real VS Code to the daemon: enough, no more, each once, and nothing of some files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = [f"line_{i} = {i}  # 😀 e\u0301\n" for i in range(500)]
 
 
 def asked(tap: Tap, since: int) -> dict[str, Any]:
-    """What the first completion was asked with."""
+    """Return the parameters of the first completion request."""
     params: dict[str, Any] = tap.next_of(INLINE, since)["params"]
     return params
 
@@ -82,7 +82,7 @@ def test_pieces_of_other_files_are_sent_with_it(editor: Editor, tap: Tap) -> Non
 def test_nothing_of_a_file_of_secrets_is_ever_sent(editor: Editor, tap: Tap, secret: str, other: str) -> None:
     editor.open(secret, "TOKEN=hunter2\n")
     editor.type("PASSWORD=swordfish")
-    assert "nothing of this file is sent" in editor.facts()
+    assert "nothing of it is sent" in editor.facts()
     editor.press("Alt+Backslash")
     editor.saved(secret)
     editor.open(other, "a = ")
@@ -98,7 +98,7 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> No
     editor.press("Control+Alt+w")
     editor.open("notes.txt", "# Notes\n")
     editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: "nothing of this file is sent" in editor.facts(), "it is excluded")
+    until_sync(lambda: "nothing of it is sent" in editor.facts(), "it is excluded")
     since = tap.mark()
     editor.open("beside.py", BEFORE)
     editor.type("h")
@@ -108,7 +108,7 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> No
     editor.focus("notes.txt")
     editor.type("privy ")
     editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: "nothing of this file is sent" not in editor.facts(), "it is let in")
+    until_sync(lambda: "nothing of it is sent" not in editor.facts(), "it is let in")
     editor.focus("notes.txt")
     editor.type("x")
     assert asked(tap, since)["prefix"] == "# Notes\nprivy x"

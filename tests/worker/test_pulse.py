@@ -25,7 +25,7 @@ def ends() -> Iterator[tuple[Pulse, BinaryIO]]:
     ours.settimeout(DEADLINE_S)
     with ours, ours.makefile("rb") as stream:
         # An hour: it would end this process.
-        yield Pulse(Channel(theirs, last_words_s=3600.0)), stream
+        yield Pulse(Channel(theirs, exit_s=3600.0)), stream
 
 
 def beat(stream: BinaryIO) -> Heartbeat:
@@ -35,6 +35,7 @@ def beat(stream: BinaryIO) -> Heartbeat:
     return frame
 
 
+@pytest.mark.slow
 def test_it_tells_of_steps_while_there_is_work(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
     with pulse.busy():
@@ -44,6 +45,7 @@ def test_it_tells_of_steps_while_there_is_work(ends: tuple[Pulse, BinaryIO]) -> 
             pass
 
 
+@pytest.mark.slow
 def test_a_step_under_way_does_not_stop_it(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
 
@@ -68,6 +70,7 @@ def test_what_is_expected_is_told_and_the_longest_step_forgotten(ends: tuple[Pul
         assert beat(stream).predicted_s == 7.5
 
 
+@pytest.mark.slow
 def test_the_first_prediction_goes_by_what_is_known_of_the_model() -> None:
     with localspec.load(n_ctx=256, parallel=1) as engine:
         path = bundled_model("stdlib-6m")

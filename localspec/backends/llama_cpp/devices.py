@@ -10,9 +10,11 @@ import llama_cpp.llama_cpp as lib
 
 from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
 from localspec.models.builds import build_for
+from localspec.models.gguf import GgufHeader
 
 KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
 """``enum ggml_backend_dev_type``"""
+GPUS = ("gpu", "integrated gpu")
 GPU = "(gpu)"
 """mark in the description of a model whose layers are all on a GPU, the same for every backend"""
 
@@ -31,33 +33,43 @@ def devices_of(context: Any) -> list[Device]:
     """
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     name_of = exported("ggml_backend_dev_name", text, pointer)
-    told_by = exported("ggml_backend_dev_description", text, pointer)
+    description_of = exported("ggml_backend_dev_description", text, pointer)
     return [
         Device(
             KINDS.get(each.kind, "device"),
             f"{name_of(each.device).decode('utf-8', 'replace')} "
-            f"{told_by(each.device).decode('utf-8', 'replace')}",
+            f"{description_of(each.device).decode('utf-8', 'replace')}",
         )
         for each in backends_of(context)
     ]
 
 
 def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
-    """The devices and the library's build, as a model's description tells them: what was measured of one
-    says nothing about another. A model whose layers are all on a GPU is marked as :data:`GPU`."""
-    try:
-        devices = devices_of(context)
-    except AttributeError:
-        kind = "gpu" if lib.llama_supports_gpu_offload() else "cpu"
-        devices = [Device(kind, "unknown device")]
-    others = [device.name for device in devices if device.kind != "cpu"]
+    """The devices and the library's build, for a model's description: measurements on one do not hold for
+    another. A model whose layers are all on a GPU is marked with :data:`GPU`."""
+    others = [device.name for device in _known_devices(context) if device.kind != "cpu"]
     on = ", ".join(others) or "cpu"
     if others and layers_on_gpu >= layers:
         on = f"{on} {GPU}"
     return f"{on}, build {build()}"
 
 
+def offloaded_bytes(context: Any, header: GgufHeader, layers_on_gpu: int) -> int:
+    """Return the bytes of weights in the memory of GPUs, 0 where no device of the context is one."""
+    is_gpu = any(device.kind in GPUS for device in _known_devices(context))
+    return header.bytes_of_last(layers_on_gpu) if is_gpu else 0
+
+
+def _known_devices(context: Any) -> list[Device]:
+    """Return the devices of a context, or what the library supports where it does not list them."""
+    try:
+        return devices_of(context)
+    except AttributeError:
+        kind = "gpu" if lib.llama_supports_gpu_offload() else "cpu"
+        return [Device(kind, "unknown device")]
+
+
 def build() -> str:
-    """A name of the library's build: its files, what it was compiled for, and what it found here."""
-    told = f"{lib.llama_print_system_info()!r} {build_for('gguf')}"
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+    """A hash of the library's build: its files, its compile options, and the CPU features it found here."""
+    text = f"{lib.llama_print_system_info()!r} {build_for('gguf')}"
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -11,12 +11,13 @@ from typing import Any
 
 import llama_cpp
 import llama_cpp.llama_cpp as lib
+import msgspec
 import psutil
 
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
-from localspec.config import EngineConfig
 from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.fit import Size
+from localspec.protocol.engine_config import EngineConfig
 
 F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
@@ -33,12 +34,12 @@ def _remember(_level: int, text: bytes, _data: Any) -> None:
     try:
         _recent.append(text.decode("utf-8", "replace").strip())
     except KeyboardInterrupt:
-        # It cannot pass through native code; raise_interrupt does that after the call.
+        # It cannot pass through native code; raise_interrupt raises it after the call.
         _interrupted.set()
 
 
 def raise_interrupt() -> None:
-    """Raise the KeyboardInterrupt that came while native code called back."""
+    """Raise the KeyboardInterrupt that arrived in a callback of native code, if any."""
     if _interrupted.is_set():
         _interrupted.clear()
         raise KeyboardInterrupt
@@ -48,7 +49,7 @@ _log_callback = lib.llama_log_callback(_remember)
 
 
 def initialise() -> None:
-    """Start llama.cpp once a process; its log lines are kept for error messages, not printed."""
+    """Start llama.cpp once per process; its log lines are kept for error messages, not printed."""
     global _initialised
     with _ready:
         if not _initialised:
@@ -58,12 +59,12 @@ def initialise() -> None:
 
 
 def version() -> str:
-    """llama-cpp-python's, which pins llama.cpp's."""
+    """The version of llama-cpp-python, which determines llama.cpp's."""
     return str(llama_cpp.__version__)
 
 
-def last_complaint(fallback: str) -> str:
-    """The newest of llama.cpp's log lines that reads like an error."""
+def last_error(fallback: str) -> str:
+    """The newest of llama.cpp's log lines that reads like an error; ``fallback`` if there is none."""
     for line in reversed(_recent):
         if "error" in line.lower() or "fail" in line.lower():
             return line
@@ -71,10 +72,10 @@ def last_complaint(fallback: str) -> str:
 
 
 class AbortFlag:
-    """What a context looks at before every node of its graph: while it is set, ``llama_decode`` gives up.
+    """A flag that a context reads before every node of its graph: while it is set, ``llama_decode`` aborts.
 
-    The function it calls for that is C's ``strlen``, of a string that is empty until the flag is set: one
-    of Python's would have to wait for the interpreter, hundreds of times a forward.
+    Its callback is C's ``strlen``, of a string that is empty until the flag is set: a Python function would
+    have to wait for the interpreter's lock, hundreds of times a forward.
     """
 
     def __init__(self, context: Any) -> None:
@@ -83,15 +84,15 @@ class AbortFlag:
         lib.llama_set_abort_callback(context, strlen, ctypes.cast(self._text, ctypes.c_void_p))
 
     def set(self, on: bool) -> None:
-        """From any thread."""
+        """Set or clear the flag, from any thread."""
         self._text[0] = b"1" if on else b"\0"
 
 
 def threads(config: EngineConfig, model: Any) -> int:
-    """One thread per physical core of those this process may use: more only fight for the memory bus.
+    """One thread per physical core that this process may use: more only compete for memory bandwidth.
 
-    A model that fits in a cache gets one thread: its steps are so short that a second one mostly
-    waits, and a busy neighbour on its core stops both.
+    A model that fits in the CPU's cache gets one thread: its steps are so short that a second one mostly
+    waits, and another process on that one's core stops both.
     """
     if config.threads:
         return config.threads
@@ -103,7 +104,7 @@ def threads(config: EngineConfig, model: Any) -> int:
 
 
 def gpu_layers(config: EngineConfig) -> int:
-    """The most layers that go to a GPU: none where the library was built without one."""
+    """The most layers to put on a GPU; 0 where the library was built without GPU support."""
     if not lib.llama_supports_gpu_offload():
         return 0
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
@@ -130,24 +131,24 @@ def load_model(path: str, config: EngineConfig, progress: Callable[[float], None
         lib.llama_model_free(model)
     raise_interrupt()
     if not model:
-        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")
+        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     return model
 
 
 def load_vocabulary(path: str) -> Any:
-    """A model without its weights, for its tokenizer; raises :class:`ModelInvalid`."""
+    """Load a model without its weights, for its tokenizer; raises :class:`ModelInvalid`."""
     initialise()
     params = lib.llama_model_default_params()
     params.vocab_only = True
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     raise_interrupt()
     if not model:
-        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_complaint('it gave no reason')}")
+        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     return model
 
 
 def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
-    """An estimate of one cell's size: K and V of every layer, as F16 where ``kv_bits`` does not say less."""
+    """An estimate of one cell's bytes: K and V of every layer, as F16 or in ``kv_bits``."""
     heads = max(1, lib.llama_model_n_head(model))
     width = lib.llama_model_n_embd(model) // heads * max(1, lib.llama_model_n_head_kv(model))
     number = {8: Q8_0_BYTES, 4: Q4_0_BYTES}.get(config.kv_bits, F16_BYTES)
@@ -155,7 +156,9 @@ def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
 
 
 def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[int, int]:
-    """See :func:`choose_sizes`; ``size`` is what the header tells, and needed for recurrent models alone."""
+    """See :func:`choose_sizes`; ``size`` comes from the header and is needed for recurrent models alone."""
+    if size is not None and size.single:
+        config = msgspec.structs.replace(config, parallel=1)
     if size is not None and size.state:
         taken = CellBytes(int(size.cell), size.state)
     else:
@@ -164,20 +167,20 @@ def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[i
 
 
 def is_recurrent(model: Any) -> bool:
-    """True if some layers, or all, have a state instead of cells."""
+    """True if some or all layers have a recurrent state instead of cells."""
     return bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int, states: int = 0) -> Any:
-    """A context whose sequences have ``n_ctx`` cells each, and so many earlier ``states`` of a recurrent
-    model, if its architecture has any; raises :class:`OutOfMemory`."""
+    """Make a context whose sequences have ``n_ctx`` cells each, and keep ``states`` earlier states each if
+    the model is recurrent and llama.cpp supports that; raises :class:`OutOfMemory`."""
     params = lib.llama_context_default_params()
     params.n_ctx = n_ctx * n_sequences
     params.n_batch = params.n_ubatch = widest_forward(config, n_sequences)
     params.n_seq_max = n_sequences
     params.n_rs_seq = states
-    # In one pool of cells a row depends on where the neighbours' cells lie: attention sums in the
-    # order of cells. That moved logits by up to 0.17 (Q8_0); with a stream each they are bit-equal.
+    # With one pool of cells a row depends on the place of other sequences' cells, because attention sums
+    # in the order of cells: logits moved by up to 0.17 (Q8_0). With a stream each they are bit-equal.
     params.kv_unified = False
     params.n_threads = params.n_threads_batch = threads(config, model)
     params.no_perf = True
@@ -188,6 +191,9 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
         lib.llama_free(context)
     raise_interrupt()
     if not context:
-        reason = last_complaint("it gave no reason")
-        raise OutOfMemory(f"llama.cpp cannot make {n_sequences} contexts of {n_ctx} tokens: {reason}")
+        reason = last_error("no reason given")
+        raise OutOfMemory(
+            f"llama.cpp cannot allocate a KV cache of {n_sequences} x {n_ctx} tokens: {reason}",
+            "Use a smaller model or quantisation, or set a smaller n_ctx or parallel.",
+        )
     return context

@@ -1,9 +1,9 @@
-"""Texts cut behind special tokens: llama.cpp's time grows with the square of their number in one text.
+"""Texts cut behind special tokens, because llama.cpp's time grows with the square of their number in a text.
 
 llama.cpp takes the texts of special tokens out of a text one after the other, the longest first
-(``tokenizer_st_partition`` in src/llama-vocab.cpp), and tokenizes what stands between them by itself. What
-follows a special token therefore gives the same tokens alone. The same is done here to find where they stand,
-in a time that is linear in the text for each special token that occurs.
+(``tokenizer_st_partition`` in src/llama-vocab.cpp), and tokenizes each text between them separately. The
+text that follows a special token therefore gives the same tokens when tokenized alone. The special tokens
+are found here by the same rules, in time linear in the text for each special token that occurs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 WHOLE = 4096
-"""bytes of a text that is not cut: it holds too few special tokens to take long"""
+"""bytes of a text up to which it is not cut: it has too few special tokens to take long"""
 MOST = 64
 """special tokens in one piece"""
 TAKEN = b"\xff"
-"""stands for what belongs to a special token: no byte of UTF-8"""
+"""the byte that replaces the text of a special token: it does not occur in UTF-8"""
 BEGINNING = 4
-"""bytes of special tokens that are looked for before the tokens themselves, which may be thousands"""
+"""first bytes of special tokens that are searched for before the tokens themselves, often thousands"""
 
 
 class Strips(NamedTuple):
-    """The sides on which a special token takes blanks away."""
+    """The sides on which a special token strips blanks."""
 
     left: bool = False
     right: bool = False
@@ -38,7 +38,7 @@ class Partition:
         self._special = special
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """``data`` in pieces whose tokens, one after the other, are those of the whole."""
+        """Cut ``data`` into pieces whose tokens, one after the other, are those of the whole."""
         begin, count = 0, 0
         for end, next in self._ends(data) if len(data) > WHOLE else ():
             count += 1
@@ -80,13 +80,13 @@ class Partition:
 
     @cached_property
     def _ambiguous(self) -> frozenset[bytes]:
-        """Those of one length that can overlap: which of them comes first only llama.cpp knows."""
+        """Special tokens of equal length that can overlap: llama.cpp's order of these is not reproduced."""
         by_length = groupby(sorted(self._special, key=len), key=len)
         return frozenset(text for _, texts in by_length for text in _overlapping(list(texts)))
 
 
 def _strip(left: bytearray, places: range) -> int:
-    """Take blanks at ``places`` until there are no more; returns the first place behind them."""
+    """Replace blanks at ``places`` up to the first other byte; return the place of that byte."""
     for place in places:
         if not left[place : place + 1].isspace():
             return place

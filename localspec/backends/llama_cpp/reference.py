@@ -1,17 +1,17 @@
-"""Rows that do not depend on how many stand beside them: ggml's reference mode, for the forwards of rounds.
+"""Rows that do not depend on the number of rows beside them: ggml's reference mode, for forwards of rounds.
 
 On a CPU, flash attention sums a lone row over 512 cells and more in parts, one per thread, and a row
 among others in one go (ggml-cpu/ops.cpp, ``ggml_compute_forward_flash_attn_ext_f16``). That differs in
-the last bit, of which quantised activations make up to 0.2 logits. In reference mode every row is summed
+the last bit, which quantised activations amplify to up to 0.2 logits. In reference mode every row is summed
 in one go, at the same speed or better: 18.2 ms instead of 20.2 behind 1,900 tokens (2 cores, 0.5 billion
 parameters at Q8_0), and forwards of 1, 2, 5 and 16 tokens give the same bits. Long pieces of a prompt are
-much faster without it: they are computed in tiles. So are K-quants and their like from eight rows on,
-which reference mode would slow by up to half and not make equal: with such weights it ends there. Up to
-three rows of Q4_K, and up to seven of Q5_K and Q6_K, are equal in it.
+much faster without it: they are computed in tiles. So are products with K-quants and similar types from
+eight rows on; reference mode would slow these by up to half without making rows equal, so it is off there.
+In it, up to three rows of Q4_K, and up to seven of Q5_K and Q6_K, are equal.
 
-llama.cpp's C interface does not lead to ggml's backends; the method that does is exported by its shared
-library all the same. Where it is not, nothing is switched, and strict mode goes by what
-:mod:`localspec.backends.rounding` measures, as everywhere.
+llama.cpp's C interface gives no access to ggml's backends, but its shared library exports the C++ method
+that does. Where it is not exported, the mode stays off. In either case strict mode relies only on what
+:mod:`localspec.backends.rounding` measures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TILE = 64
 """from this many rows on, attention is computed in tiles"""
 
 ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
-"""types of weights whose products reference mode does not touch"""
+"""types of weights whose products are the same with and without reference mode"""
 TILED_WEIGHTS = 8
 """from this many rows on, products with all others are computed in tiles"""
 
@@ -35,21 +35,21 @@ Switch = Callable[[bool], None]
 
 
 class ReferenceMode:
-    """The mode of one context, whose model holds ``weights`` of these types; off in the beginning."""
+    """The mode of one context, whose model has weights of the types ``weights``; off in the beginning."""
 
     def __init__(self, context: Any, weights: Iterable[str]) -> None:
         self._switches = _switches(context)
         self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
         self._on: bool | None = False
-        """None while it is switched, and where that was interrupted"""
+        """None while it is being switched, and after an interrupted switch"""
 
     @property
     def available(self) -> bool:
         return bool(self._switches)
 
     def for_widths(self, longest: int, total: int) -> None:
-        """Before a forward of at most ``longest`` tokens a sequence and ``total`` in all: all of it goes
-        one way, so that a piece of a prompt beside it takes a narrow span's rows along."""
+        """Switch the mode for a forward of at most ``longest`` tokens a sequence and ``total`` in all. It
+        holds for the whole forward: beside a long piece of a prompt, short spans are computed without it."""
         on = longest < TILE and total <= self._most
         if on != self._on:
             self._on = None
@@ -59,7 +59,7 @@ class ReferenceMode:
 
 
 def _switches(context: Any) -> list[Switch]:
-    """Return one switch per CPU backend of the context; none where the library does not export the way."""
+    """Return one switch per CPU backend of the context; none where the library exports no access to them."""
     pointer = ctypes.c_void_p
     try:
         backends = backends_of(context)

@@ -1,4 +1,4 @@
-"""The ggml backends of a context, by functions that the library exports beside llama.cpp's C interface."""
+"""Access to the ggml backends of a context, by functions exported beside llama.cpp's C interface."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The sequences of one context: how long they are, and how they go back.
+"""The sequences of one context: their lengths, and their rollback.
 
-Cells of attention can be cut off anywhere. A recurrent state cannot: it is what the last token left.
+Attention cells can be cut off anywhere. A recurrent state cannot: only the one after the last token exists.
 llama.cpp keeps the states after each of the last ``K + 1`` tokens of a forward (``n_rs_seq`` of the context)
 for some architectures (src/llama-arch.cpp, ``llm_arch_supports_rs_rollback``), and copies whole states.
 """
@@ -25,7 +25,7 @@ WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PAR
 
 
 class Sequences:
-    """Sequences with cells alone: `truncate` keeps any length."""
+    """Sequences that consist of cells alone: `truncate` keeps any length."""
 
     replays = False
 
@@ -34,10 +34,10 @@ class Sequences:
         self._memory = lib.llama_get_memory(context)
         self.lengths: dict[int, int] = {}
         self._begun: list[int] = []
-        """the sequences of the change under way, or of one that a KeyboardInterrupt ended in between"""
+        """the sequences of the change under way, or of one that a KeyboardInterrupt ended half-way"""
 
     def open(self, sequence: int) -> None:
-        """Begin an empty sequence."""
+        """Open an empty sequence."""
         self._cut(sequence, 0)
         self.lengths[sequence] = 0
 
@@ -58,11 +58,11 @@ class Sequences:
         self.mend()
 
     def begin(self, *sequences: int) -> None:
-        """A forward or a cut begins; until :meth:`finish` cells of these may differ from their lengths."""
+        """Note that a forward or a cut begins: until :meth:`finish`, cells may differ from lengths."""
         self._begun = list(sequences)
 
     def finish(self) -> None:
-        """The change has ended, and all lengths are right."""
+        """Note that the change has ended: all lengths are right."""
         self._begun = []
 
     def mend(self) -> None:
@@ -73,13 +73,13 @@ class Sequences:
         self._begun = []
 
     def advance(self, sequence: int, n: int, written: int) -> None:
-        """A forward wrote so many cells, of which the first ``n`` are tokens."""
+        """Record a forward of ``written`` cells, of which the first ``n`` are tokens, the rest padding."""
         self.lengths[sequence] += n
         if n < written:
             self._cut(sequence, self.lengths[sequence])
 
     def undo(self, sequence: int) -> None:
-        """Forget what a forward that failed has written."""
+        """Drop the cells that a failed forward has written."""
         self._cut(sequence, self.lengths[sequence])
 
     def rollback(self, sequence: int) -> int | None:
@@ -103,8 +103,8 @@ class Sequences:
         """See :meth:`Backend.mark`."""
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
-        """Make ``copy``, which is empty, the first ``length`` tokens of ``sequence``, or fewer."""
-        # Between streams only a whole sequence can be copied; what is too much is cut off again.
+        """Fill ``copy``, which is empty, with the first ``length`` tokens of ``sequence``, or fewer."""
+        # Between streams only a whole sequence can be copied; the excess is cut off again.
         lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
         self.lengths[copy] = self.lengths[sequence]
         self.truncate(copy, length)
@@ -116,20 +116,20 @@ class Sequences:
         return state
 
     def restore(self, sequence: int, state: bytearray) -> None:
-        """Make ``sequence``, which is empty, what was saved; raises :class:`EngineError`."""
+        """Fill ``sequence``, which is empty, from a saved ``state``; raises :class:`EngineError`."""
         if len(state) <= LENGTH.size or not self._set_state(sequence, state, WHOLE, LENGTH.size):
-            raise EngineError("these bytes are no saved sequence of this model")
+            raise EngineError("the saved sequence cannot be restored: it is damaged, or of another model")
         (self.lengths[sequence],) = LENGTH.unpack_from(state)
 
     def _cut(self, sequence: int, length: int) -> None:
         if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):
-            raise EngineError(f"the model's cache cannot be cut back to {length} tokens")
+            raise EngineError(f"llama.cpp could not cut the KV cache of a sequence to {length} tokens")
 
     def _state(self, sequence: int, part: int) -> bytearray:
         state = bytearray(lib.llama_state_seq_get_size_ext(self._context, sequence, part))
         size = len(state)
         if lib.llama_state_seq_get_data_ext(self._context, _address(state), size, sequence, part) != size:
-            raise EngineError("what the model computed cannot be saved")
+            raise EngineError("llama.cpp could not save the KV cache of a sequence")
         return state
 
     def _set_state(self, sequence: int, state: bytearray, part: int, start: int = 0) -> bool:
@@ -145,12 +145,12 @@ class _Mark:
 
 
 class RecurrentSequences(Sequences):
-    """Sequences with a recurrent state, of which ``kept`` earlier ones are kept.
+    """Sequences with a recurrent state, of which llama.cpp keeps ``kept`` earlier ones.
 
-    After a forward of ``w`` tokens a sequence can go back by ``min(kept, w - 1)``: llama.cpp says that it can
-    by ``kept`` however short the forward was, and is wrong. It goes back once, and then no further before
-    the next forward; so a cut is only noted, and made when something depends on it. Behind that there
-    are the mark, a copy of the state, and the beginning.
+    After a forward of ``w`` tokens a sequence can go back by ``min(kept, w - 1)``; llama.cpp reports ``kept``
+    however short the forward was, which is wrong. It can go back only once before the next forward, so a cut
+    is only noted, and made when something depends on it. Further back are only the marks, which are copies
+    of the state, and the beginning.
     """
 
     replays = True
@@ -161,7 +161,7 @@ class RecurrentSequences(Sequences):
         self._written: dict[int, int] = {}
         """by sequence, the tokens that llama.cpp holds: at least its length"""
         self._back: dict[int, int] = {}
-        """by sequence, how many of these can be taken back"""
+        """by sequence, the number of these that can be taken back"""
         self._marks: dict[int, list[_Mark]] = {}
         """by sequence, in the order of their lengths"""
 
@@ -189,7 +189,7 @@ class RecurrentSequences(Sequences):
         self.lengths[sequence] += n
 
     def undo(self, sequence: int) -> None:
-        # The state may hold any part of the failed forward: no rollback is exact, only a mark is.
+        # The state may include any part of the failed forward: only a mark is exact, no rollback is.
         self._go_to(sequence, self._mark_at(sequence, self.lengths[sequence]))
 
     def rollback(self, sequence: int) -> int | None:
@@ -220,13 +220,13 @@ class RecurrentSequences(Sequences):
             self._marks[sequence] = [*first, _Mark(self.lengths[sequence], state)]
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
-        # llama.cpp's own copy is of the state before a cut, and shares what the next cut of either changes.
+        # llama.cpp's own copy takes the state before a cut, and shares data that the next cut changes.
         usable = self._mark_at(sequence, length)
         if length != self.lengths[sequence] and usable is None:
             return
         self._settle(sequence)
         if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
-            raise EngineError("what the model computed cannot be copied")
+            raise EngineError("llama.cpp could not copy the KV cache of a sequence")
         self._set_length(copy, self.lengths[sequence])
         self._marks[copy] = [mark for mark in self._marks[sequence] if mark.length <= length]
         if length != self.lengths[sequence]:
@@ -246,7 +246,7 @@ class RecurrentSequences(Sequences):
         return before[-1] if before else None
 
     def _least(self, sequence: int) -> int:
-        """The least length that needs no copy of a state."""
+        """The least length that can be reached without a copy of a state."""
         return min(self.lengths[sequence], self._written[sequence] - self._back[sequence])
 
     def _set_length(self, sequence: int, length: int) -> None:
@@ -263,7 +263,7 @@ class RecurrentSequences(Sequences):
             self.finish()
 
     def _go_to(self, sequence: int, mark: _Mark | None) -> None:
-        """Back to the mark, or to the beginning."""
+        """Go back to the mark, or to the beginning if it is None or cannot be restored."""
         if mark is not None and self._set_state(sequence, mark.state, RECURRENT):
             self._cut(sequence, mark.length)
             self._set_length(sequence, mark.length)

@@ -16,7 +16,7 @@ from localspec.errors import EngineError
 NO_TOKEN = -1
 CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
 NAMED = CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
-"""tokens that llama.cpp finds by their texts if special ones are asked for; it always finds those of users"""
+"""tokens that llama.cpp finds by their texts if it parses special ones; user-defined ones it always finds"""
 STRIPS = lib.LLAMA_TOKEN_ATTR_LSTRIP | lib.LLAMA_TOKEN_ATTR_RSTRIP
 
 
@@ -45,7 +45,7 @@ class LlamaVocabulary:
         bounded = lib.llama_vocab_type(self._vocab) in (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE)
         if not bounded or any(attr & STRIPS for attr in self._attrs):
             return None
-        # A token's text in the file is as long as what it stands for, or longer.
+        # A token's text in the file is at least as long as the text it stands for.
         written = [(len(lib.llama_vocab_get_text(self._vocab, t)), t) for t in range(self.size)]
         longest = 1
         for length, token in sorted(written, reverse=True):
@@ -55,7 +55,7 @@ class LlamaVocabulary:
         return longest
 
     def _partition(self, *, special: bool) -> Partition:
-        """The tokens that llama.cpp finds by their texts, with special ones or without."""
+        """A partition by the tokens that llama.cpp finds by their texts, with special ones or without."""
         found = (
             (t, attr)
             for t, attr in enumerate(self._attrs)
@@ -77,8 +77,8 @@ class LlamaVocabulary:
 
     def _fim(self) -> FimTokens | None:
         prefix, suffix, middle, repo, sep = (
-            None if (token := ask(self._vocab)) == NO_TOKEN else token
-            for ask in (
+            None if (token := token_of(self._vocab)) == NO_TOKEN else token
+            for token_of in (
                 lib.llama_vocab_fim_pre,
                 lib.llama_vocab_fim_suf,
                 lib.llama_vocab_fim_mid,
@@ -112,7 +112,7 @@ class LlamaVocabulary:
             if n >= 0:
                 return tokens[:n]
             if -n <= room:
-                raise EngineError("llama.cpp cannot tokenize this text")
+                raise EngineError(f"llama.cpp cannot tokenize a text of {len(data)} bytes")
             room = -n
 
     def piece(self, token: int) -> bytes:

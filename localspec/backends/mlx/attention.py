@@ -1,11 +1,11 @@
-"""The cells of one attention layer, a row for each sequence, which rolls back by its own amount.
+"""The cells of one attention layer: a row for each sequence, which is rolled back independently of others.
 
-mlx-lm's batch caches are aligned at their right end, so that rows can only be rolled back by moving all
-of their cells. Here a token's cell follows from its position alone: a forward writes a few cells behind
-each row's last one, masks hide what lies behind that, and a rollback moves nothing. A round of four rows
-with 4,096 tokens so takes 2.03 ms a layer instead of 101.24 on a CPU, and no more with longer ones
-(``python -m assets.bench.ragged_rollback``). With a sliding window the cells are used in turn, some more of
-them than the window is wide, so that a rollback finds what it needs there, too.
+mlx-lm's batch caches are aligned at their right end, so a row can only be rolled back by moving all of its
+cells. Here a token's cell is determined by its position alone: a forward writes cells after each row's last
+one, masks hide the cells after those, and a rollback moves nothing. On a CPU, a round of four rows with
+4,096 tokens takes 2.03 ms a layer instead of 101.24, and no more with longer ones
+(``python -m assets.bench.ragged_rollback``). With a sliding window the cells form a ring somewhat longer
+than the window, so that the cells needed after a rollback are still there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import mlx.core as mx
 
 STEP = 256
-"""cells by which rows grow, at least"""
+"""rows grow to a multiple of this many cells, a ring at most to its own size"""
 GROWTH = 4
-"""they grow by one in this many of what they have"""
+"""rows grow by at least one cell for this many that they have"""
 GROUP = 64
 """numbers that share a scale where cells are quantised; fewer where a head has fewer"""
 
@@ -27,7 +27,7 @@ Parts = list[mx.array]
 
 
 class Step:
-    """One forward: ``width`` more cells for each of some rows side by side, behind what they hold."""
+    """One forward: ``width`` more cells for each of ``len(lengths)`` adjacent rows from ``first`` on."""
 
     def __init__(self, first: int, lengths: Sequence[int], width: int) -> None:
         self.first, self.lengths, self.width = first, list(lengths), width
@@ -38,7 +38,7 @@ class Step:
         self._masks: dict[tuple[int | None, int | None, bool], Any] = {}
 
     def mask(self, window: int | None, ring: int | None, *, as_array: bool) -> Any:
-        """Which cells each new token looks at: None for all, "causal", or booleans of shape
+        """The cells that each new token attends to: None for all, "causal", or booleans of shape
         (rows, 1, width, cells)."""
         key = window, ring, as_array
         if key not in self._masks:
@@ -65,8 +65,8 @@ class Step:
 class Attention:
     """Keys and values of one layer.
 
-    ``window``: how many tokens one looks back at, itself included; None: all. ``slack``: the most
-    tokens of a forward. ``bits``: of a quantised number; 0: as the model computes them.
+    ``window``: the number of tokens that a token attends to, itself included; None: all. ``slack``: the most
+    tokens of a forward. ``bits``: bits of a quantised number; 0: not quantised.
     """
 
     def __init__(self, window: int | None, *, slack: int, bits: int = 0) -> None:
@@ -76,17 +76,17 @@ class Attention:
         self._values: Parts = []
 
     def view(self, step: Step) -> AttentionView:
-        """What the model gets as this layer's cache."""
+        """The object passed to the model as this layer's cache, for one forward."""
         return QuantisedView(self, step) if self.bits else AttentionView(self, step)
 
     def append(self, step: Step, keys: mx.array, values: mx.array) -> tuple[Any, Any]:
-        """Write the new tokens' keys and values, each (rows, heads, width, numbers); returns all cells."""
+        """Write the new tokens' keys and values, each (rows, heads, width, numbers); return all cells."""
         self._keys = self._written(self._keys, self._parts(keys), step)
         self._values = self._written(self._values, self._parts(values), step)
         return self.cells(step)
 
     def cells(self, step: Step) -> tuple[Any, Any]:
-        """Keys and values of the step's rows, up to the longest."""
+        """Keys and values of the step's rows, up to the length of the longest."""
         n = step.longest if self.ring is None else min(step.longest, self.ring)
         rows = slice(step.first, step.first + step.n)
         keys, values = ([part[rows, :, :n] for part in parts] for parts in (self._keys, self._values))
@@ -109,7 +109,7 @@ class Attention:
         return parts
 
     def _runs(self, length: int, width: int) -> Iterator[tuple[int, int, int]]:
-        """(first cell, from token, to token) of what is written in one go: a ring's end splits it."""
+        """Yield (first cell, from token, to token) of each contiguous write: a ring's end splits it."""
         start = 0
         while start < width:
             cell = length + start if self.ring is None else (length + start) % self.ring
@@ -142,12 +142,12 @@ class Attention:
             part[target : target + 1] = part[source : source + 1]
 
     def row(self, place: int, length: int) -> Parts:
-        """The cells of one row of ``length`` tokens."""
+        """The cells of one row that holds ``length`` tokens."""
         n = length if self.ring is None else self.ring
         return [part[place : place + 1, :, :n] for part in self.arrays()]
 
     def set_row(self, place: int, cells: Parts) -> None:
-        """Make row ``place`` what :meth:`row` gave of another; raises ValueError for what does not fit."""
+        """Write ``cells``, made by :meth:`row`, to row ``place``; raises ValueError if they do not fit."""
         self.set([self._placed(place, *each) for each in _pairs(self.arrays(), cells)])
 
     def _placed(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
@@ -159,25 +159,25 @@ class Attention:
 
     def rearranged(self, order: Sequence[int]) -> Parts:
         """The cells for :meth:`set`, in which row i is what row ``order[i]`` was."""
-        # A row that was never written to may be missing: any other will do.
+        # A row that was never written to may be missing: any other row can stand in.
         return [part[mx.array([min(row, part.shape[0] - 1) for row in order])] for part in self.arrays()]
 
     def set(self, cells: Parts) -> None:
-        """Let ``cells`` be those of all rows, as :meth:`arrays` gives them."""
+        """Replace the cells of all rows by ``cells``, in the order of :meth:`arrays`."""
         half = len(cells) // 2
         self._keys, self._values = cells[:half], cells[half:]
 
     def clear(self) -> None:
-        """Give all cells back."""
+        """Free all cells."""
         self._keys, self._values = [], []
 
     def arrays(self) -> Parts:
-        """What is to be evaluated after a forward."""
+        """The arrays to evaluate after a forward: all keys, then all values."""
         return [*self._keys, *self._values]
 
 
 def group_size(numbers: int) -> int:
-    """How many numbers share a scale."""
+    """The number of quantised numbers that share a scale."""
     return GROUP if numbers % GROUP == 0 else 32
 
 
@@ -186,7 +186,7 @@ def _pairs(old: Parts, new: Parts) -> list[tuple[mx.array | None, mx.array]]:
 
 
 def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.array:
-    """``old`` with zeros around it."""
+    """Return ``old`` padded with zeros to ``shape``, or zeros if it is None."""
     if old is not None and old.shape == shape:
         return old
     new = mx.zeros(shape, like.dtype)
@@ -196,7 +196,7 @@ def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.a
 
 
 class AttentionView:
-    """mlx-lm's interface of a cache, for one forward."""
+    """The interface that mlx-lm expects of a cache, for one forward."""
 
     def __init__(self, layer: Attention, step: Step) -> None:
         self._layer, self._step = layer, step
@@ -227,7 +227,7 @@ class AttentionView:
 
 
 class QuantisedView(AttentionView):
-    """mlx-lm tells by ``bits`` how the attention is to be computed."""
+    """A view with ``bits`` and ``group_size``, by which mlx-lm computes attention over quantised cells."""
 
     def __init__(self, layer: Attention, step: Step) -> None:
         super().__init__(layer, step)

@@ -9,33 +9,33 @@ import mlx.core as mx
 from localspec.backends.base import Capabilities, Span
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Attention, Step
-from localspec.backends.mlx.foresight import Computed, Foresight
 from localspec.backends.mlx.layers import Cells, Layer, State, layers_of, parts_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
+from localspec.backends.mlx.prefetch import Computed, StepPrefetch
 from localspec.backends.mlx.saved import pack, unpack
 from localspec.backends.mlx.slot import Held, Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
-from localspec.config import EngineConfig
 from localspec.errors import EngineBusy, EngineError, ModelInvalid
 from localspec.models.bounded import REMEDY
 from localspec.models.builds import build_for
 from localspec.models.directory import ModelDirectory
 from localspec.models.model import Model
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 
 HEADLESS = 32
-"""from so many tokens without rows on, they get a forward of their own, in which MLX computes no logits"""
+"""this many tokens without rows, or more, get a forward of their own, in which MLX computes no logits"""
 TIDY = 64
-"""tokens of a forward from which on MLX gives back what it keeps of freed memory, as mlx-lm does"""
+"""tokens of a forward after which MLX's cache of freed memory is cleared, as mlx-lm does"""
 
 
 class MlxBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a check of the directory before MLX
-    opens it. ``measured=False`` spares the probe of its rounding.
+    opens it. ``measured=False`` skips the probe of its rounding.
     """
 
     name = "mlx"
@@ -58,7 +58,7 @@ class MlxBackend:
         self._slots: dict[int, Slot] = {}
         self._layers: list[Layer] = []
         self.attention: list[Attention] = []
-        self._rewinding, self._foresight = Rewinding([]), Foresight(False)
+        self._rewinding, self._prefetch = Rewinding([]), StepPrefetch(False)
         self._is_filling = False
         try:
             self._start(directory, config)
@@ -79,7 +79,7 @@ class MlxBackend:
         self.attention = [part.attention for part in parts if isinstance(part, Cells)]
         self._batches = all(part.batches for part in parts)
         self._rewinding = Rewinding(self._layers)
-        self._foresight = Foresight(not self._rewinding.in_place)
+        self._prefetch = StepPrefetch(not self._rewinding.in_place)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             max_sequences=n_sequences,
@@ -88,6 +88,7 @@ class MlxBackend:
             obstacle=self._rewinding.obstacle,
             batches=self._batches,
             saves=not self._rewinding.replays and not self._rewinding.in_place,
+            offloaded_bytes=directory.size if native.is_on_gpu() else 0,
         )
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
@@ -98,7 +99,8 @@ class MlxBackend:
         )
 
     def _try(self, config: EngineConfig) -> tuple[int, CellBytes]:
-        """One token through the model, to see whether it runs: the vocabulary's size, what a token takes."""
+        """Run the model on one token, to check that it runs; return its number of logits, and the bytes of
+        a sequence."""
         layers = layers_of(self._model, slack=widest_forward(config, 1), bits=config.kv_bits)
         step, states = Step(0, [0], 1), [layer.new() for layer in layers]
         views = [layer.view(step, state) for layer, state in zip(layers, states, strict=True)]
@@ -106,18 +108,18 @@ class MlxBackend:
             logits = self._model(mx.array([[0]]), cache=views)
             mx.eval(logits)
         except Exception as error:
-            # Whatever a wrong number in a configuration leads to, in mlx-lm or in MLX.
-            cells = f" with {config.kv_bits}-bit cells" if config.kv_bits else ""
+            # A wrong number in a configuration can lead to any exception, in mlx-lm or in MLX.
+            cells = f" with kv_bits = {config.kv_bits}" if config.kv_bits else ""
             raise ModelInvalid(
                 f"mlx-lm cannot run {self.model}{cells}: {native.sentence(error)}",
-                "Set kv_bits = 0." if cells else "Give a complete MLX model directory; another one runs.",
+                "Set kv_bits = 0." if cells else "Give a complete MLX directory, or choose another model.",
             ) from None
         taken = CellBytes()
         for layer, view in zip(layers, views, strict=True):
             taken += layer.taken(layer.after(view))
         return logits.shape[-1], taken
 
-    # The verbs.
+    # The methods of the contract.
 
     def open(self) -> int:
         for sequence in range(self.capabilities.max_sequences):
@@ -126,25 +128,25 @@ class MlxBackend:
                 place = next(i for i in range(len(places) + 1) if i not in places)
                 self._slots[sequence] = Slot(place)
                 return sequence
-        raise EngineBusy("all sequences of the model are in use")
+        raise EngineBusy(f"all {self.capabilities.max_sequences} sequences of the model are in use")
 
     def forward(self, batch: Sequence[Span]) -> MlxLogits:
         self._check(batch)
         if self._is_filling:
-            # One piece of a prompt computes while the next is prepared; more would only queue up, out of
-            # reach of whoever wants to stop.
+            # One piece of a prompt is computed while the next is prepared; more would only queue up, where
+            # a cancel cannot stop them.
             mx.eval(self._arrays())
         step, longest = _plain_step(batch), max(len(span.tokens) for span in batch)
         slots = [self._slots[span.sequence] for span in batch]
-        foreseen = self._foresight.take(slots[0], step)
+        prefetched = self._prefetch.take(slots[0], step)
         for slot, span in zip(slots, batch, strict=True):
             filled = longest if self._batches else len(span.tokens)
             slot.written = max(slot.written, slot.length + filled)
         before = [self._rewinding.taken(slot) for slot in slots]
-        states, logits = foreseen or self._computed(batch, slots, before)
+        states, logits = prefetched or self._computed(batch, slots, before)
         for slot, span, held, after in zip(slots, batch, before, states, strict=True):
             self._rewinding.advance(slot, held, len(span.tokens), after)
-        if self._foresight.is_due(slots[0], step, logits) and slots[0].length < self.capabilities.n_ctx:
+        if self._prefetch.is_due(slots[0], step, logits) and slots[0].length < self.capabilities.n_ctx:
             self._begin(slots[0], logits)
         self._is_filling = not any(span.rows for span in batch)
         if longest >= TIDY:
@@ -156,35 +158,40 @@ class MlxBackend:
             states, rows = self._rows(batch, slots, before)
             return states, MlxLogits(rows, self._arrays(*states))
         except FAULTS as error:
-            raise EngineError(f"mlx cannot compute this: {native.sentence(error)}") from None
+            raise EngineError(f"MLX failed to compute a forward: {native.sentence(error)}") from None
 
     def _begin(self, slot: Slot, logits: MlxLogits) -> None:
-        """Begin the next plain step, before anybody knows its token."""
+        """Begin the next plain step before its token has been read from the device."""
         slot.written = max(slot.written, slot.length + 1)
         try:
             states, rows = self._run(slot.place, slot.held, logits.best)
-            self._foresight.keep([states], MlxLogits(rows[0], self._arrays(states)))
+            self._prefetch.keep([states], MlxLogits(rows[0], self._arrays(states)))
         except FAULTS:
-            # It fails again, and is told, when it is asked for.
-            self._foresight.forget()
+            # The forward itself will fail again, and raise its error then.
+            self._prefetch.forget()
 
     def _check(self, batch: Sequence[Span]) -> None:
         total = sum(len(span.tokens) for span in batch)
         if not 0 < total <= self.capabilities.max_batch:
-            raise EngineError(f"a forward of {total} tokens; 1 to {self.capabilities.max_batch} are possible")
+            most = self.capabilities.max_batch
+            raise EngineError(f"internal error: a forward of {total} tokens, 1 to {most} are possible")
         size = self.vocabulary.size
         for sequence, tokens, _ in batch:
             odd = next((token for token in tokens if not 0 <= token < size), None)
             if odd is not None:
-                # MLX would read what lies beside the embedding, or end this process.
-                raise EngineError(f"there is no token {odd}: {self.model} has {size}")
+                # MLX would read beyond the embedding, or end this process.
+                raise EngineError(
+                    f"internal error: the vocabulary of {self.model} has no token {odd}, only {size} tokens"
+                )
             if self._slots[sequence].length + len(tokens) > self.capabilities.n_ctx:
-                raise EngineError(f"sequence {sequence} has no room for {len(tokens)} more tokens")
+                raise EngineError(
+                    f"internal error: sequence {sequence} has no room for {len(tokens)} more tokens"
+                )
 
     def _rows(
         self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[Held]
     ) -> tuple[list[Sequence[State]], mx.array]:
-        """The states that the forward leads to, and the logits asked for: (rows, vocabulary size)."""
+        """The states after the forward, and the requested logits of shape (rows, vocabulary size)."""
         if len(batch) > 1 and self._batches:
             return [self._rewinding.states(held) for held in before], self._together(batch, slots)
         each = [self._alone(*one) for one in zip(slots, before, batch, strict=True)]
@@ -203,7 +210,7 @@ class MlxBackend:
         return states, logits[0, logits.shape[1] - rows :]
 
     def _run(self, place: int, held: Held, tokens: mx.array) -> tuple[Sequence[State], mx.array]:
-        """Tokens of shape (1, n) through the model: the states they lead to, and logits of shape
+        """Feed tokens of shape (1, n) to the model; return the states after them, and logits of shape
         (1, n, vocabulary size), not computed yet."""
         step, states = Step(place, [held.length], tokens.shape[1]), self._rewinding.states(held)
         views = [layer.view(step, state) for layer, state in zip(self._layers, states, strict=True)]
@@ -211,7 +218,8 @@ class MlxBackend:
         return [layer.after(view) for layer, view in zip(self._layers, views, strict=True)], logits
 
     def _together(self, batch: Sequence[Span], slots: Sequence[Slot]) -> mx.array:
-        """All sequences through the model at once, the shorter spans filled up to the longest."""
+        """Feed all sequences to the model at once, the shorter spans padded to the longest; return the
+        requested logits of shape (rows, vocabulary size)."""
         self._side_by_side(slots)
         first, width = min(slot.place for slot in slots), max(len(span.tokens) for span in batch)
         filled: list[list[int]] = [[] for _ in batch]
@@ -227,8 +235,8 @@ class MlxBackend:
         return logits.reshape(len(batch) * width, -1)[mx.array(wanted, dtype=mx.int32)]
 
     def _side_by_side(self, slots: Sequence[Slot]) -> None:
-        """Move rows where those of ``slots`` do not lie in one piece: only when others decode together
-        than before."""
+        """Move rows if those of ``slots`` are not adjacent, as happens only when the set of sequences that
+        decode together has changed."""
         places = sorted(slot.place for slot in slots)
         if places[-1] - places[0] == len(places) - 1:
             return
@@ -245,12 +253,12 @@ class MlxBackend:
         try:
             move()
         except BaseException:
-            # Half of it would mix sequences up; a KeyboardInterrupt can wait.
+            # A half-done move would mix sequences up, so it is finished before a KeyboardInterrupt goes on.
             move()
             raise
 
     def _arrays(self, *more: Sequence[State]) -> list[mx.array]:
-        """All that sequences hold, and ``more`` states."""
+        """The arrays of all sequences, and of ``more`` states."""
         found = [array for each in self.attention for array in each.arrays()]
         for states in (*(slot.held.states for slot in self._slots.values()), *more):
             # An empty sequence has none.
@@ -270,7 +278,9 @@ class MlxBackend:
     def truncate(self, sequence: int, length: int) -> int:
         slot = self._slots[sequence]
         if not 0 <= length <= slot.length:
-            raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
+            raise EngineError(
+                f"internal error: sequence {sequence} has {slot.length} tokens and cannot be cut to {length}"
+            )
         return self._rewinding.cut(slot, length)
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
@@ -280,7 +290,9 @@ class MlxBackend:
     def fork(self, sequence: int, length: int) -> int:
         slot = self._slots[sequence]
         if not 0 <= length <= slot.length:
-            raise EngineError(f"sequence {sequence} holds {slot.length} tokens, not {length}")
+            raise EngineError(
+                f"internal error: sequence {sequence} has {slot.length} tokens and cannot be cut to {length}"
+            )
         copy = self.open()
         try:
             for each in self.attention:
@@ -291,7 +303,7 @@ class MlxBackend:
             raise
         return copy
 
-    def hurry(self, on: bool) -> None:
+    def preempt(self, on: bool) -> None:
         return
 
     def save(self, sequence: int) -> bytearray:
@@ -309,14 +321,15 @@ class MlxBackend:
         except BaseException as error:
             self.close(copy)
             if isinstance(error, FAULTS):
-                raise EngineError(f"these bytes are no saved sequence: {native.sentence(error)}") from None
+                reason = native.sentence(error)
+                raise EngineError(f"the saved sequence cannot be restored: {reason}") from None
             raise
         slot.written = written
         slot.held = Held(length, self._rewinding.states(Held()))
         return copy
 
     def close(self, sequence: int) -> None:
-        self._foresight.forget()
+        self._prefetch.forget()
         del self._slots[sequence]
         if not self._slots:
             for each in self.attention:
@@ -331,13 +344,14 @@ class MlxBackend:
 
     def free(self) -> None:
         self._slots.clear()
-        self._rewinding, self._foresight = Rewinding([]), Foresight(False)
+        self._rewinding, self._prefetch = Rewinding([]), StepPrefetch(False)
         self._layers, self.attention, self._model = [], [], None
         self._wired.release()
         mx.clear_cache()
 
 
 def _plain_step(batch: Sequence[Span]) -> int | None:
-    """The token of a forward that decodes one sequence by one token, as plain decoding does."""
+    """Return the token of a forward that decodes one sequence by one token, as plain decoding does; None
+    for any other forward."""
     sequence, tokens, rows = batch[0]
     return tokens[0] if len(batch) == len(tokens) == rows == 1 else None

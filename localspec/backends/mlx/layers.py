@@ -1,4 +1,4 @@
-"""What a model keeps per layer, from what mlx-lm would have kept."""
+"""The state of a model per layer, made from the caches that mlx-lm would make."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from localspec.backends.sizes import CellBytes
 from localspec.errors import EngineError
 
 TRIMMABLE = {ChunkedKVCache, ConcatenateKVCache, KVCache, QuantizedKVCache}
-"""caches that can always be cut back; of others mlx-lm's ``is_trimmable`` says so until it is too late"""
+"""caches that can always be cut back; others are ``is_trimmable`` in mlx-lm only until it is too late"""
 
 State = Any
-"""What one layer holds of one sequence beside cells: arrays that are replaced, never written to."""
+"""The state of one sequence in one layer, without cells: arrays that are replaced, never written to."""
 
 
 class Layer(ABC):
-    """What the model keeps in one place of its list of caches."""
+    """One entry of the model's list of caches."""
 
     batches = False
-    """whether several sequences can go through it at once"""
+    """True if several sequences can be computed at once"""
 
     @abstractmethod
     def new(self) -> State:
-        """That of an empty sequence."""
+        """The state of an empty sequence."""
 
     @abstractmethod
     def view(self, step: Step, state: State) -> Any:
-        """What the model gets as its cache in one forward."""
+        """The object passed to the model as its cache in one forward."""
 
     @abstractmethod
     def after(self, view: Any) -> State:
@@ -54,24 +54,24 @@ class Layer(ABC):
         return
 
     def holds(self, state: State, length: int) -> bool:
-        """Whether a state that changes in place can be cut to ``length`` tokens."""
+        """Return True if a state that changes in place can be cut to ``length`` tokens."""
         return True
 
     def copy(self, state: State) -> State:
-        """A state of its own for another sequence."""
+        """A copy of the state for another sequence."""
         return state
 
     def arrays(self, state: State) -> list[mx.array]:
-        """What is to be evaluated after a forward, beside cells."""
+        """The arrays to evaluate after a forward, without cells."""
         return []
 
     def taken(self, state: State) -> CellBytes:
-        """The bytes of a sequence, after one of one token."""
+        """The bytes that sequences take, from the state of a sequence of one token."""
         return CellBytes(0, sum(array.nbytes for array in self.arrays(state)))
 
 
 class Recurrent(Layer):
-    """A recurrent state or a short convolution: what is past cannot be taken back, so it is kept."""
+    """A recurrent state or a short convolution: it cannot be rolled back, so earlier ones are kept."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -92,7 +92,7 @@ class Recurrent(Layer):
 
 
 class Cells(Layer):
-    """Attention: its cells are those of all sequences, so a sequence has no state beside them."""
+    """Attention: a sequence has no state beside its row of cells in ``attention``."""
 
     batches = True
 
@@ -115,7 +115,7 @@ class Cells(Layer):
 
 
 class Several(Layer):
-    """Layers that share a place, as attention and a recurrent state side by side."""
+    """Layers that share an entry, such as attention and a recurrent state side by side."""
 
     def __init__(self, parts: Sequence[Layer]) -> None:
         self.parts = list(parts)
@@ -151,7 +151,7 @@ class Several(Layer):
 
 
 class Foreign(Layer):
-    """A cache of mlx-lm's that localspec has no form of its own for: it changes in place."""
+    """A cache of mlx-lm's for which localspec has no layer of its own: it changes in place."""
 
     def __init__(self, kind: type, make: Callable[[], Any]) -> None:
         self._make, self.name = make, kind.__name__
@@ -169,13 +169,13 @@ class Foreign(Layer):
     def holds(self, state: State, length: int) -> bool:
         if type(state) is not ChunkedKVCache:
             return True
-        # It drops what no later token looks at, and does not count that when it is trimmed.
+        # It drops cells that no later token attends to, and does not count them when it is trimmed.
         return bool(state.start_position <= length - length % state.chunk_size)
 
     def trim(self, state: State, n: int) -> None:
         trimmed = state.trim(n)
         if trimmed != n:
-            raise EngineError(f"mlx-lm's {self.name} took {trimmed} tokens back instead of {n}")
+            raise EngineError(f"internal error: mlx-lm's {self.name} rolled back {trimmed} tokens, not {n}")
 
     def copy(self, state: State) -> State:
         return deepcopy(state)
@@ -189,7 +189,7 @@ class Foreign(Layer):
 
 
 def layers_of(model: Any, *, slack: int, bits: int) -> list[Layer]:
-    """One for each entry of the cache that mlx-lm makes for ``model``; see :class:`Attention`."""
+    """Make a layer for each entry of the cache that mlx-lm makes for ``model``; see :class:`Attention`."""
     return [
         _layer(cache, slack, bits, lambda i=i: make_prompt_cache(model)[i])  # type: ignore[misc]
         for i, cache in enumerate(make_prompt_cache(model))
@@ -214,15 +214,15 @@ def _layer(cache: Any, slack: int, bits: int, make: Callable[[], Any]) -> Layer:
 
 
 def _always_trims(cache: Any) -> bool:
-    """Several caches of plain attention in one place are left as they are: the models that have them
-    (sparse attention) write to their arrays."""
+    """Return True if the cache can always be cut back. An entry of several caches of plain attention counts
+    as one: the models that have it (sparse attention) write to its arrays, so it stays mlx-lm's."""
     if type(cache) is CacheList:
         return all(_always_trims(each) for each in cache.caches)
     return type(cache) in TRIMMABLE
 
 
 def parts_of(layers: Sequence[Layer]) -> list[Layer]:
-    """All layers, those that share a place one by one."""
+    """All layers, with those that share an entry listed one by one."""
     return [
         each
         for layer in layers

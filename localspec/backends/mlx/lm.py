@@ -1,6 +1,6 @@
-"""What is used of mlx-lm, imported without what that does to this process.
+"""The parts of mlx-lm that are used, imported without a side effect on this process.
 
-mlx-lm lowers the limit of open files for good when it is imported, and fails where it may not.
+When mlx-lm is imported it lowers the limit of open files for good, and fails where that is not permitted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of one forward, on the device until somebody wants to see them."""
+"""The rows of one forward, which stay on the device until they are read."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from localspec.backends.base import Rows
 from localspec.errors import EngineError
 
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError)
-"""what MLX raises"""
+"""the exceptions that MLX raises"""
 
 
 class MlxLogits:
-    """``rows`` of shape (n, vocabulary size). What a round asks of them is computed on the device,
-    together with ``cells`` that the forward wrote, while Python goes on; ``best``, of shape (n, 1), is
-    there for the next forward without having been read."""
+    """``rows`` of shape (n, vocabulary size). The results that a round needs are computed on the device,
+    together with ``cells`` that the forward wrote, while Python goes on; ``best``, of shape (n, 1), can be
+    fed to the next forward without being read first."""
 
     def __init__(self, rows: mx.array, cells: list[mx.array]) -> None:
         self._rows = rows
         self.were_seen = False
-        """whether somebody looked at whole rows, to choose otherwise than greedily"""
+        """True if whole rows were read, to choose other than greedily"""
         if not rows.shape[0]:
             self.best, self._peaks = mx.zeros((0, 1), mx.uint32), mx.zeros((0,))
             self._margins = self._peaks
@@ -33,7 +33,7 @@ class MlxLogits:
         mx.async_eval(self.best, self._peaks, self._margins, *cells)
 
     def argmax(self) -> list[int]:
-        # Whatever is computed from it now would wait for the step that was begun after it.
+        # Read only: a computation on it would wait for the step that was begun after it.
         return [token for (token,) in _read(self.best)]
 
     def margins(self) -> list[float]:
@@ -49,19 +49,20 @@ class MlxLogits:
         try:
             return np.array(self._rows[start:stop].astype(mx.float32))
         except FAULTS as error:
-            raise EngineError(f"mlx could not compute this: {error}") from None
+            raise EngineError(f"MLX failed to compute a forward: {error}") from None
 
 
 def _read(array: mx.array) -> Any:
-    """The numbers of an array: what went wrong on the device is known only now."""
+    """Return the numbers of an array; raises :class:`EngineError` for an error of its computation, which
+    MLX reports only now."""
     try:
         return array.tolist()
     except FAULTS as error:
-        raise EngineError(f"mlx could not compute this: {error}") from None
+        raise EngineError(f"MLX failed to compute a forward: {error}") from None
 
 
 def _peaks_and_margins(rows: mx.array, best: mx.array) -> tuple[mx.array, mx.array]:
-    """Top-1, and top-1 minus top-2: two passes over a row instead of sorting it."""
+    """Return top-1, and top-1 minus top-2, of each row: two passes over it instead of a sort."""
     numbers = rows.astype(mx.float32)
     top = mx.take_along_axis(numbers, best, axis=-1)
     others = mx.put_along_axis(numbers, best, mx.array(-mx.inf), axis=-1)

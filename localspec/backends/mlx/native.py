@@ -1,4 +1,4 @@
-"""Loading MLX models, and what MLX says of this machine."""
+"""Loading MLX models, and the name of the device that MLX uses."""
 
 from __future__ import annotations
 
@@ -17,26 +17,31 @@ from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.directory import ModelDirectory
 
 OPENED = ("generation_config.json", "hf_quant_config.json")
-"""what mlx-lm reads beside what was checked already"""
+"""files that mlx-lm reads beside those that were checked already"""
 TAIL_BYTES = 1 << 20
 PIECES = 40
-"""in which weights are read, and progress is told"""
+"""number of pieces in which weights are read and progress is reported"""
 
 
 def version() -> str:
-    """MLX's."""
+    """The version of MLX."""
     return metadata.version("mlx")
 
 
+def is_on_gpu() -> bool:
+    """Return True if MLX computes on a GPU."""
+    return bool(mx.default_device().type == mx.DeviceType.gpu)
+
+
 def device() -> str:
-    """What MLX computes on, for people: ``Apple M3 Max (gpu)``, ``cpu``."""
-    if mx.default_device().type != mx.DeviceType.gpu:
+    """The device that MLX computes on, for display: ``Apple M3 Max (gpu)``, ``cpu``."""
+    if not is_on_gpu():
         return "cpu"
     return f"{mx.device_info().get('device_name', '')} (gpu)".strip()
 
 
 def load_model(directory: ModelDirectory, progress: Callable[[float], None] | None = None) -> Any:
-    """The model, its weights in memory; never runs code of the directory's own.
+    """Load the model and read its weights into memory; never run code from the directory.
 
     Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
     """
@@ -51,15 +56,15 @@ def load_model(directory: ModelDirectory, progress: Callable[[float], None] | No
     except MemoryError:
         raise OutOfMemory(f"{directory.path} does not fit into memory") from None
     except Exception as error:
-        # mlx-lm raises whatever a wrong shape, key or type led to.
+        # A wrong shape, key or type can lead to any exception in mlx-lm.
         raise ModelInvalid(
             f"mlx-lm cannot load {directory.path}: {sentence(error)}",
-            "Give a complete MLX model directory of an architecture that mlx-lm knows.",
+            "Give a complete MLX model directory of an architecture that mlx-lm supports.",
         ) from None
 
 
 def _read_weights(model: Any, progress: Callable[[float], None]) -> None:
-    """Read what so far is only known by its place in a file, some of it at a time."""
+    """Read the weights, which are lazy so far, some of them at a time."""
     arrays = [array for _, array in tree_flatten(model.parameters())]
     total, done, piece = sum(array.nbytes for array in arrays), 0, list[mx.array]()
     for array in arrays:
@@ -73,13 +78,13 @@ def _read_weights(model: Any, progress: Callable[[float], None]) -> None:
 
 
 def sentence(error: Exception) -> str:
-    """What an error says, in a line that is not too long."""
+    """The text of an error in one line of at most 300 characters, longer ones with an ellipsis."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]} …"
 
 
 def tail(directory: ModelDirectory) -> str:
-    """What tells two fine-tunes of one size apart: a hash of the last weights."""
+    """A hash of the last weights, which differs between two fine-tunes of one size."""
     with directory.weights[-1].open("rb") as file:
         file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
         return hashlib.sha256(file.read()).hexdigest()[:16]
@@ -92,7 +97,7 @@ class Wired:
         self._before = maybe_set_recommended_wired_limit() if mx.metal.is_available() else None
 
     def release(self) -> None:
-        """As it was before."""
+        """Set the limit of wired memory back."""
         if self._before is not None:
             mx.synchronize()
             mx.set_wired_limit(self._before)

@@ -19,7 +19,7 @@ class SavedArray(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Saved(msgspec.Struct, array_like=True, frozen=True):
-    """``length`` tokens; ``written`` cells were ever written; the arrays of each layer."""
+    """A sequence of ``length`` tokens, ``written`` cells ever written, and the arrays of each layer."""
 
     length: int
     written: int
@@ -30,18 +30,18 @@ _decoder = msgspec.msgpack.Decoder(Saved)
 
 
 def pack(length: int, written: int, layers: Sequence[Sequence[mx.array]]) -> bytearray:
-    """The bytes of a sequence."""
+    """Return a sequence as bytes."""
     saved = Saved(length, written, tuple(tuple(_saved(array) for array in layer) for layer in layers))
     return bytearray(msgspec.msgpack.encode(saved))
 
 
 def unpack(state: bytearray) -> tuple[int, int, list[list[mx.array]]]:
-    """What :func:`pack` was given; raises :class:`EngineError` for bytes that are something else."""
+    """Return the arguments of :func:`pack`; raises :class:`EngineError` for bytes of any other format."""
     try:
         saved = _decoder.decode(state)
         layers = [[_array(each) for each in layer] for layer in saved.layers]
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
-        raise EngineError(f"these bytes are no saved sequence: {error}") from None
+        raise EngineError(f"the saved sequence cannot be restored: {error}") from None
     return saved.length, saved.written, layers
 
 
@@ -53,6 +53,6 @@ def _saved(array: mx.array) -> SavedArray:
 def _array(saved: SavedArray) -> mx.array:
     dtype = getattr(mx, saved.dtype)
     if not isinstance(dtype, mx.Dtype):
-        raise ValueError(f"no type of numbers: {saved.dtype[:20]!r}")
+        raise ValueError(f"unknown type of numbers {saved.dtype[:20]!r}")
     shape = (*saved.shape[:-1], saved.shape[-1] * dtype.size)
     return mx.array(memoryview(saved.numbers), mx.uint8).reshape(shape).view(dtype)

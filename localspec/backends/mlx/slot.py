@@ -1,4 +1,4 @@
-"""One sequence of an MLX model: its row of cells, and what its layers hold beside."""
+"""One sequence of an MLX model: its row of cells, and the states of its layers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from localspec.backends.mlx.layers import Cells, Foreign, Layer, Recurrent, Stat
 
 
 class Held(NamedTuple):
-    """The tokens of a sequence: their number and the states they led to. A forward or a cut puts another one
-    in its place, so that an exception at any point of either leaves a sequence that is whole."""
+    """The content of a sequence: the number of its tokens and the states after them. A forward or a cut
+    replaces it as a whole, so that an exception at any point leaves a consistent sequence."""
 
     length: int = 0
     states: Sequence[State] = ()
-    """one per layer; none of an empty sequence"""
+    """one per layer; empty for an empty sequence"""
     kept: Mapping[int, Sequence[State]] = {}
     """earlier states by the length they belong to: before the last forward, and at the mark"""
     mark: int = 0
@@ -23,12 +23,12 @@ class Held(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """``place`` is its row in every attention layer."""
+    """A sequence; ``place`` is its row in every attention layer."""
 
     place: int
     held: Held = Held()
     written: int = 0
-    """cells that may ever have been written, those of rejected tokens included"""
+    """cells that may have been written so far, those of rejected tokens included"""
 
     @property
     def length(self) -> int:
@@ -36,7 +36,7 @@ class Slot:
 
 
 class Rewinding:
-    """How sequences go back, with these layers: cells by forgetting their number, states by what was kept."""
+    """Rollback of sequences with these layers: cells by lowering their number, states by copies kept."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = layers
@@ -47,28 +47,28 @@ class Rewinding:
             if isinstance(p, Cells) and p.attention.window and p.attention.ring
         }
         self.replays = any(isinstance(p, Recurrent) for p in parts)
-        """whether what is cut off may be more than was asked for, and is to be fed again"""
+        """True if a cut may drop more tokens than requested, which must then be fed again"""
         foreign = [p for p in parts if isinstance(p, Foreign)]
         self.in_place = bool(foreign)
-        """whether a forward changes what its states were before"""
+        """True if a forward changes the states before it in place"""
         stuck = sorted({p.name for p in foreign if self.replays or not p.trims})
         self.obstacle = f"mlx-lm's {', '.join(stuck)} cannot be rolled back" if stuck else ""
-        """why nothing can be cut off; empty: it can"""
+        """the reason why nothing can be cut off; empty: it can"""
 
     def states(self, held: Held) -> Sequence[State]:
-        """The states of ``held``; new ones where it holds nothing."""
+        """The states of ``held``; new ones if it is empty."""
         return held.states or [layer.new() for layer in self._layers]
 
     def taken(self, slot: Slot) -> Held:
-        """The tokens of ``slot``, before something is done with their states. Where that changes them in
-        place the slot holds nothing until it is done: how far it came, if it fails, nobody knows."""
+        """Return the content of ``slot`` for a change of its states. If they change in place, the slot is
+        empty until the change is complete: after a failure their content is unknown."""
         held = slot.held
         if self.in_place:
             slot.held = Held()
         return held
 
     def advance(self, slot: Slot, before: Held, n: int, states: Sequence[State]) -> None:
-        """A forward appended ``n`` tokens to ``before``, and led to ``states``."""
+        """Record a forward that appended ``n`` tokens to ``before`` and led to ``states``."""
         kept: dict[int, Sequence[State]] = {}
         if self.replays:
             kept = {at: each for at, each in before.kept.items() if at == before.mark}
@@ -76,14 +76,14 @@ class Rewinding:
         slot.held = Held(before.length + n, states, kept, before.mark)
 
     def mark(self, slot: Slot) -> None:
-        """Let :meth:`cut` come back to the present length."""
+        """Let :meth:`cut` come back to the present length later."""
         held = slot.held
         kept = {**held.kept, held.length: held.states} if self.replays else held.kept
         slot.held = held._replace(kept=kept, mark=held.length)
 
     def reach(self, slot: Slot, length: int) -> int:
-        """The longest start of at most ``length`` tokens that is still there: with a window or a recurrent
-        state what is past may be gone, and only some places are left, if any."""
+        """The largest length, at most ``length``, to which the slot can be cut. With a window or a recurrent
+        state earlier data may be gone, so that only some lengths are left, or 0 alone."""
         if length == slot.length:
             return length
         if self.obstacle:
@@ -92,7 +92,7 @@ class Rewinding:
         return max((at for at in places if self._holds(slot, at)), default=0)
 
     def _holds(self, slot: Slot, length: int) -> bool:
-        """Whether all that a token at ``length`` looks at is still there."""
+        """Return True if all that a token at ``length`` attends to is still there."""
         states = zip(self._layers, slot.held.states, strict=True)
         return all(layer.holds(state, length) for layer, state in states) and all(
             slot.written <= ring or max(0, length - window + 1) >= slot.written - ring
@@ -100,7 +100,7 @@ class Rewinding:
         )
 
     def cut(self, slot: Slot, length: int) -> int:
-        """Keep as many of the first ``length`` tokens as :meth:`reach` says; returns how many."""
+        """Keep as many of the first ``length`` tokens as :meth:`reach` says; return how many."""
         length = self.reach(slot, length)
         if length == slot.length:
             return length
@@ -117,7 +117,7 @@ class Rewinding:
         return length
 
     def copy(self, slot: Slot, copy: Slot, length: int) -> None:
-        """Make ``copy``, whose cells were copied already, what ``slot`` is, cut to ``length`` tokens."""
+        """Copy ``slot``, cut to ``length`` tokens, to ``copy``, whose cells were copied already."""
         states = [
             layer.copy(state) for layer, state in zip(self._layers, self.states(slot.held), strict=True)
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable
 from functools import cached_property
@@ -13,15 +12,15 @@ from tokenizers import Tokenizer
 
 from localspec.backends.base import FimTokens
 from localspec.backends.typed import TypedNames
-from localspec.errors import InvalidOptions, ModelError, ModelInvalid
-from localspec.models.bounded import read_bounded
+from localspec.errors import InvalidOptions, ModelInvalid
 from localspec.models.description import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
 from localspec.models.fingerprint import directory_tokens
+from localspec.models.tokenizer_json import chat_template, read_settings, text_of_token
 from localspec.protocol.options import Options, parse_options
 
-# Special tokens by their texts, as llama.cpp finds them (src/llama-vocab.cpp): a model should end its
-# answers alike, and fill in alike, on both backends.
+# Special tokens by their texts, as llama.cpp finds them (src/llama-vocab.cpp), so that a model ends its
+# answers, and fills in the middle, the same way on both backends.
 ENDS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>"),
     *("<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"),
@@ -40,13 +39,11 @@ PADS = ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]")
 REPOS = ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>")
 SEPARATORS = ("<|file_sep|>",)
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
-"""of gpt-oss: special, but part of the text"""
-MAX_SETTINGS = 64 * 1024 * 1024
-"""bytes of a file of settings; old ones hold all added tokens"""
+"""tokens of gpt-oss that are special, but part of the text"""
 SHORTENED = {"NoneType": 1, "NFC": 3}
-"""times that a text can be longer than what is left of it, by normalizers of which that is known"""
+"""for some normalizers, the factor by which a text can be longer than its normalized form"""
 RECOMMENDED = ("temperature", "top_k", "top_p", "min_p")
-"""of generation_config.json, under the names that options have, too"""
+"""names in generation_config.json that are also names of options"""
 
 
 class MlxVocabulary:
@@ -58,14 +55,14 @@ class MlxVocabulary:
         self._texts = dict(directory_tokens(directory.path))
         self._tokenizer = _tokenizer(directory.path)
         self._turn = threading.Lock()
-        settings = _json(directory.path / "tokenizer_config.json")
-        generation = _json(directory.path / "generation_config.json")
-        # What the model has no row for, it can neither say nor be told.
+        settings = read_settings(directory.path)
+        generation = read_settings(directory.path, "generation_config.json")
+        # Tokens without a row in the model can neither be generated nor fed.
         found = self._tokenizer.get_added_tokens_decoder()
         added = {id: token for id, token in found.items() if id < size}
         self._names = {token.content: id for id, token in added.items()}
-        self.eos = self._names.get(_content(settings.get("eos_token")) or "")
-        self.bos = self._bos(_content(settings.get("bos_token")))
+        self.eos = self._names.get(text_of_token(settings.get("eos_token")) or "")
+        self.bos = self._bos(text_of_token(settings.get("bos_token")))
         self.fim = self._fim()
         configured = (directory.config.get("eos_token_id"), generation.get("eos_token_id"))
         self.end_tokens = self._ends(
@@ -77,12 +74,13 @@ class MlxVocabulary:
         marks = self.special_tokens.union(token for token in self.fim or () if token is not None)
         typed = {id: added[id].content for id in marks if id in added and not added[id].special}
         self._typed = TypedNames(typed)
-        self.chat_template = _chat_template(directory.path, settings)
+        self.chat_template = chat_template(directory.path, settings)
         self.defaults = _recommended(generation)
 
     @cached_property
     def longest(self) -> int | None:
-        """Known where the tokenizer drops no text and has no token for what it does not know."""
+        """Bytes as in :attr:`Vocabulary.longest`; None if the tokenizer may drop text, or has a token for
+        unknown text."""
         times = SHORTENED.get(type(self._tokenizer.normalizer).__name__)
         added = self._tokenizer.get_added_tokens_decoder().values()
         unknown = getattr(self._tokenizer.model, "unk_token", None)
@@ -91,7 +89,7 @@ class MlxVocabulary:
         return times * max(map(len, self._texts.values()), default=1)
 
     def _bos(self, name: str | None) -> int | None:
-        """The token that the tokenizer itself puts before a text."""
+        """The token ``name``, if the tokenizer itself puts it before a text."""
         first = self._tokenizer.encode("", add_special_tokens=True).ids[:1]
         return first[0] if first and first[0] == self._names.get(name or "") else None
 
@@ -109,7 +107,7 @@ class MlxVocabulary:
         found |= {self._names[name] for name in ENDS if name in self._names}
         found |= {id for names in (PADS, REPOS, SEPARATORS) if (id := self._first(names)) is not None}
         if {"<|return|>", "<|call|>", "<|end|>"} <= self._names.keys():
-            # In gpt-oss it ends a part of the answer only.
+            # In gpt-oss it ends only a part of the answer.
             found.discard(self._names["<|end|>"])
         return frozenset(found)
 
@@ -120,7 +118,7 @@ class MlxVocabulary:
             return self._encode(clean) if special else self._typed.encode(clean, self._encode)
 
     def _encode(self, text: str) -> list[int]:
-        # Of a batch, even of one, other threads go on meanwhile.
+        # encode_batch, even of one text, lets other threads run meanwhile.
         (found,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
         ids: list[int] = found.ids
         return ids
@@ -129,53 +127,27 @@ class MlxVocabulary:
         return b"" if token in self.special_tokens else self._texts.get(token, b"")
 
     def text_of(self, token: int) -> bytes:
-        # Rows of the model that no token has: so llama.cpp's converter calls them.
+        # Rows of the model without a token are named as llama.cpp's converter names them.
         return self._texts.get(token) or b"[PAD%d]" % token
 
 
 def _tokenizer(directory: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        # As they were set for training; a prompt is neither cut nor filled up without a word.
+        # These settings are left over from training; a prompt must not be truncated or padded silently.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
     except Exception as error:
-        # The library raises a plain Exception for anything it does not like.
+        # The library raises a plain Exception for every error.
         raise ModelInvalid(
             f"the tokenizer of {directory} cannot be used: {error}",
             "Give a directory with a complete tokenizer.json.",
         ) from None
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """An optional file; one that cannot be read says nothing."""
-    try:
-        found = json.loads(read_bounded(path, MAX_SETTINGS))
-    except (ModelError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _content(token: Any) -> str | None:
-    """The text of a token, which files give plainly or with its properties."""
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) else None
-
-
-def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    try:
-        return read_bounded(directory / "chat_template.jinja", MAX_SETTINGS).decode()
-    except (ModelError, UnicodeDecodeError):
-        found = settings.get("chat_template")
-    if isinstance(found, list):
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
-        found = named.get("default")
-    return found if isinstance(found, str) else None
-
-
 def _recommended(generation: dict[str, Any]) -> Options:
-    """The author's sampling settings; what makes no sense is passed over."""
+    """The author's sampling settings; none if one of them is not allowed."""
     if generation.get("do_sample") is False:
         return Options()
     found = {name: generation[name] for name in RECOMMENDED if generation.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Other decoders of the same GGUF, on the same machine, asked the same tokens: what to compare with."""
+"""The references: other decoders of the same model, on the same machine, with the same prompt tokens."""
 
 from localspec.bench.references.answer import Answer, Question, Reference, question_of
 from localspec.bench.references.llama_server import LlamaServer, find_llama_server

@@ -1,4 +1,4 @@
-"""What every reference is asked, and what it gives back."""
+"""The requests to references, and their answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from localspec.protocol.requests import Request
 
 
 class Question(NamedTuple):
-    """A request as tokens, so that everybody answers exactly the same prompt.
+    """A request as tokens, so that all answer exactly the same prompt.
 
-    At temperature 0 the most probable token is taken; else a sample of the whole distribution, from a
-    generator of the reference's own that starts with ``seed``.
+    At temperature 0 the most probable token is taken; else a sample of the whole distribution, from the
+    reference's own generator, started with ``seed``.
     """
 
     tokens: tuple[int, ...]
@@ -25,19 +25,19 @@ class Question(NamedTuple):
     temperature: float
     seed: int
     end_tokens: frozenset[int]
-    """end the answer, and are no part of it"""
+    """tokens that end the answer, and are not part of it"""
 
 
 class Answer(NamedTuple):
-    """One answer. Seconds are the reference's own: ours measure the same things."""
+    """One answer. Seconds are the reference's own figures, of the same spans as localspec's."""
 
     text: str
     tokens: tuple[int, ...]
-    """the answer's, without the token that ended it"""
+    """tokens of the answer, without the one that ended it"""
     ttft_s: float
-    """from the question to the first token: the prompt's computation"""
+    """seconds from the question to the first token: the prompt's computation"""
     decode_s: float
-    """from the first token to the last"""
+    """seconds from the first token to the last"""
     decoded: int
     """tokens that ``decode_s`` was spent on: all but the first, with the one that ended the answer
     where the reference counts it"""
@@ -55,27 +55,27 @@ class Answer(NamedTuple):
 
 
 class Reference(Protocol):
-    """Somebody else's decoding. Raises :class:`localspec.errors.LocalspecError` where it fails."""
+    """Another project's decoder. Raises :class:`localspec.errors.LocalspecError` where it fails."""
 
     @property
     def name(self) -> str:
-        """Who it is, with the settings that matter."""
+        """The name of the program, with the settings that matter."""
 
     def fresh(self) -> None:
-        """Forget what earlier questions left behind: the next one finds what a first one finds."""
+        """Forget all state of earlier questions, so that the next one is answered like a first one."""
 
     def answer(self, question: Question) -> Answer:
-        """Answer, after computing the whole prompt: no part of it is kept from earlier questions."""
+        """Answer, after computing the whole prompt, without a part kept from earlier questions."""
 
     def close(self) -> None:
         """Free the model; nothing may be called after this."""
 
 
 def question_of(request: Request, vocabulary: Vocabulary, n_ctx: int) -> Question:
-    """``request`` as our own engine encodes it, with greedy decoding where it says no temperature.
+    """``request`` as localspec's engine encodes it, with greedy decoding where it has no temperature.
 
     Raises what :meth:`PromptEncoder.encode` does, and :class:`ContextExceeded` for an answer that would
-    not fit: a reference does with it whatever it does.
+    not fit, as references handle those in different ways.
     """
     options = request.options
     encoded = PromptEncoder(vocabulary, n_ctx).encode(request.prompt, options.max_tokens)
@@ -83,7 +83,8 @@ def question_of(request: Request, vocabulary: Vocabulary, n_ctx: int) -> Questio
     max_tokens = room if options.max_tokens is None else options.max_tokens
     if max_tokens > room:
         raise ContextExceeded(
-            f"{len(encoded.tokens)} tokens of prompt and {max_tokens} of answer; the context holds {n_ctx}"
+            f"the prompt has {len(encoded.tokens)} tokens and the answer may have {max_tokens}, "
+            f"more than the context of {n_ctx}"
         )
     return Question(
         tuple(encoded.tokens), max_tokens, options.temperature or 0.0, options.seed or 0, encoded.end_tokens
@@ -91,9 +92,10 @@ def question_of(request: Request, vocabulary: Vocabulary, n_ctx: int) -> Questio
 
 
 def timed(tokens: Iterable[int], question: Question, vocabulary: Vocabulary) -> Answer:
-    """Take as many of an endless stream of tokens as answer the question.
+    """Take the tokens that answer the question from an endless stream.
 
-    The first token is taken to cost the prompt's computation; the one that ends the answer is not timed.
+    The time to the first token counts as the prompt's computation; the token that ends the answer is not
+    timed.
     """
     started = time.perf_counter()
     output: list[int] = []
@@ -116,7 +118,7 @@ def timed(tokens: Iterable[int], question: Question, vocabulary: Vocabulary) -> 
 
 
 def text_of(tokens: Sequence[int], vocabulary: Vocabulary) -> str:
-    """The text our engine would show for these tokens."""
+    """The text that localspec's engine would return for these tokens."""
     stream = TextStream()
     for token in tokens:
         stream.push(token, vocabulary.piece(token), "target")

@@ -1,7 +1,7 @@
-"""llama.cpp's own server, which is to be found on PATH, in LOCALSPEC_LLAMA_SERVER or at a given path.
+"""llama.cpp's own server, found at a given path, by LOCALSPEC_LLAMA_SERVER or on PATH.
 
-llama-cpp-python's source release carries the very llama.cpp that our backend runs on, so that a server
-built from it (8 minutes on 2 cores) differs in its speculation alone::
+llama-cpp-python's source release contains the llama.cpp of localspec's backend, so that a server built
+from it (8 minutes on 2 cores) differs in its speculation alone::
 
     pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==0.3.36
     tar xzf llama_cpp_python-0.3.36.tar.gz
@@ -30,9 +30,9 @@ import msgspec
 from localspec.bench.references.answer import Answer, Question
 from localspec.bench.references.setting import PLAIN, Setting
 from localspec.bench.references.sizes import Sizes, sizes_of
-from localspec.config import EngineConfig
 from localspec.errors import BackendUnavailable, EngineCrashed, EngineError, InvalidOptions
 from localspec.process import surroundings
+from localspec.protocol.engine_config import EngineConfig
 
 PROGRAM = "llama-server"
 VARIABLE = "LOCALSPEC_LLAMA_SERVER"
@@ -42,11 +42,11 @@ POLL_S = 0.02
 ANSWER_S = 600.0
 STOP_S = 5.0
 LOG_TAIL = 2000
-"""characters of its log that an error quotes"""
+"""characters at the end of its log that an error quotes"""
 
 
 def find_llama_server(program: Path | None = None) -> Path:
-    """The program: ``program``, else LOCALSPEC_LLAMA_SERVER's, else PATH's.
+    """The path of llama-server: ``program``, else LOCALSPEC_LLAMA_SERVER's, else PATH's.
 
     Raises :class:`BackendUnavailable` when there is none.
     """
@@ -54,7 +54,7 @@ def find_llama_server(program: Path | None = None) -> Path:
     found = shutil.which(named or PROGRAM)
     if found is None:
         raise BackendUnavailable(
-            f"{named or PROGRAM} is not there",
+            f"the program {named or PROGRAM} was not found",
             f"Install llama.cpp, or set {VARIABLE} to the path of its {PROGRAM}.",
         )
     return Path(found).absolute()  # it is started in another directory
@@ -69,7 +69,7 @@ class _Timings(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    """What of an answer of llama-server is read."""
+    """The parts of llama-server's answer that are used."""
 
     content: str
     tokens: list[int]
@@ -77,13 +77,13 @@ class _Reply(msgspec.Struct):
 
 
 class LlamaServer:
-    """See :class:`.answer.Reference`: a server process of our own with one setting.
+    """See :class:`.answer.Reference`: a server process, started here, with one setting.
 
-    Threads and context are those of our backend. Prompts are computed anew every time
+    Threads and context are those of localspec's backend. Prompts are computed anew every time
     (``cache_prompt`` off). A setting that remembers texts across questions forgets them in
     :meth:`fresh`, which starts the process again. llama-server ends an answer at llama.cpp's own end
-    tokens, which all models' end tokens are; where it goes on behind another of the question's, the
-    text keeps what follows while ``tokens`` end.
+    tokens, which include all models' end tokens; where it goes on behind another end token of the
+    question, ``tokens`` end there, but the text does not.
 
     Raises :class:`BackendUnavailable` without the program, :class:`InvalidOptions` for a setting
     without the draft model it needs, :class:`EngineError` when it does not start.
@@ -99,7 +99,10 @@ class LlamaServer:
         program: Path | None = None,
     ) -> None:
         if setting.needs_draft and draft is None:
-            raise InvalidOptions(f"{setting.name} needs a draft model", "Give one, or another setting.")
+            raise InvalidOptions(
+                f"the setting {setting.name} needs a draft model",
+                f'Name a draft model with --draft, or use another `--contestant "{PROGRAM} ..."`.',
+            )
         self.name = f"{PROGRAM} {setting.name}"
         self._setting = setting
         sizes = sizes_of(path, config or EngineConfig())
@@ -130,7 +133,8 @@ class LlamaServer:
             reply = msgspec.json.decode(body, type=_Reply)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise EngineError(
-                f"{self.name} answers as none does that is known here: {error}", "Use another llama-server."
+                f"{self.name} sent an answer of unknown form: {error}",
+                f"Use the {PROGRAM} of another llama.cpp version.",
             ) from None
         tokens, timings = reply.tokens, reply.timings
         ends = [i for i, token in enumerate(tokens) if token in question.end_tokens]
@@ -158,7 +162,7 @@ class LlamaServer:
         """Start the process and wait until it answers."""
         self.port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
-        # Its own environment variables would change what is measured.
+        # Its environment variables would change the measured settings.
         its_own = [name for name in os.environ if name.startswith("LLAMA_ARG_")]
         try:
             self._process = subprocess.Popen(
@@ -170,7 +174,10 @@ class LlamaServer:
             )
         except OSError as error:
             self._log.close()
-            raise BackendUnavailable(f"{self._command[0]} cannot be run: {error.strerror}") from None
+            raise BackendUnavailable(
+                f"{self._command[0]} cannot be run: {error.strerror}",
+                f"Install llama.cpp again, or set {VARIABLE} to the path of another {PROGRAM}.",
+            ) from None
         try:
             self._await_health()
         except BaseException:
@@ -182,11 +189,11 @@ class LlamaServer:
         while not self._is_healthy():
             if self._process.poll() is not None:
                 raise EngineError(
-                    f"{self.name} ended with code {self._process.returncode}: {self._last_words()}",
+                    f"{self.name} ended with code {self._process.returncode}: {self._log_tail()}",
                     f"Use the {PROGRAM} of a newer llama.cpp, or another setting.",
                 )
             if time.monotonic() > deadline:
-                raise EngineError(f"{self.name} does not answer after {START_S:g} s", "Use a smaller model.")
+                raise EngineError(f"{self.name} did not answer within {START_S:g} s", "Use a smaller model.")
             time.sleep(POLL_S)
 
     def _is_healthy(self) -> bool:
@@ -200,10 +207,14 @@ class LlamaServer:
         try:
             status, reply = self._request(method, path, body)
         except (OSError, http.client.HTTPException) as error:
-            raise EngineCrashed(f"{self.name} does not answer: {error}; {self._last_words()}") from None
+            raise EngineCrashed(
+                f"{self.name} did not answer: {error}; its log ends with: {self._log_tail()}",
+                f"Run the benchmark again, or use the {PROGRAM} of another llama.cpp version.",
+            ) from None
         if status != http.client.OK:
             raise EngineError(
-                f"{self.name} answers {status}: {reply.decode('utf-8', 'replace')}", "Use another setting."
+                f"{self.name} answered with the HTTP status {status}: {reply.decode('utf-8', 'replace')}",
+                f'Run the benchmark with another `--contestant "{PROGRAM} ..."`.',
             )
         return reply
 
@@ -217,7 +228,7 @@ class LlamaServer:
         finally:
             connection.close()
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         self._log.seek(0)
         return self._log.read().decode("utf-8", "replace")[-LOG_TAIL:].strip()
 

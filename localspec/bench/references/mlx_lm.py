@@ -12,8 +12,8 @@ from localspec.backends.mlx import native
 from localspec.backends.mlx.lm import generate_step, make_prompt_cache, speculative_generate_step
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.bench.references.answer import Answer, Question, timed
-from localspec.config import EngineConfig
 from localspec.models.directory import read_directory
+from localspec.protocol.engine_config import EngineConfig
 
 DEFAULT_TOKENS = 2
 """``num_draft_tokens`` as the library sets it; its server's is 3"""
@@ -22,8 +22,8 @@ DEFAULT_TOKENS = 2
 class MlxLm:
     """See :class:`.answer.Reference`. With ``draft`` it speculates, ``k`` tokens a round.
 
-    Prompt chunks are those of our backend. A draft is verified by comparing it with the target's own
-    choices; nobody checks near-ties, and models whose cache cannot be trimmed are refused. Samples come
+    Prompt chunks are those of localspec's backend. A draft is verified by comparing it with the target's
+    own choices, without a check of near-ties; models whose cache cannot be trimmed are refused. Samples come
     from MLX's own generator. Raises what :class:`MlxBackend` does.
     """
 
@@ -51,7 +51,7 @@ class MlxLm:
         self.close()
 
     def fresh(self) -> None:
-        """Nothing is left behind: every answer has a cache of its own."""
+        """Do nothing: every answer has a cache of its own."""
 
     def answer(self, question: Question) -> Answer:
         self._accepted = self._rounds = 0
@@ -61,7 +61,7 @@ class MlxLm:
         return answer._replace(drafted=self._rounds * self._k, accepted=self._accepted)
 
     def _tokens(self, question: Question) -> Iterator[int]:
-        """One token more than asked for: with as many as that, both generators end with the last one."""
+        """The answer's tokens and one more, as both generators end at their own limit."""
         prompt, sampler = mx.array(list(question.tokens)), _sampler(question.temperature)
         common: dict[str, Any] = {"prefill_step_size": self._chunk, "sampler": sampler}
         most = question.max_tokens + 1
@@ -84,7 +84,7 @@ class MlxLm:
 
 
 def _sampler(temperature: float) -> Any:
-    """From the whole distribution, as log probabilities; None: the most probable token."""
+    """A sampler of the whole distribution, from log probabilities; None: the most probable token."""
     if not temperature:
         return None
     return lambda logprobs: mx.random.categorical(logprobs / temperature)

@@ -8,7 +8,7 @@ from typing import Any, Self
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.bench.references.answer import Answer, Question, timed
 from localspec.bench.references.sizes import Sizes, sizes_of
-from localspec.config import EngineConfig
+from localspec.protocol.engine_config import EngineConfig
 
 DEFAULT_TOKENS, DEFAULT_NGRAM = 10, 2
 """``num_pred_tokens`` and ``max_ngram_size`` as the library sets them; it advises 2 tokens on a CPU"""
@@ -20,8 +20,8 @@ class LlamaPromptLookup:
     A draft is verified by comparing it with the target's own choices. ``logits_all=True``, without
     which the library fails as soon as prompt and output pass 512 tokens, makes it keep every row:
     n_ctx x vocabulary x 4 bytes. Drafts are cut by nothing but the context, so the last one may reach
-    past ``max_tokens``. Its wide forwards round differently from 1-wide ones and nobody checks: at a
-    near-tie its greedy text may differ from plain decoding.
+    past ``max_tokens``. Its wide forwards round differently from 1-wide ones, without a check: at
+    a near-tie its greedy text may differ from plain decoding.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class LlamaPromptLookup:
         self.close()
 
     def fresh(self) -> None:
-        """Nothing is left behind: :meth:`answer` resets the context."""
+        """Do nothing: :meth:`answer` resets the context."""
 
     def answer(self, question: Question) -> Answer:
         self._llama.reset()
         self._llama.set_seed(question.seed % 2**32)
         self._drafter.rounds = self._drafter.drafted = 0
         answer = timed(self._tokens(question), question, self._vocabulary)
-        # A shorter answer than it might be was ended by a token, which somebody guessed as well.
+        # An answer below the limit was ended by a token, which was drafted or decoded as well.
         emitted = len(answer.tokens) + (len(answer.tokens) < question.max_tokens)
-        # The first token is the prompt's, and every round gives one that no draft held.
+        # The first token is the prompt's, and every round gives one that was not drafted.
         accepted = max(emitted - 1 - self._drafter.rounds, 0)
         return answer._replace(drafted=self._drafter.drafted, accepted=accepted)
 
@@ -79,7 +79,7 @@ def _open(path: Path, sizes: Sizes, drafter: Any) -> Any:
         n_threads=sizes.threads,
         n_threads_batch=sizes.threads,
         n_gpu_layers=sizes.gpu_layers,
-        # What our backend and llama-server run with; this library's own default is off.
+        # As in localspec's backend and llama-server; this library's own default is off.
         flash_attn=True,
         logits_all=True,
         draft_model=drafter,

@@ -1,4 +1,4 @@
-"""Plain llama.cpp: its low-level calls in the smallest loop, to see what our rounds add to them."""
+"""Plain llama.cpp: its low-level calls in the smallest loop, to compare localspec's rounds with."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.bench.references.answer import Answer, Question, timed
-from localspec.config import EngineConfig
 from localspec.errors import EngineError
 from localspec.models.gguf import read_header
+from localspec.protocol.engine_config import EngineConfig
 
 
 class RawLoop:
-    """See :class:`.answer.Reference`. Context, threads and prompt chunks are those of our backend.
+    """See :class:`.answer.Reference`. Context, threads and prompt chunks are those of localspec's
+    backend.
 
-    Greedy answers are bit for bit those of our plain decoding: the same forwards, one token each.
+    Greedy answers are bit for bit those of its plain decoding: the same forwards, one token each.
     Samples are drawn by llama.cpp's own chain. Raises what :class:`LlamaCppBackend` does.
     """
 
@@ -50,7 +51,7 @@ class RawLoop:
         self.close()
 
     def fresh(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: every answer begins with an empty cache."""
 
     def answer(self, question: Question) -> Answer:
         chain = _sampler(question)
@@ -61,7 +62,7 @@ class RawLoop:
                 lib.llama_sampler_free(chain)
 
     def _tokens(self, question: Question, chain: Any) -> Iterator[int]:
-        """What the model says, without an end."""
+        """The model's tokens, an endless stream."""
         lib.llama_memory_seq_rm(self._memory, 0, 0, -1)
         length = len(question.tokens)
         for start in range(0, length, self._chunk):
@@ -72,7 +73,7 @@ class RawLoop:
             self._forward((token,), position)
 
     def _forward(self, tokens: Sequence[int], position: int) -> None:
-        """Append ``tokens``; the last one's logits can be read after this."""
+        """Append ``tokens``; the last one's logits can be read afterwards."""
         batch = self._batch
         for i, token in enumerate(tokens):
             batch.token[i] = token
@@ -83,7 +84,7 @@ class RawLoop:
         batch.n_tokens = len(tokens)
         code = lib.llama_decode(self._context, batch)
         if code:
-            raise EngineError(f"llama_decode returned {code}: {native.last_complaint('no reason given')}")
+            raise EngineError(f"llama_decode failed with code {code}: {native.last_error('no reason given')}")
 
     def _choose(self, chain: Any) -> int:
         if chain is not None:

@@ -1,4 +1,4 @@
-"""The ways of llama-server to speculate, as its command line says them."""
+"""Settings of llama-server's speculation, as its command line takes them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 
 class Setting(NamedTuple):
-    """One way to run llama-server."""
+    """One setting of llama-server: its name and arguments."""
 
     name: str
     arguments: tuple[str, ...] = ()
     remembers: bool = False
-    """whether a question leaves something behind that speeds up the next"""
+    """True if the state of earlier questions speeds up later ones"""
     needs_draft: bool = False
-    """whether a draft model must be given"""
+    """True if a draft model must be given"""
 
 
 PLAIN = Setting("plain")
 
 
 def ngram_simple(n: int = 12, m: int = 48) -> Setting:
-    """The last ``n`` tokens' newest earlier occurrence, and the up to ``m`` tokens that followed it.
+    """The newest earlier occurrence of the last ``n`` tokens drafts up to ``m`` tokens that followed it.
 
-    Fewer than ``n`` of those are never offered, so ``m`` must not be smaller than ``n``.
+    llama-server drops drafts of fewer than ``n`` tokens, so ``m`` must not be smaller than ``n``.
     """
     sizes = ("--spec-ngram-simple-size-n", str(n), "--spec-ngram-simple-size-m", str(m))
     return Setting(f"ngram-simple {n}/{m}", ("--spec-type", "ngram-simple", *sizes))
@@ -57,7 +57,7 @@ SETTINGS = (
     draft_simple(),
     draft_simple(1),
 )
-"""What is tried to find a workload's best setting; the first of each kind are the defaults.
+"""The settings tried to find the best one of a workload; the first of each kind are the defaults.
 
 Five more were tried on the edits (2 cores, Q8_0): 2/4 and 3/4 came to 0.84 to 1.09 of plain decoding,
 4/2/4 to 0.99 and 1.08, the draft model with 5 and 8 tokens to 0.19 to 0.26.

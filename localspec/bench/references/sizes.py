@@ -1,4 +1,4 @@
-"""What our backend would run a model with, so that the references run it with the same."""
+"""The sizes with which localspec's backend runs a model, so that the references use the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.llama_cpp import native
-from localspec.config import EngineConfig
 from localspec.models.gguf import read_header
+from localspec.protocol.engine_config import EngineConfig
 
 ALL_LAYERS = 999
 

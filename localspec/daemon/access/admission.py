@@ -1,9 +1,9 @@
-"""Bounds on connections that have not shaken hands yet: whoever lacks the token takes no place of a client.
+"""Bounds on connections that have not shaken hands yet, so that they take no places of clients.
 
-Each kind of peer has places of its own: other users on TCP, this user on TCP, and the Unix socket. Where all
-of a kind are taken the newest connection takes the place of the one that was used least recently and has no
-request at work; where all have one the newest is closed. Descriptors are kept in reserve: with no others
-left, connections over the Unix socket are accepted all the same.
+Each kind of peer has places of its own: other users on TCP, this user on TCP, and the Unix socket. If all of
+a kind are taken the newest connection replaces the least recently used one without a running request; if all
+have one the newest is closed. Descriptors are kept in reserve: with no others left, connections over the Unix
+socket are still accepted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PLACES = {"others": 8, "owner": 32, "unix": 32}
 """connections of each kind that may be shaking hands; as many more may be closing for newer ones"""
 RESERVE = 8
 RESERVE_SHARE = 32
-"""the reserve is no larger than one in so many of the descriptors that the process may have"""
+"""the reserve is at most one in so many of the process's descriptors"""
 UNIX = getattr(socket, "AF_UNIX", None)
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-TELL_S = 60.0
+LOG_S = 60.0
 """seconds between two log lines of one reason for closing connections"""
 
 
 class Guest(socket.socket):
-    """An accepted connection; ``on_close`` is called when it is closed, one ``at_work`` is never evicted."""
+    """An accepted connection; ``on_close`` is called when it is closed; ``at_work``: it is not evicted."""
 
     on_close: Callable[[], None] | None = None
     at_work = False
@@ -48,7 +48,7 @@ class Guest(socket.socket):
 
 
 class Admission:
-    """The connections of one process that have not been admitted, of which there are ``places`` by kind."""
+    """The connections of one process that are not admitted yet: at most ``places`` of each kind."""
 
     def __init__(
         self, places: Mapping[str, int] = PLACES, lacking: str = "before they had shaken hands"
@@ -62,13 +62,13 @@ class Admission:
         self._refused: Counter[str] = Counter()
         """connections closed since that was logged, by the reason"""
         self._logged: dict[str, float] = {}
-        """when each reason was logged last"""
+        """the time of the last log line of each reason"""
         self._reserve: list[int] = []
         self._reserved = min(RESERVE, files.limit(RESERVE * RESERVE_SHARE) // RESERVE_SHARE)
         self.refill()
 
     def enter(self, guest: Guest, kind: str) -> bool:
-        """Count ``guest`` until it is admitted or closed; False where it is to be closed at once."""
+        """Count ``guest`` until it is admitted or closed; returns False if it must be closed at once."""
         waiting = self._waiting[kind]
         descriptor = guest.fileno()
         places = self._places[kind]
@@ -85,42 +85,45 @@ class Admission:
         if guest.family == UNIX:
             return "unix"
         user = self.peers.user_of(guest)
-        if user is None:  # only where the kernel tells nobody's user the owner's connections are such
+        if user is None:  # a kernel that reports no users reports none of the owner's connections either
             return "others" if self.peers.answers else "owner"
         return "owner" if user == os.geteuid() else "others"
 
     def touch(self, descriptor: int, *, at_work: bool = False) -> None:
-        """Note that a connection is used: others are evicted before it; it is not while it is ``at_work``."""
+        """Note that a connection is used: others are evicted before it; while ``at_work`` it is never."""
         for waiting in self._waiting.values():
             if (guest := waiting.pop(descriptor, None)) is not None:
                 guest.at_work = at_work
                 waiting[descriptor] = guest
 
     def admit(self, descriptor: int) -> None:
-        """The connection has shaken hands: it counts as a client from now on."""
+        """Release the place of a connection whose handshake is complete.
+
+        As a client it is no longer evicted, nor counted here.
+        """
         for waiting in self._waiting.values():
             if (guest := waiting.pop(descriptor, None)) is not None:
                 guest.on_close = self.refill
 
     def spare(self) -> bool:
-        """Give a descriptor of the reserve free; whether one is left, to accept and close others with."""
+        """Release a descriptor of the reserve; returns True if another is left to accept others."""
         if self._reserve:
             os.close(self._reserve.pop())
         return len(self._reserve) > 0
 
     def out_of_descriptors(self) -> None:
-        """A connection was closed because the process has no descriptor for it."""
+        """Note that a connection was closed because the process has no descriptor for it."""
         self.refill()
-        self._refuse("the process may open no more files")
+        self._refuse("the process has reached its limit of open files")
 
     def close(self) -> None:
-        """Give the reserve free."""
+        """Release the reserve."""
         self.peers.close()
         while self._reserve:
             os.close(self._reserve.pop())
 
     def _evict(self, kind: str) -> bool:
-        """Close the least recently used connection without a request at work; False if there is none."""
+        """Close the least recently used connection without a running request; False if there is none."""
         waiting = self._waiting[kind]
         descriptor = next((each for each, guest in waiting.items() if not guest.at_work), None)
         if descriptor is None:
@@ -141,34 +144,34 @@ class Admission:
         self.refill()
 
     def refill(self) -> None:
-        """Fill the reserve as far as there are descriptors."""
+        """Fill the reserve as far as descriptors are available."""
         with contextlib.suppress(OSError):
             while len(self._reserve) < self._reserved:
                 self._reserve.append(os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
 
     def _refuse(self, why: str) -> None:
-        """Count a closed connection; log each reason at most once in :data:`TELL_S`."""
+        """Count a closed connection; log each reason at most once in :data:`LOG_S`."""
         self._refused[why] += 1
         now = time.monotonic()
-        if now - self._logged.get(why, -TELL_S) >= TELL_S:
+        if now - self._logged.get(why, -LOG_S) >= LOG_S:
             log.warning("%d connections were closed %s: %s", self._refused[why], self._lacking, why)
             self._logged[why], self._refused[why] = now, 0
 
 
 class Listening(socket.socket):
-    """A listening socket whose connections are counted by an :class:`Admission` from their first moment."""
+    """A listening socket; an :class:`Admission` counts its connections from their start."""
 
     admission: Admission
 
     @classmethod
     def of(cls, listening: socket.socket, admission: Admission) -> Listening:
-        """The same socket, in the place of ``listening``."""
+        """Make one of the descriptor of ``listening``, which is detached."""
         mine = cls(listening.family, listening.type, listening.proto, fileno=listening.detach())
         mine.admission = admission
         return mine
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As :meth:`socket.socket.accept`. Raises BlockingIOError after a connection that was refused: the
+        """As :meth:`socket.socket.accept`. Raises BlockingIOError after a refused connection, so that the
         event loop serves others before the next one."""
         accepted, address = self._accepted()
         guest = Guest(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
@@ -186,9 +189,9 @@ class Listening(socket.socket):
         has_more = self.admission.spare()
         try:
             accepted, address = super().accept()
-        except OSError:  # nobody waits: a descriptor is asked for before that is looked at
+        except OSError:  # no connection waits: the kernel takes a descriptor before it checks that
             self.admission.refill()
-            raise BlockingIOError(errno.EAGAIN, "nobody waits") from None
+            raise BlockingIOError(errno.EAGAIN, "no connection waits") from None
         if has_more and self.family == UNIX:
             return accepted, address
         accepted.close()
@@ -197,7 +200,7 @@ class Listening(socket.socket):
 
 
 def _is_connected(guest: Guest) -> bool:
-    """Return whether the peer has not reset the connection; always True for a Unix socket."""
+    """Return False if the peer has reset the connection; always True for a Unix socket."""
     if guest.family == UNIX:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The daemon's side of the proof over TCP, on a connection that was upgraded and may ask nothing yet."""
+"""The daemon's side of the proof over TCP, on an upgraded connection before any request is accepted."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from localspec.protocol.jsonrpc import Call, ProtocolFault
 
 
 async def authenticated(socket: ServerConnection, client_nonce: str, token: str, port: int) -> bool:
-    """Prove that this daemon knows ``token``, and whether the client has proved so too in time; one that has
-    not is closed."""
+    """Prove that this daemon has ``token``; returns True if the client proves so too in time, and closes the
+    connection otherwise."""
     nonce = new_nonce()
     mine = proof(token, "daemon", port, client_nonce, nonce)
     expected = proof(token, "client", port, client_nonce, nonce)
     try:
         await socket.send(jsonrpc.notification(CHALLENGE, Challenge(nonce, port, mine)))
         async with asyncio.timeout(PATIENCE_S):
-            told = _proof(await socket.recv())
+            given = _proof(await socket.recv())
     except ConnectionClosed:
         return False
     except TimeoutError:
-        told = None
-    if told is not None and proves(told, expected):
+        given = None
+    if given is not None and proves(given, expected):
         return True
     await socket.close(CloseCode.POLICY_VIOLATION, "the proof of the token is missing or wrong")
     return False

@@ -1,8 +1,8 @@
-"""Who may come in: the checks on a handshake, before it is upgraded.
+"""The checks of a handshake before the connection is upgraded.
 
-Web pages can open WebSockets to loopback and are not held back by CORS, so a browser's ``Origin``
-is refused, a ``Host`` that is not loopback (DNS rebinding) too. Over TCP the token is needed as well, or a
-nonce: then the connection is upgraded, and asks nothing until it has proved that it knows the token.
+Web pages can open WebSockets to loopback, which CORS does not prevent, so a browser's ``Origin`` is refused,
+and a ``Host`` that is not loopback (DNS rebinding). Over TCP the token is required as well, or a nonce: then
+the connection is upgraded, and no request is accepted until the client has proved that it has the token.
 Malformed headers are refused like wrong ones: nothing here raises.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -20,6 +20,7 @@ from localspec.protocol.handshake import NONCE, NONCE_PREFIX
 from localspec.protocol.messages import BEARER
 
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/,*]+")
 SOCKET_PATH = "/"
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
@@ -31,8 +32,8 @@ Refusal = tuple[HTTPStatus, str]
 class Gate:
     """The requirements of one listening socket: an ``Origin``, if sent, must be among ``origins``.
 
-    Over ``tcp`` a loopback ``Host`` is required, and the token, but for ``/health`` and for the socket's
-    path, where a nonce does. ``token`` reads the token; None if there is none, which admits no client.
+    Over ``tcp`` a loopback ``Host`` is required, and the token, except for ``/healthz`` and for the socket's
+    path, where a nonce suffices. ``token`` reads the token; None if there is none, which admits no client.
     """
 
     tcp: bool
@@ -41,16 +42,16 @@ class Gate:
 
 
 def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | None:
-    """Why this handshake is refused, as an HTTP status and a sentence; None lets it in."""
+    """The HTTP status and the sentence with which a handshake is refused; None admits it."""
     if gate.tcp and not _is_loopback(headers.get_all("Host")):
         return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."
-    if any(origin not in gate.origins for origin in headers.get_all("Origin")):
+    if not all(is_listed(origin, gate.origins) for origin in headers.get_all("Origin")):
         return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's http.origins."
     if path not in (SOCKET_PATH, HEALTH_PATH, METRICS_PATH):
-        return HTTPStatus.NOT_FOUND, "There is nothing here."
+        return HTTPStatus.NOT_FOUND, f"Only {SOCKET_PATH}, {HEALTH_PATH} and {METRICS_PATH} exist."
     if method != "GET":
-        return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered."
-    if gate.tcp and path != HEALTH_PATH and not _is_let_in(path, headers, gate):
+        return HTTPStatus.METHOD_NOT_ALLOWED, "Only the method GET is allowed."
+    if gate.tcp and path != HEALTH_PATH and not _is_authenticated(path, headers, gate):
         return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
     return None
 
@@ -59,26 +60,33 @@ def _is_loopback(hosts: list[str]) -> bool:
     return len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip()) is not None
 
 
+def is_listed(origin: str, origins: Collection[str]) -> bool:
+    """Return True if ``origin`` is one of ``origins``; of these ``scheme://*`` stands for every host."""
+    parts = ORIGIN.fullmatch(origin)
+    return origin in origins or (parts is not None and f"{parts[1]}*" in origins)
+
+
 def bearers(authorizations: Iterable[str]) -> list[str]:
-    """What these ``Authorization`` headers show; empty for one that shows something else."""
+    """The bearer tokens of ``Authorization`` headers; an empty string for one of another scheme."""
     values = (value.strip().partition(" ") for value in authorizations)
     return [value.strip() if scheme.lower() == "bearer" else "" for scheme, _, value in values]
 
 
 def is_token(shown: list[str], token: str) -> bool:
-    """Whether the token is shown: one wrong among several refuses the lot."""
-    # Each is compared in constant time, and all are.
+    """Return True if tokens were sent and all are right: a wrong one among several refuses the request."""
+    # Each is compared in constant time, and all are compared.
     return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
 
 
 def nonce_of(headers: Headers) -> str | None:
-    """The nonce of a client that will prove that it knows the token; None for one that shows it."""
+    """The nonce of a client that will prove that it has the token; None for one that sends the token."""
     nonces = _offered(headers, NONCE_PREFIX)
     is_one = len(nonces) == 1 and NONCE.fullmatch(nonces[0]) is not None
     return nonces[0] if is_one and not _shown(headers) else None
 
 
-def _is_let_in(path: str, headers: Headers, gate: Gate) -> bool:
+def _is_authenticated(path: str, headers: Headers, gate: Gate) -> bool:
+    """Return True if the token was sent, or a nonce for a proof that follows."""
     if path == SOCKET_PATH and nonce_of(headers) is not None:
         return True
     token = gate.token()

@@ -1,4 +1,4 @@
-"""Listening on this machine alone."""
+"""Listening sockets on loopback addresses."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 
 HOST = "127.0.0.1"
 HOSTS = {HOST: socket.AF_INET, "::1": socket.AF_INET6}
-"""the first of these that this machine has"""
+"""in order of preference; the first that this machine has is used"""
 LACKING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH)
 """the errors of a machine, or a container, that has no such address"""
 
 
 def listen(port: int) -> socket.socket:
-    """A TCP socket that listens at ``port``, 0 for any that is free. Raises :class:`OSError`.
+    """Open a TCP socket that listens at ``port``, 0 for any free port. Raises :class:`OSError`.
 
-    Its connections send at once: asyncio sees to that only for sockets that were made with their protocol's
-    name, and a second small packet would wait 40 ms for the first one's acknowledgement.
+    Its connections send without delay (TCP_NODELAY): asyncio sets that only for sockets made with the
+    protocol's number, and a second small packet would wait 40 ms for the first one's acknowledgement.
     """
     *others, last = HOSTS
     for host in others:
@@ -29,7 +29,7 @@ def listen(port: int) -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """The host and port of a socket as URLs have them."""
+    """The host and port of a socket in the form of URLs."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if listening.family == socket.AF_INET6 else f"{host}:{port}"
 

@@ -1,5 +1,5 @@
-"""The user at the other end of a TCP connection on this machine, and how much it has read, as Linux knows
-them (sock_diag(7), tcp(7))."""
+"""The user at the other end of a TCP connection on this machine, and the bytes it has read, as reported by
+Linux (sock_diag(7), tcp(7))."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_COOKIE = struct.pack("=LLL", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 """of any interface"""
 UID = struct.Struct("=L")
 UID_AT = HEADER.size + 64
-"""behind the state (4 bytes), the socket's id (48) and three counters (12)"""
+"""after the state (4 bytes), the socket's id (48) and three counters (12)"""
 UNREAD = struct.Struct("=L")
 UNREAD_AT = HEADER.size + 56
 """the second of the counters"""
@@ -34,11 +34,11 @@ Connected = socket.socket | TransportSocket
 
 
 class Peers:
-    """Asks the kernel by one socket, which is kept: where no descriptor is left it can still be asked."""
+    """Queries of the kernel over one socket, kept open so that they work with no descriptor left."""
 
     def __init__(self) -> None:
         self._kernel: socket.socket | None = None
-        self._asked = 0
+        self._queries = 0
         self.answers = False
         """True once the kernel has answered a query; in a sandbox it may never do so"""
         if hasattr(socket, "AF_NETLINK"):
@@ -46,8 +46,8 @@ class Peers:
                 self._opened()
 
     def user_of(self, accepted: socket.socket) -> int | None:
-        """The user id that owns the other end of ``accepted``; None where the kernel does not tell, as on
-        other systems, or for a connection that is gone."""
+        """The user id that owns the other end of ``accepted``; None if the kernel does not report it, as on
+        other systems, or for a closed connection."""
         answer = self._found(accepted)
         if answer is None:
             return None
@@ -57,17 +57,17 @@ class Peers:
     def read_by(self, accepted: Connected) -> int | None:
         """The bytes that the program at the other end of ``accepted`` has read, up to a constant.
 
-        Where its receive queue is not told those that have arrived there; None where nothing is told, as on
-        other systems.
+        The bytes that have arrived there if the kernel does not report its receive queue; None if it reports
+        nothing, as on other systems.
         """
         if sys.platform != "linux":
             return None
         with contextlib.suppress(OSError, struct.error):
             size = ACKNOWLEDGED_AT + ACKNOWLEDGED.size
-            told = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+            info = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
             answer = self._found(accepted)
             unread = 0 if answer is None else int(UNREAD.unpack_from(answer, UNREAD_AT)[0])
-            return int(ACKNOWLEDGED.unpack_from(told, ACKNOWLEDGED_AT)[0]) - unread
+            return int(ACKNOWLEDGED.unpack_from(info, ACKNOWLEDGED_AT)[0]) - unread
         return None
 
     def _found(self, accepted: Connected) -> bytes | None:
@@ -76,33 +76,34 @@ class Peers:
             return None
         with contextlib.suppress(OSError, struct.error):
             theirs, ours = accepted.getpeername(), accepted.getsockname()
-            asked = (
+            query = (
                 REQUEST.pack(accepted.family, socket.IPPROTO_TCP, 0, ALL_STATES)
                 + PORTS.pack(theirs[1], ours[1])
                 + _packed(accepted.family, theirs[0])
                 + _packed(accepted.family, ours[0])
                 + NO_COOKIE
             )
-            return self._answer(asked)
+            return self._answer(query)
         return None
 
     def close(self) -> None:
-        """Close the socket; the next question opens another one."""
+        """Close the socket; the next query opens another one."""
         kernel, self._kernel = self._kernel, None
         if kernel is not None:
             kernel.close()
 
-    def _answer(self, asked: bytes) -> bytes | None:
-        """The answer to this question alone: one that was not read may be waiting before it."""
-        self._asked = (self._asked + 1) % (1 << 32)
+    def _answer(self, query: bytes) -> bytes | None:
+        """The answer to ``query``; unread answers to earlier queries are skipped."""
+        self._queries = (self._queries + 1) % (1 << 32)
         kernel = self._opened()
         try:
-            header = HEADER.pack(HEADER.size + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self._asked, 0)
-            kernel.send(header + asked)
+            length = HEADER.size + len(query)
+            header = HEADER.pack(length, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self._queries, 0)
+            kernel.send(header + query)
             while True:
                 answer = kernel.recv(ANSWER_BYTES)
                 _, kind, _, number, _ = HEADER.unpack_from(answer)
-                if number == self._asked:
+                if number == self._queries:
                     return answer if kind == SOCK_DIAG_BY_FAMILY else None
         except (OSError, struct.error):
             self.close()

@@ -1,4 +1,4 @@
-"""The token that TCP clients show: 256 bits, per user, kept across restarts."""
+"""The token of TCP clients: 256 bits, per user, kept across restarts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ TOKEN = re.compile(r"[0-9a-f]{64}")
 
 
 def read_or_create(path: Path) -> str:
-    """The token in ``path``; a missing, damaged or once readable-by-others one is replaced."""
+    """The token in ``path``; a missing or damaged one, or one readable by others, is replaced."""
     token = read(path)
     return create(path) if token is None else token
 
 
 def create(path: Path) -> str:
-    """A new token, in the place of what is in ``path``."""
+    """Write a new token to ``path``, replacing the file; returns the token."""
     home.write_private(path, secrets.token_hex(32))
     token = read(path)
     if token is None:
-        raise PermissionError(f"{path} cannot be kept private")
+        raise PermissionError(f"{path} stays readable by other users")
     return token
 
 
 def read(path: Path) -> str | None:
-    """The token in ``path``; None if there is none that was kept private."""
+    """The token in ``path``; None if there is none, or other users can read it."""
     try:
         with path.open(encoding="ascii", errors="replace") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:

@@ -1,7 +1,7 @@
 """A WebSocket whose closing handshake always ends.
 
-A peer that says goodbye but keeps its end of the socket open would otherwise hold its place, and
-what it asked for, for ever: the library waits for the deadline only where something is awaited.
+A peer that sends a close frame but keeps its end of the socket open would otherwise hold its place and its
+requests for ever: the library enforces the deadline only while something is awaited.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from websockets.asyncio.server import ServerConnection
 
 CLOSE_S = 0.5
-"""how long a client may take over the closing handshake"""
+"""longest duration of the closing handshake, in seconds"""
 
 
 class Socket(ServerConnection):
-    """Cut off at the deadline of the closing handshake (``close_timeout``)."""
+    """A connection that is aborted at the deadline of the closing handshake (``close_timeout``)."""
 
     _bounded = False
 
@@ -25,6 +25,6 @@ class Socket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        # asyncio raises AttributeError where a transport that wrote all and closed is aborted after all,
-        # and the library does that to send to a client that is gone.
+        # asyncio raises AttributeError if a transport that has written all and closed is aborted, which the
+        # library does when it sends to a lost client.
         self.transport.abort = lambda: None  # type: ignore[method-assign]

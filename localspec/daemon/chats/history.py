@@ -32,22 +32,23 @@ ROOM = 1 << 16
 """bytes of the smallest such file, the index of the write-ahead log"""
 FULL_REMEDY = "Free some disk space, then run `localspec daemon restart`."
 DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
+FAILURE_REMEDY = "Check that the file and its directory are readable and writable, then try again."
 
 
 class History:
-    """The stores behind one thread of their own, so that no disk holds up the event loop."""
+    """The stores, used from a thread of their own, so that a slow disk does not block the event loop."""
 
     def __init__(self, path: Path) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
         self._path = path
-        # Beside the file, whose own locks would let several daemons in.
+        # A file of its own: SQLite's locks would admit several daemons.
         self._lock = FileLock(f"{path}.lock")
         self.problem: str | None = None
         """message if the disk has no room for the file, so that chats are kept in memory only; else None"""
 
     async def open(self) -> None:
-        """Open or create the file; one that is no database is set aside. On a full disk chats are kept in
-        memory, and those of the file are not to be had, until the next daemon opens it.
+        """Open or create the file; a damaged one is set aside. On a full disk chats are kept in memory, and
+        those of the file cannot be read, until the next daemon opens it.
 
         Raises :class:`DaemonUnavailable` if another process has it open.
         """
@@ -65,12 +66,10 @@ class History:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            remedy = "Stop that daemon, or give this one a home of its own with LOCALSPEC_HOME."
-            raise DaemonUnavailable(
-                f"another daemon works with the history in {self._path}", remedy
-            ) from None
+            remedy = "Stop that daemon, or set LOCALSPEC_HOME to another directory for this one."
+            raise DaemonUnavailable(f"another daemon uses the chat history {self._path}", remedy) from None
         except OSError as error:
-            raise of_system(error, "the history cannot be locked") or error from None
+            raise of_system(error, "the chat history cannot be locked") or error from None
 
     async def close(self) -> None:
         await self._do(self._stored.close)
@@ -89,7 +88,7 @@ class History:
         """The session of this id; raises :class:`SessionNotFound`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
         if found is None and self.problem is not None:
-            raise DiskFull(f"the chats of before cannot be read: {self._path} has no room", FULL_REMEDY)
+            raise DiskFull(f"earlier chats cannot be read: the disk of {self._path} is full", FULL_REMEDY)
         if found is None:
             raise SessionNotFound(f"there is no session {id[:40]!r}")
         return found
@@ -100,7 +99,7 @@ class History:
         return not await self._do(lambda: all(store.is_empty() for store in in_memory))
 
     async def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
-        """The sessions that were asked for, but the private ones, the last used first."""
+        """The sessions of ``query`` that are not private, the last used first."""
         return await self._do(lambda: self._stored.summaries(query))
 
     async def rename(self, session: Session, title: str) -> None:
@@ -110,11 +109,11 @@ class History:
         await self._do(lambda: self._store(session).configure(session.id, options))
 
     async def delete(self, session: Session) -> None:
-        """Delete it with its messages, of which nothing stays in the file."""
+        """Delete a session with its messages, of which nothing stays in the file."""
         await self._do(lambda: self._store(session).delete(session.id))
 
     async def fork(self, session: Session, message: int | None) -> Session:
-        """A new session with what was said up to and including ``message``, else with all of it."""
+        """Copy a session with its messages up to and including ``message`` (None: all); returns the copy."""
         copy = Session(
             id=_new_id(),
             title=session.title,
@@ -128,7 +127,7 @@ class History:
     # Messages.
 
     async def messages(self, session: Session) -> tuple[StoredMessage, ...]:
-        """What was said so far."""
+        """The messages of a session, in order."""
         return await self._do(lambda: self._store(session).messages(session.id))
 
     async def begin_turn(self, session: Session, turn: Turn) -> Begun:
@@ -136,7 +135,7 @@ class History:
         return await self._do(lambda: self._store(session).begin_turn(session.id, turn))
 
     async def write_answer(self, session: Session, answer: int, text: str, status: Status) -> None:
-        """Write what there is of an answer; one that was dropped meanwhile stays dropped."""
+        """Store an answer's text so far; an answer that was dropped meanwhile stays dropped."""
         await self._do(lambda: self._store(session).write_answer(answer, text, status))
 
     def _store(self, session: Session) -> Store:
@@ -147,14 +146,16 @@ class History:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             if _code(error) == sqlite3.SQLITE_FULL or (_code(error) in STUCK and self._has_no_room()):
-                raise DiskFull(f"no space left for the history in {self._path}") from error
-            remedy = DAMAGE_REMEDY if _code(error) in DAMAGED else None
-            raise LocalspecError(f"the history in {self._path} failed: {error}", remedy) from error
+                raise DiskFull(f"no space left for the chat history {self._path}") from error
+            remedy = DAMAGE_REMEDY if _code(error) in DAMAGED else FAILURE_REMEDY
+            raise LocalspecError(
+                f"the chat history {self._path} cannot be read or written: {error}", remedy
+            ) from error
         except OSError as error:
-            raise of_system(error, "the history failed") or error from None
+            raise of_system(error, "the chat history cannot be read or written") or error from None
 
     def _has_no_room(self) -> bool:
-        """Return whether a temporary file of :data:`ROOM` bytes cannot be written for lack of space.
+        """Return True if a temporary file of :data:`ROOM` bytes cannot be written for lack of space.
 
         Quotas and a lack of inodes are detected by writing only.
         """
@@ -170,7 +171,7 @@ def _new_id() -> str:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code, 0 for an error of the module's own."""
+    """SQLite's primary error code; 0 for an error of the Python module."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -183,7 +184,7 @@ def _open_file(path: Path) -> Store:
         if _code(error) not in DAMAGED:
             raise
         aside = path.with_name(f"{path.name}.damaged-{time.time():.0f}")
-        # Its log goes along: a new file would take it for its own.
+        # With its write-ahead log: SQLite would apply that to a new file.
         for suffix in ("", "-wal", "-shm"):
             if (part := path.with_name(path.name + suffix)).exists():
                 part.replace(aside.with_name(aside.name + suffix))

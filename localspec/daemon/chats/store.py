@@ -1,4 +1,4 @@
-"""The file of the chats: one SQLite database, its tables and what is asked of them."""
+"""The file of the chats: one SQLite database, its tables and its queries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIGRATIONS = (
     );
     CREATE INDEX messages_by_session ON messages (session, id);
     """,
-    # A dropped message's id is never given again: who still knows it must not mean another message.
+    # A dropped message's id is never reused: a client that still has it must not change another message.
     """
     ALTER TABLE messages RENAME TO reused;
     CREATE TABLE messages (
@@ -53,7 +53,7 @@ MIGRATIONS = (
     CREATE INDEX sessions_by_use ON sessions (used);
     """,
 )
-"""``user_version`` counts how many of these a file has seen."""
+"""``user_version`` is the number of these that were applied to a file."""
 LISTED = """
     SELECT s.id, s.title, s.created, s.updated,
         (SELECT count(*) FROM messages m WHERE m.session = s.id AND m.content != '')
@@ -67,7 +67,7 @@ NEXT_USE = "(SELECT coalesce(max(used), 0) + 1 FROM sessions)"
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat's head: what every turn of it shares."""
+    """The head of a chat, without its messages."""
 
     id: str
     title: str
@@ -77,14 +77,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """What it is called where something was computed or learnt of it."""
+        """The name of the chat as a source of saved caches and learned n-grams."""
         return f"chat:{self.id}"
 
 
 class Turn(NamedTuple):
-    """What is to be answered: new ``content``, in the place of the user's ``message`` if one is named.
+    """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
 
-    Without ``content`` an answer is given anew: that of ``message``, else the last.
+    Without ``content`` the answer to ``message``, else the last one, is generated anew.
     """
 
     content: str | None = None
@@ -92,7 +92,7 @@ class Turn(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A turn as stored: what was said ``before``, the ``question``, and the row of the ``answer`` to come."""
+    """A turn as stored: the messages ``before``, the ``question``, and the row of the ``answer`` to come."""
 
     before: tuple[Message, ...]
     question: str
@@ -109,7 +109,7 @@ class Store:
             self._db.executescript(SETTINGS)
             self._check()
             self._migrate()
-            # Whatever was still streaming ended with the daemon that streamed it.
+            # Answers that were still streaming ended with the daemon that streamed them.
             self._db.execute("UPDATE messages SET status = 'failed' WHERE status = 'streaming'")
         except BaseException:
             self._db.close()
@@ -126,7 +126,9 @@ class Store:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             raise LocalspecError(
-                "the history was written by a newer localspec", "Install that version again."
+                f"the chat history was written by a newer localspec: its format is {version}, "
+                f"this version reads formats up to {len(MIGRATIONS)}",
+                "Install the newer version again.",
             )
         for number, script in enumerate(MIGRATIONS[version:], version + 1):
             self._db.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
@@ -162,12 +164,12 @@ class Store:
         self._change("UPDATE sessions SET options = ? WHERE id = ?", _encoded(options), id)
 
     def delete(self, id: str) -> None:
-        """With all its messages; no trace of them stays in the files."""
+        """Delete a session with all its messages; no trace of them stays in the files."""
         self._change("DELETE FROM sessions WHERE id = ?", id)
         self._wipe()
 
     def fork(self, origin: Session, copy: Session, message: int | None) -> None:
-        """Add ``copy`` with what was said in ``origin`` up to and including ``message``, else with all.
+        """Add ``copy`` with the messages of ``origin`` up to and including ``message`` (None: all).
 
         Raises :class:`SessionNotFound` if ``origin`` was deleted meanwhile, and :class:`MessageNotFound`.
         """
@@ -194,22 +196,22 @@ class Store:
         return tuple(StoredMessage(*row) for row in rows)
 
     def begin_turn(self, session: str, turn: Turn) -> Begun:
-        """Store the question and an empty answer, dropping what ``turn`` takes the place of.
+        """Store the question and an empty answer, dropping the messages that ``turn`` replaces.
 
-        Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for what
-        cannot be edited or answered; then nothing is changed.
+        Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for a message
+        that cannot be edited or answered; then nothing is changed.
         """
         with self._transaction():
             question, keep = self._question(session, turn)
             first = self._first(session)
             dropped = self._drop_after(session, keep)
-            before = self._said(session, keep if turn.content is not None else keep - 1)
+            before = self._until(session, keep if turn.content is not None else keep - 1)
             if turn.content is not None:
                 self._insert(session, "user", question, "complete")
             self._change(
                 "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ?, "
                 f"used = {NEXT_USE} WHERE id = ?",
-                # A title that was taken from what is dropped now goes with it.
+                # A title that was taken from a dropped message is replaced.
                 *("" if before else _title(first), _title(question), time.time(), session),
             )
             answer = self._insert(session, "assistant", "", "streaming")
@@ -221,14 +223,15 @@ class Store:
         self._db.execute("UPDATE messages SET content = ?, status = ? WHERE id = ?", (text, status, answer))
 
     def _question(self, session: str, turn: Turn) -> tuple[str, int]:
-        """What is to be answered, and the last message that stays."""
+        """The message to be answered, and the id of the last message that stays."""
         if turn.content is None:
             return self._answered(session, turn.message)
         if turn.message is None:
             return turn.content, 2**63 - 1
         if self._role(session, turn.message) != "user":
             raise InvalidOptions(
-                "an answer cannot be edited", "Edit the user's message before it, or answer that anew."
+                f"message {turn.message} is an answer, which cannot be edited",
+                "Edit the user's message before it, or generate the answer anew.",
             )
         return turn.content, turn.message - 1
 
@@ -242,26 +245,29 @@ class Store:
             (session, 2**63 - 1 if message is None else message),
         ).fetchone()
         if found is None:
-            raise InvalidOptions("nothing was said yet", "Say something first.")
+            raise InvalidOptions("the session has no message to answer yet", "Send a message first.")
         return cast(tuple[str, int], found)
 
     def _first(self, session: str) -> str:
-        """What was said first, if anything was."""
+        """The session's first message; empty if there is none."""
         row = self._db.execute(
             "SELECT content FROM messages WHERE session = ? ORDER BY id LIMIT 1", (session,)
         ).fetchone()
         return "" if row is None else cast(str, row[0])
 
     def _drop_after(self, session: str, keep: int) -> bool:
-        """Drop what comes after message ``keep``; what has no writer any more is no longer streaming."""
+        """Drop the messages after ``keep``; earlier answers still marked as streaming have failed.
+
+        Returns True if any message was dropped.
+        """
         dropped = self._db.execute("DELETE FROM messages WHERE session = ? AND id > ?", (session, keep))
         self._db.execute(
             "UPDATE messages SET status = 'failed' WHERE session = ? AND status = 'streaming'", (session,)
         )
         return dropped.rowcount > 0
 
-    def _said(self, session: str, until: int) -> tuple[Message, ...]:
-        """What was said up to message ``until``; an answer that ended before its first word is left out."""
+    def _until(self, session: str, until: int) -> tuple[Message, ...]:
+        """The messages up to ``until``; an answer that ended before its first word is left out."""
         rows = self._db.execute(
             "SELECT role, content FROM messages WHERE session = ? AND id <= ? AND content != '' ORDER BY id",
             (session, until),
@@ -296,7 +302,7 @@ class Store:
             yield
 
     def _wipe(self) -> None:
-        """Take what was dropped out of the write-ahead log, too."""
+        """Remove dropped messages from the write-ahead log, too."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

@@ -9,7 +9,7 @@ from localspec.daemon.chats.store import Session
 
 
 class Turns:
-    """A lock per session, as long as someone holds or awaits it."""
+    """A lock per session, kept while it is held or awaited."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

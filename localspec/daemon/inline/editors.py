@@ -40,7 +40,7 @@ class Editor:
 
 
 class Editors:
-    """An :class:`Editor` for each client that has asked for a completion."""
+    """An :class:`Editor` for each client that has requested a completion."""
 
     def __init__(self) -> None:
         self._of: dict[object, Editor] = {}
@@ -50,5 +50,5 @@ class Editors:
         return self._of.setdefault(client, Editor())
 
     def forget(self, client: object) -> None:
-        """Drop the state of a client that is gone."""
+        """Drop the state of a disconnected client."""
         self._of.pop(client, None)

@@ -1,24 +1,25 @@
-"""When a completion that came by itself is begun: at once, or once the person has probably paused."""
+"""The delay of automatic completions: none, or until the user has probably stopped typing."""
 
 from __future__ import annotations
 
 GAP_S = 0.2
-"""between two keystrokes, until some were seen"""
+"""assumed seconds between two keystrokes, until some were measured"""
 PAUSE_S = 1.0
-"""a gap from which on it says nothing of how fast somebody types"""
+"""seconds from which a gap is a pause, and is not counted in the speed of typing"""
 SHARE = 0.2
-"""of what is newest in what is known"""
+"""weight of the newest measurement in the moving average"""
 GAPS = 1.5
-"""so many gaps without a keystroke are probably a pause"""
+"""gaps without a keystroke after which the user has probably paused"""
 LONGEST_S = 0.3
+"""longest delay, in seconds"""
 
 
 class Pace:
-    """How fast one client's person types, and how soon a model has answered; times in seconds.
+    """Averages of the time between one client's keystrokes and of a model's answers, in seconds.
 
-    An answer that comes between two keystrokes is begun at once. A slower one would be given up at the next
-    keystroke, again and again, with the processor at work all the while: it is begun the later, the longer it
-    takes, but never later than when the person has probably paused.
+    An answer that comes between two keystrokes is begun at once. A slower one would be cancelled at the next
+    keystroke, again and again, at the cost of computing time: it is begun the later, the longer it takes, but
+    not after the user has probably paused.
     """
 
     def __init__(self) -> None:
@@ -26,15 +27,15 @@ class Pace:
         self._answer = 0.0
         self._last: float | None = None
 
-    def asked(self, now: float) -> None:
-        """A keystroke has asked."""
+    def requested(self, now: float) -> None:
+        """Note a request, which a keystroke has caused."""
         if self._last is not None and now - self._last < PAUSE_S:
             self._gap += SHARE * (now - self._last - self._gap)
         self._last = now
 
     def answered(self, seconds: float, *, whole: bool) -> None:
-        """A model has been at work for so long; ``whole``: until its answer was there."""
-        seconds = min(seconds, PAUSE_S)  # more makes no difference: the model had to be loaded first, say
+        """Note the ``seconds`` that a model has worked; ``whole``: until its answer was complete."""
+        seconds = min(seconds, PAUSE_S)  # more makes no difference: the model may have been loaded first
         if whole:
             self._answer += SHARE * (seconds - self._answer)
         else:
@@ -42,5 +43,5 @@ class Pace:
 
     @property
     def wait(self) -> float:
-        """How long to wait with what was just asked."""
+        """The delay of the request that was just noted, in seconds."""
         return min(max(0.0, self._answer - self._gap), GAPS * self._gap, LONGEST_S)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from localspec.daemon.inline.suggestions import Asked
+from localspec.daemon.inline.suggestions import Query
 
 MOST = 16
 """prefetches at once, of all clients together"""
@@ -24,16 +24,16 @@ class Cancellable(Protocol):
 
 
 class Work(NamedTuple):
-    """Work for a path; ``asked`` is the question that it prefetches the answer to, None for a prefill."""
+    """Work for a path; ``query`` is the completion that it prefetches, None for a prefill."""
 
     doer: Cancellable
-    asked: Asked | None
+    query: Query | None
     task: asyncio.Task[None] | None
 
-    def serves(self, asked: Asked) -> bool:
-        """True if it answers ``asked``, or what ``asked`` becomes as the user types on."""
-        mine = self.asked
-        return mine is not None and mine.rest == asked.rest and mine.prefix.startswith(asked.prefix)
+    def serves(self, query: Query) -> bool:
+        """True if it answers ``query``, or what ``query`` becomes as the user types on."""
+        mine = self.query
+        return mine is not None and mine.rest == query.rest and mine.prefix.startswith(query.prefix)
 
     async def ended(self) -> None:
         """Wait for its end."""
@@ -48,15 +48,15 @@ class Prefetch:
         self._work: dict[tuple[object, str], Work] = {}
 
     def begin(
-        self, client: object, path: str, doer: Cancellable, asked: Asked, work: Coroutine[Any, Any, None]
+        self, client: object, path: str, doer: Cancellable, query: Query, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Start ``work``, which answers ``asked``, in a task; of too many the oldest is cancelled."""
+        """Start ``work``, which answers ``query``, in a task; of too many the oldest is cancelled."""
         self.cancel(client, path)
         others = self._own()
         if len(others) >= MOST:
             others[0].doer.cancel()
         task = asyncio.create_task(work)
-        mine = self._work[client, path] = Work(doer, asked, task)
+        mine = self._work[client, path] = Work(doer, query, task)
         task.add_done_callback(lambda _: self._end(client, path, mine))
 
     @contextmanager

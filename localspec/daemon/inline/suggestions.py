@@ -1,4 +1,4 @@
-"""Completions that were made: for who asks the same again, types along, or says what became of one."""
+"""Recent completions: for repeated requests, for text typed along them, and for feedback."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from localspec.protocol.messages import CompletionItem, CompletionSource
 from localspec.protocol.options import Options
 
 KEPT = 250
-"""answers"""
+"""answers that are kept"""
 SHOWN = 1000
-"""items that feedback may come for"""
+"""items for which feedback is accepted"""
 TYPED = 128
-"""characters that may have been typed along an item"""
+"""most characters typed along an item"""
 TAIL = 256
-"""characters before an item that are learnt with it"""
+"""characters before an item that are learned with it"""
 DIGEST = 16
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """What makes two completions alike; ``count`` is how many answers are wanted."""
+class Query:
+    """The parameters of a completion, by which equal ones are found; ``count``: number of answers."""
 
     prefix: str
     suffix: str
@@ -50,23 +50,23 @@ class Asked:
 
     @property
     def gap(self) -> Gap:
-        """What is to be filled."""
+        """The gap to be filled."""
         return Gap(self.prefix, self.suffix, self.language, self.path, self.multiline)
 
-    def after(self, text: str) -> Asked:
-        """What an editor asks by itself once ``text`` was accepted."""
+    def after(self, text: str) -> Query:
+        """The automatic completion that follows once ``text`` was accepted."""
         return dataclasses.replace(self, prefix=self.prefix + text, count=1, invoked=False)
 
 
 class Found(NamedTuple):
-    """Texts that answer, by whom."""
+    """The texts of an answer, and their source."""
 
     texts: tuple[str, ...]
     source: CompletionSource
 
 
 class Kept(NamedTuple):
-    """All the texts that came when so many were ``wanted``: equal ones count once."""
+    """The distinct texts of an answer for which ``wanted`` were requested."""
 
     texts: tuple[str, ...]
     wanted: int
@@ -74,8 +74,8 @@ class Kept(NamedTuple):
 
 @dataclasses.dataclass
 class Shown:
-    """An item that a client has, and as much of where it stands as is learnt with it; ``accepted`` characters
-    of it were taken."""
+    """An item sent to a client, with the text ``before`` it that is learned with it; the user has accepted
+    ``accepted`` characters of it."""
 
     before: str
     text: str
@@ -85,7 +85,7 @@ class Shown:
 
 
 class Recent(Generic[T]):
-    """What was used last, by keys; older things are forgotten."""
+    """A cache by keys that drops the least recently used value."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -104,48 +104,51 @@ class Recent(Generic[T]):
 
 
 class Suggestions:
-    """The answers of this daemon, by what stood before and behind the cursor."""
+    """The answers of this daemon, by the text before and after the cursor."""
 
     def __init__(self) -> None:
         self._answers: Recent[Kept] = Recent(KEPT)
         self._shown: Recent[Shown] = Recent(SHOWN)
 
-    def keep(self, asked: Asked, texts: tuple[str, ...]) -> None:
-        """``texts``, or nothing, is what there is to say."""
-        self._answers.put((_digest(asked.prefix), asked.rest), Kept(texts, asked.count))
+    def keep(self, query: Query, texts: tuple[str, ...]) -> None:
+        """Store an answer, which may have no texts."""
+        self._answers.put((_digest(query.prefix), query.rest), Kept(texts, query.count))
 
-    def find(self, asked: Asked) -> Found | None:
-        """The answer to the same question, or the longest rest of one along which was typed since."""
+    def find(self, query: Query) -> Found | None:
+        """The answer to the same request, or the longest rest of one along which the user has typed since."""
         best: Found | None = None
-        for typed, digest in _prefixes(asked.prefix):
-            texts = self._texts(digest, asked) or ()
+        for typed, digest in _prefixes(query.prefix):
+            texts = self._texts(digest, query) or ()
             rests = tuple(text[len(typed) :] for text in texts if text.startswith(typed))
             rests = tuple(rest for rest in rests if rest.strip())
             if rests and (best is None or len(rests[0]) > len(best.texts[0])):
                 best = Found(rests, "type-through" if typed else "cache")
-        if best is None and self._texts(_digest(asked.prefix), asked) is not None:
+        if best is None and self._texts(_digest(query.prefix), query) is not None:
             return Found((), "cache")
         return best
 
-    def _texts(self, digest: bytes, asked: Asked) -> tuple[str, ...] | None:
-        """What is known, if no more of it is wanted than was asked for."""
-        kept = self._answers.get((digest, asked.rest))
-        return None if kept is None or kept.wanted < asked.count else kept.texts
+    def _texts(self, digest: bytes, query: Query) -> tuple[str, ...] | None:
+        """The texts kept for a digest; None if there are none, or fewer were requested than are now."""
+        kept = self._answers.get((digest, query.rest))
+        return None if kept is None or kept.wanted < query.count else kept.texts
 
-    def show(self, asked: Asked, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
-        """Items of these texts, for which feedback may come."""
+    def show(self, query: Query, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
+        """Items of these texts, for which feedback is accepted."""
         items = tuple(CompletionItem(secrets.token_hex(8), text) for text in texts)
-        # Who does not want to be remembered is not held for longer than it takes.
-        before = "" if asked.options.remember is False else asked.prefix[-TAIL:]
+        # Without `remember` no text before the cursor is kept.
+        before = "" if query.options.remember is False else query.prefix[-TAIL:]
         for item in items:
-            self._shown.put(item.id, Shown(before, item.text, asked.path, asked.options))
+            self._shown.put(item.id, Shown(before, item.text, query.path, query.options))
         return items
 
     def shown(self, item: str) -> Shown:
         """An item by its id. Raises :class:`Gone`."""
         shown = self._shown.get(item)
         if shown is None:
-            raise Gone("this completion is not known any more", "Feedback is for recent completions.")
+            raise Gone(
+                f"the completion {item[:40]!r} is not among the last {SHOWN}",
+                "Send feedback for recent completions only.",
+            )
         return shown
 
 
@@ -158,8 +161,8 @@ def _bytes(text: str) -> bytes:
 
 
 def _prefixes(prefix: str) -> list[tuple[str, bytes]]:
-    """What may have been typed since an earlier question, and the digest of what stood before that; the
-    prefix is read once, however long it is."""
+    """The splits of ``prefix`` into a digest of an earlier prefix and the text typed since; the prefix is
+    hashed once."""
     start = max(0, len(prefix) - TYPED)
     hashed = hashlib.blake2b(_bytes(prefix[:start]), digest_size=DIGEST)
     found = [(prefix[start:], hashed.digest())]

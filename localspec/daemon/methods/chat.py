@@ -78,9 +78,9 @@ class Answer:
             await self._write(status, text)
         except LocalspecError as error:
             log.error("an answer could not be stored: %s", error)
-            _tell(self._daemon, self._session, SessionEvent(self._session.id, "unsaved"))
+            _publish(self._daemon, self._session, SessionEvent(self._session.id, "unsaved"))
         else:
-            _tell(self._daemon, self._session, SessionEvent(self._session.id, "changed"))
+            _publish(self._daemon, self._session, SessionEvent(self._session.id, "changed"))
 
     @asynccontextmanager
     async def checkpointed(self) -> AsyncIterator[None]:
@@ -107,9 +107,9 @@ class Answer:
 
 
 async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, options: Options) -> Result:
-    """Answer ``turn`` with all that was said before it; ``options`` are merged already.
+    """Answer ``turn`` with all messages before it as context; ``options`` are merged already.
 
-    The question is committed when its turn has come, before anything is generated.
+    The question is stored when the session's lock is taken, before anything is generated.
     """
     stream.progress("queued", 0.0)
     async with AsyncExitStack() as lock:
@@ -122,7 +122,7 @@ async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, o
         stream.message = begun.answer
         reply = Answer(daemon, stream, session, begun.answer)
         async with reply.checkpointed():
-            _tell(daemon, session, SessionEvent(session.id, "changed"))
+            _publish(daemon, session, SessionEvent(session.id, "changed"))
             messages = (*_system(session), *_alternating(begun.before), Message("user", begun.question))
             request = Request(prompt=ChatPrompt(messages), options=options, source=session.source)
             result = await generate(daemon, stream, request, reply.take)
@@ -130,7 +130,7 @@ async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, o
         return result
 
 
-def _tell(daemon: Daemon, session: Session, event: SessionEvent) -> None:
+def _publish(daemon: Daemon, session: Session, event: SessionEvent) -> None:
     """Publish an event of a session that is not private."""
     if not session.private:
         daemon.events.publish(event)
@@ -141,7 +141,7 @@ def _system(session: Session) -> tuple[Message, ...]:
 
 
 def _alternating(messages: tuple[Message, ...]) -> list[Message]:
-    """The turns that were answered: chat templates want user and assistant by turns."""
+    """The turns that were answered: chat templates require user and assistant in alternation."""
     pairs = zip(messages, messages[1:], strict=False)
     return [m for pair in pairs if (pair[0].role, pair[1].role) == ("user", "assistant") for m in pair]
 
@@ -153,4 +153,4 @@ async def _ended(task: asyncio.Task[None]) -> None:
     except asyncio.CancelledError:
         pass
     except LocalspecError:
-        pass  # a checkpoint that could not be written; the last write tells
+        pass  # a checkpoint that could not be written; the last write reports the error

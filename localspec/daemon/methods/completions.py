@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from localspec.completion.finishing import finished
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.inline.pace import Pace
-from localspec.daemon.inline.suggestions import Asked, Found, Shown
+from localspec.daemon.inline.suggestions import Found, Query, Shown
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.receiver import Silent
@@ -25,9 +25,9 @@ from localspec.protocol.requests import File, FimPrompt, Priority, Request
 
 UNFINISHED = ("deadline", "cancelled")
 PAUSE_SHARE = 0.25
-"""of the time that is allowed, most of it is for the answer"""
+"""part of the time until the deadline that a delay may take; the rest is for the answer"""
 VARIED = 0.7
-"""the temperature of other answers to who wants none"""
+"""temperature of further answers if the request has temperature 0"""
 
 log = logging.getLogger(__name__)
 
@@ -35,26 +35,26 @@ log = logging.getLogger(__name__)
 async def inline(
     daemon: Daemon, exchange: Exchange, params: messages.CompletionInline
 ) -> messages.Completions:
-    """Answers with whole items, not with a stream: only a finished completion can be shown."""
+    """Answer with whole items, not with a stream: only a finished completion can be shown."""
     began = asyncio.get_running_loop().time()
     editor = daemon.editors.of(exchange.client)
     if params.trigger == "automatic":
-        editor.pace.asked(began)
+        editor.pace.requested(began)
     with editor.newest.hold(params.path, exchange):
         deadline = first_deadline(params, began)
-        asked = await _asked(daemon, params)
-        # What belongs to no file is asked by all kinds of programs, each with files of its own beside.
-        found = None if asked.path is None else await _known(daemon, exchange, asked, deadline)
+        query = await _query(daemon, params)
+        # Without a path the context is unknown: requests of different programs would share answers.
+        found = None if query.path is None else await _known(daemon, exchange, query, deadline)
         if found is None:
-            if not asked.invoked:
+            if not query.invoked:
                 await _paused(exchange, editor.pace, began, deadline)
-            answer = await _ask(daemon, exchange, asked, params, began)
+            answer = await _complete(daemon, exchange, query, params, began)
         else:
-            answer = _answer_known(daemon, asked, found, params.n)
+            answer = _answer_known(daemon, query, found, params.n)
     answer = replace(answer, elapsed_ms=1000 * (asyncio.get_running_loop().time() - began))
     daemon.metrics.answered.labels(answer.source).inc()
     if answer.items and answer.result.finish_reason not in UNFINISHED and not exchange.cancelled:
-        _prefetch(daemon, exchange, asked.after(answer.items[0].text), params.extra)
+        _prefetch(daemon, exchange, query.after(answer.items[0].text), params.extra)
     return answer
 
 
@@ -63,15 +63,15 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
     prefetch, path = daemon.prefetch, params.path
     with contextlib.nullcontext() if path is None else prefetch.hold(exchange.client, path, exchange):
         options = replace(await merged(daemon, params.options, params.path), max_tokens=0)
-        asked = Asked(params.prefix, params.suffix, params.path, params.language, True, options)
-        result = await generate(daemon, exchange, _request(asked, params.extra, "background"), lambda _: None)
+        query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
+        result = await generate(daemon, exchange, _request(query, params.extra, "background"), lambda _: None)
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
 
 
 async def feedback(
     daemon: Daemon, exchange: Exchange, params: messages.CompletionFeedback
 ) -> messages.Nothing:
-    """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
+    """Count an item as accepted or rejected; accepted text is learned. Raises :class:`Gone`."""
     shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
     metrics.suggestions.labels(params.event).inc()
     if params.event in ("accepted", "partial"):
@@ -83,10 +83,10 @@ async def feedback(
     return messages.Nothing()
 
 
-async def _asked(daemon: Daemon, params: messages.CompletionInline) -> Asked:
-    """The question, with the options that are configured for it."""
+async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
+    """The completion's parameters, with the options merged over the configuration's."""
     options = await merged(daemon, params.options, params.path)
-    return Asked(
+    return Query(
         params.prefix,
         params.suffix,
         params.path,
@@ -98,116 +98,116 @@ async def _asked(daemon: Daemon, params: messages.CompletionInline) -> Asked:
     )
 
 
-async def _known(daemon: Daemon, exchange: Exchange, asked: Asked, deadline: float | None) -> Found | None:
-    """The known answer, if any; a prefetch of exactly this question is awaited. All other work for this path
-    is cancelled at once, unless the user types towards its question."""
+async def _known(daemon: Daemon, exchange: Exchange, query: Query, deadline: float | None) -> Found | None:
+    """The known answer, if any; a prefetch of exactly this completion is awaited. All other work for this
+    path is cancelled at once, unless the user types towards its completion."""
     suggestions = daemon.suggestions
-    found = suggestions.find(asked)
-    work = None if asked.path is None else daemon.prefetch.find(exchange.client, asked.path)
-    if work is None or (found is not None and work.serves(asked)):
+    found = suggestions.find(query)
+    work = None if query.path is None else daemon.prefetch.find(exchange.client, query.path)
+    if work is None or (found is not None and work.serves(query)):
         return found
-    # In the background it might wait for others: then it is asked anew, before them.
-    is_asked = found is None and work.task is not None and work.asked == asked
-    if is_asked and len(daemon.busy) <= 1:
+    # In the background it might wait for other requests: then it is requested anew, before them.
+    is_prefetched = found is None and work.task is not None and work.query == query
+    if is_prefetched and len(daemon.busy) <= 1:
         try:
             async with exchange.waiting(deadline):
                 await work.ended()
         except TimeoutError:
-            pass  # who goes on from here finds the time over, or the request cancelled
-        found = suggestions.find(asked)
+            pass  # the deadline is over or the request is cancelled, which the caller checks
+        found = suggestions.find(query)
     work.doer.cancel()
     return found
 
 
 async def _paused(exchange: Exchange, pace: Pace, began: float, deadline: float | None) -> None:
-    """Wait until the user has probably stopped typing; a newer question ends it."""
+    """Wait until the user has probably stopped typing; a newer request ends it."""
     longest = math.inf if deadline is None else PAUSE_SHARE * (deadline - began)
-    with contextlib.suppress(TimeoutError):  # nothing is left to do then, which is soon found
+    with contextlib.suppress(TimeoutError):  # the request is over then, which the caller checks
         async with exchange.waiting(deadline):
             await asyncio.sleep(min(pace.wait, longest))
 
 
-async def _ask(
-    daemon: Daemon, exchange: Exchange, asked: Asked, params: messages.CompletionInline, arrived: float
+async def _complete(
+    daemon: Daemon, exchange: Exchange, query: Query, params: messages.CompletionInline, arrived: float
 ) -> messages.Completions:
     """The model's answer."""
     now = asyncio.get_running_loop().time
     began = now()
     request = replace(
-        _request(asked, params.extra, "completion"),
+        _request(query, params.extra, "completion"),
         max_ms=params.max_ms,
         max_prompt_ms=params.max_prompt_ms,
         max_predict_ms=params.max_predict_ms,
     )
     request = waited(request, began - arrived)
-    is_loaded = any(key_of(asked.options) in worker.names for worker, _ in daemon.pool.loaded())
-    requests = [replace(request, options=_varied(asked.options, i)) for i in range(asked.count)]
+    is_loaded = any(key_of(query.options) in worker.names for worker, _ in daemon.pool.loaded())
+    requests = [replace(request, options=_varied(query.options, i)) for i in range(query.count)]
     try:
         raw = await asyncio.gather(*(generate(daemon, exchange, each, exchange.round) for each in requests))
     except LocalspecError:
-        exchange.cancel()  # the others, for which nobody waits any more
+        exchange.cancel()  # the other generations, which are not needed any more
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
-    if is_loaded:  # else it tells how long a load takes
+    if is_loaded:  # else the time includes the load
         daemon.editors.of(exchange.client).pace.answered(now() - began, whole=whole)
-    results = [finished(result, asked.gap) for result in raw]
+    results = [finished(result, query.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
-    if whole and asked.path is not None:
-        daemon.suggestions.keep(asked, texts)
+    if whole and query.path is not None:
+        daemon.suggestions.keep(query, texts)
     result = next((each for each in results if each.text), results[0])  # the first item's
-    items = daemon.suggestions.show(asked, texts)
+    items = daemon.suggestions.show(query, texts)
     reprefilled = result.prompt_tokens - result.cached_tokens
     return messages.Completions(items, result.stats, result, "model", reprefilled)
 
 
-def _answer_known(daemon: Daemon, asked: Asked, found: Found, count: int) -> messages.Completions:
+def _answer_known(daemon: Daemon, query: Query, found: Found, count: int) -> messages.Completions:
     texts = found.texts[:count]
-    result = replace(nothing(asked.options, "stop"), text=texts[0] if texts else "")
-    items = daemon.suggestions.show(asked, texts)
+    result = replace(nothing(query.options, "stop"), text=texts[0] if texts else "")
+    items = daemon.suggestions.show(query, texts)
     return messages.Completions(items, result.stats, result, found.source)
 
 
-def _prefetch(daemon: Daemon, exchange: Exchange, asked: Asked, extra: tuple[File, ...]) -> None:
-    """Prefetch the completion ``asked``, which follows if the item is accepted."""
-    path = asked.path
-    if path is None or daemon.suggestions.find(asked) is not None:
+def _prefetch(daemon: Daemon, exchange: Exchange, query: Query, extra: tuple[File, ...]) -> None:
+    """Prefetch the completion ``query``, which follows if the item is accepted."""
+    path = query.path
+    if path is None or daemon.suggestions.find(query) is not None:
         return
     work = daemon.prefetch.find(exchange.client, path)
-    if work is not None and work.asked == asked:
+    if work is not None and work.query == query:
         return
     silent = Silent()
-    daemon.prefetch.begin(exchange.client, path, silent, asked, _keep_answer(daemon, silent, asked, extra))
+    daemon.prefetch.begin(exchange.client, path, silent, query, _keep_answer(daemon, silent, query, extra))
 
 
-async def _keep_answer(daemon: Daemon, silent: Silent, asked: Asked, extra: tuple[File, ...]) -> None:
+async def _keep_answer(daemon: Daemon, silent: Silent, query: Query, extra: tuple[File, ...]) -> None:
     try:
-        result = await generate(daemon, silent, _request(asked, extra, "background"), lambda _: None)
+        result = await generate(daemon, silent, _request(query, extra, "background"), lambda _: None)
     except LocalspecError as error:
         log.debug("a prefetch failed: %s", error.code)
         return
     if result.finish_reason not in UNFINISHED:
-        text = finished(result, asked.gap).text
-        daemon.suggestions.keep(asked, (text,) if text else ())
+        text = finished(result, query.gap).text
+        daemon.suggestions.keep(query, (text,) if text else ())
 
 
-def _request(asked: Asked, extra: tuple[File, ...], priority: Priority) -> Request:
+def _request(query: Query, extra: tuple[File, ...], priority: Priority) -> Request:
     prompt = FimPrompt(
-        asked.prefix,
-        asked.suffix,
-        asked.path,
-        asked.language,
+        query.prefix,
+        query.suffix,
+        query.path,
+        query.language,
         extra,
-        asked.multiline,
+        query.multiline,
         tidy=True,
-        invoked=asked.invoked,
+        invoked=query.invoked,
     )
-    source = "run" if asked.path is None else f"file:{asked.path}"
-    return Request(prompt=prompt, options=asked.options, source=source, priority=priority)
+    source = "run" if query.path is None else f"file:{query.path}"
+    return Request(prompt=prompt, options=query.options, source=source, priority=priority)
 
 
 def _varied(options: Options, number: int) -> Options:
-    """The options of one of several answers: a seed that was given differs for each. Without a temperature
-    all would be the same: of those only the first is as certain as was asked for."""
+    """The options of one of several answers: a given seed differs for each. At temperature 0 all would be the
+    same, so that only the first is greedy, and the others get :data:`VARIED`."""
     if number == 0:
         return options
     seed = options.seed if options.temperature else options.seed or 0
@@ -217,7 +217,7 @@ def _varied(options: Options, number: int) -> Options:
 
 
 def _teach(daemon: Daemon, shown: Shown) -> None:
-    """Have the worker of its model learn the accepted text, where one is loaded."""
+    """Send the accepted text to the worker of its model, if loaded, to learn it."""
     if shown.path is None or shown.options.remember is False:
         return
     text = shown.before + shown.text[: shown.accepted]

@@ -20,6 +20,7 @@ async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Gen
         max_ms=params.max_ms,
         max_prompt_ms=params.max_prompt_ms,
         max_predict_ms=params.max_predict_ms,
+        progress=params.progress,
     )
 
     async def answer(stream: Stream) -> Result:
@@ -37,7 +38,9 @@ async def resume(daemon: Daemon, exchange: Exchange, params: StreamResume) -> Re
 
 def _prompt(params: messages.Generate) -> Prompt:
     if [params.prompt, params.tokens, params.messages].count(None) != 2:
-        raise InvalidOptions("give either prompt, tokens or messages", "Give exactly one of them.")
+        raise InvalidOptions(
+            "exactly one of prompt, tokens and messages must be given", "Give one, and drop the others."
+        )
     if params.tokens is not None:
         return TokenPrompt(params.tokens)
     if params.prompt is not None:
@@ -47,7 +50,13 @@ def _prompt(params: messages.Generate) -> Prompt:
     if not params.messages:
         raise InvalidOptions("messages is empty", "Give at least one message.")
     if params.raw:
-        raise InvalidOptions("raw is for a prompt: messages need the chat template", "Drop raw.")
+        raise InvalidOptions(
+            "raw cannot be combined with messages, which need the chat template",
+            "Drop raw, or give a prompt.",
+        )
     if params.prefilled and params.messages[-1].role != "assistant":
-        raise InvalidOptions("prefilled continues a message of the assistant", "Let one be the last.")
+        raise InvalidOptions(
+            "prefilled needs a message of the assistant at the end of messages",
+            "End `messages` with an assistant message, or drop prefilled.",
+        )
     return ChatPrompt(params.messages, params.prefilled, params.variables)

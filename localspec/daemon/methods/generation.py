@@ -24,8 +24,8 @@ async def generate(
 ) -> Result:
     """Run ``request`` on the worker that its (merged) options name; load its model first if need be.
 
-    A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which count the load too), give a result with
-    the text so far. Raises what the load or the worker raises.
+    A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which include the load), give a result with the
+    text so far. Raises the errors of the load and of the worker.
     """
     loop, options = asyncio.get_running_loop(), request.options
     began = loop.time()
@@ -59,7 +59,7 @@ class Limited(Protocol):
 
 
 def first_deadline(limited: Limited, began: float) -> float | None:
-    """The time at which it must have begun, by the clock of ``began``; None for no limit."""
+    """The time by which the first token must be there, by the clock of ``began``; None for no limit."""
     limits = [ms for ms in (limited.max_ms, limited.max_prompt_ms) if ms is not None]
     return began + min(limits) / 1000 if limits else None
 
@@ -74,7 +74,7 @@ def waited(request: Request, seconds: float) -> Request:
 
 
 def nothing(options: Options, finish_reason: FinishReason) -> Result:
-    """The result of a request that ended before a worker had it."""
+    """The result of a request that ended before it was sent to a worker."""
     key = key_of(options)
     return Result(
         text="",
@@ -90,9 +90,9 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
 
 
 async def merged(daemon: Daemon, options: Options, path: str | None = None) -> Options:
-    """``options`` over the configuration's, of which parts may be for their workspace or model alone.
+    """``options`` over the configuration's, including the sections of their workspace and model.
 
-    ``path``: of the file that is asked about. Raises :class:`InvalidOptions`.
+    ``path``: the file of a completion. Raises :class:`InvalidOptions`.
     """
     if options.workspace:
         absolute(options.workspace)

@@ -1,8 +1,8 @@
-"""Methods of the n-gram memory, whose files the command `localspec memory` works on.
+"""Methods of the n-gram memory, run by the command `localspec memory`.
 
 The daemon has neither numpy nor a tokenizer; a worker has both, but would have to load a model to count
-some files. ``localspec memory`` takes a moment, needs no weights, and goes well with whoever has the
-files open. What it has to say besides its result goes where the daemon's log goes.
+some files. ``localspec memory`` takes a moment, needs no weights, and works while other processes have the
+files open. Its messages besides the result go to the daemon's log.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from localspec.protocol.memory import Forgotten, MemoryStats, Primed
 from localspec.protocol.options import Options
 
 COMMAND = process.python("localspec", "memory")
+CANCELLED_REMEDY = "Send the request again if it is still needed."
 
 T = TypeVar("T")
 
 
 class Failure(msgspec.Struct):
-    """What the command prints, as far as it tells whether it failed."""
+    """The part of the command's output that holds its error, if any."""
 
     error: dict[str, str] | None = None
 
@@ -46,13 +47,15 @@ async def forget(daemon: Daemon, exchange: Exchange, params: messages.MemoryForg
     if params.source is not None:
         await daemon.pool.forget(params.source)
         arguments.append(f"--source={params.source}")
+    if len(arguments) == 1:
+        arguments.append("--all")
     return await _run(daemon, exchange, Forgotten, "forget", *arguments)
 
 
 async def forget_chat(daemon: Daemon, source: str) -> None:
-    """Forget what a deleted chat taught, if anything was ever learnt from anybody.
+    """Forget what was learned from a deleted chat; does nothing if there are no tables.
 
-    No cancel ends that, and no lost client: nobody can delete a chat again that is no longer there.
+    Neither a cancel nor the loss of the client ends this: a deleted chat cannot be deleted again.
     """
     if not await asyncio.to_thread(_has_tables):
         return
@@ -62,7 +65,10 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
             output, _ = await process.communicate()
         _read(output, Forgotten)
     except LocalspecError as error:
-        error.remedy = f"The chat itself is deleted. Run `localspec memory forget --yes --source {source}`."
+        error.remedy = (
+            "The chat itself is deleted. Forget what was learned from it with "
+            f"`localspec memory forget --yes --source {source}`."
+        )
         raise
 
 
@@ -81,35 +87,35 @@ async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime
             absolute(text.path)
     paths = [absolute(path) for path in params.paths]
     if not paths and not params.texts:
-        raise InvalidOptions("there is nothing to learn", "Give paths, or texts.")
+        raise InvalidOptions("there is nothing to learn: no paths and no texts", "Give paths or texts.")
     return await _run(
         daemon, exchange, Primed, "prime", *arguments, *paths, input=msgspec.json.encode(params.texts)
     )
 
 
 def absolute(path: str) -> str:
-    """``path``; raises :class:`InvalidOptions` if where it leads depends on whose directory is meant."""
+    """Return ``path``; raises :class:`InvalidOptions` for a relative one."""
     if not os.path.isabs(path):
-        remedy = "The daemon has a directory of its own: send the whole path."
-        raise InvalidOptions(f"{path[:80]!r} is no absolute path", remedy)
+        remedy = "Send the absolute path: the daemon's working directory is not that of its clients."
+        raise InvalidOptions(f"{path[:80]!r} is not an absolute path", remedy)
     return path
 
 
 async def _run(daemon: Daemon, exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
-    """The command's result; one runs at a time. A cancel ends it, and what was learned stays."""
+    """Run the command, one at a time; returns its result. A cancel ends it, and keeps what was learned."""
     if any("\0" in argument for argument in arguments):
-        raise InvalidOptions("a path or name has a NUL in it", "No file has such a name.")
+        raise InvalidOptions("a path or name contains a NUL character", "Remove the NUL character.")
     async with contextlib.AsyncExitStack() as turn:
         try:
             async with exchange.waiting():
                 await turn.enter_async_context(daemon.memory_turn)
         except TimeoutError:
-            raise Gone("cancelled before it began") from None
+            raise Gone("the request was cancelled before it began", CANCELLED_REMEDY) from None
         process = await _start(*arguments)
         with exchange.cancelled_by(lambda: _interrupt(process)):
             output, _ = await process.communicate(input)
     if exchange.cancelled and process.returncode:
-        raise Gone("cancelled; what was learned until then stays learned")
+        raise Gone("the request was cancelled; its work until then is kept", "Send it again to do the rest.")
     return _read(output, type)
 
 
@@ -136,4 +142,7 @@ def _read(output: bytes, type: type[T]) -> T:
             raise from_dict(failure)
         return msgspec.json.decode(output, type=type)
     except msgspec.MsgspecError:
-        raise LocalspecError("`localspec memory` ended without an answer") from None
+        raise LocalspecError(
+            "the process that the daemon started for the n-gram memory failed",
+            "See its error with `localspec daemon logs`.",
+        ) from None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.generation import merged
+from localspec.daemon.methods.memory import CANCELLED_REMEDY
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
@@ -25,7 +26,7 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing)
         for worker, ready in daemon.pool.loaded()
         for place in (worker.identity.model, ready.path)
     }
-    # In a thread to its end: a model may lie on a disk that answers late, or not at all.
+    # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     return await asyncio.to_thread(_listed, daemon.config.model_dirs, loaded)
 
 
@@ -36,15 +37,17 @@ def _listed(model_dirs: tuple[str, ...], loaded: set[tuple[str, str]]) -> messag
 
 
 def _is_among(loaded: set[tuple[str, str]], model: Model) -> bool:
-    """Whether a model is loaded on the backend of its format, by any of its places."""
+    """Return True if a model is loaded on the backend of its format, from any of its places."""
     return any((place, model.description.backend) in loaded for place in model.places)
 
 
 async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
-    """Load a model before it is needed; a load that is cancelled goes on for whoever comes next."""
+    """Load a model before it is needed; after a cancel the load goes on for later requests."""
     pool = daemon.pool
-    said = Options(model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace)
-    key = key_of(await merged(daemon, said))
+    given = Options(
+        model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace
+    )
+    key = key_of(await merged(daemon, given))
     try:
         async with (
             exchange.waiting(),
@@ -56,12 +59,15 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
         ):
             pass
     except TimeoutError:
-        raise Gone("the load was cancelled; the model may be there in a moment all the same") from None
+        raise Gone(
+            "the request was cancelled; the model is still being loaded",
+            "Unload it with `localspec models unload` if it is not needed.",
+        ) from None
     return described(pool, worker)
 
 
 async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
-    """Find a text's tokens; the model is loaded for that."""
+    """Tokenize a text; loads the model if need be."""
     key = key_of(await merged(daemon, Options(model=params.model)))
     how = {"start": params.start, "special": params.special, "pieces": params.pieces}
     try:
@@ -71,7 +77,7 @@ async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize
         ):
             found = await worker.tokenize(params.text, **how)
     except TimeoutError:
-        raise Gone("it was cancelled") from None
+        raise Gone("the request was cancelled", CANCELLED_REMEDY) from None
     pieces = found.pieces if params.pieces else [None] * len(found.tokens)
     return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, pieces)))
 
@@ -83,7 +89,7 @@ async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnloa
 
 
 def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
-    """A worker whose model is loaded."""
+    """The description of a worker's loaded model."""
     ready = worker.ready.result()
     return messages.LoadedModel(
         model=ready.model,
@@ -97,6 +103,8 @@ def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
         draft_path=ready.draft_path,
         reason=ready.reason,
         n_ctx=ready.n_ctx,
+        offloaded_bytes=ready.offloaded_bytes,
+        sequences=ready.sequences,
     )
 
 

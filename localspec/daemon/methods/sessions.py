@@ -21,12 +21,12 @@ from localspec.protocol.options import Options
 
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
-    """Loads the model first, so that no session is left behind when it cannot be loaded."""
+    """Open a session; loads the model first, so that no session is left behind if it cannot be loaded."""
     options = await merged(daemon, params.options)
     pairing = await _pairing(daemon, exchange, options, "opened")
     kept = _kept(params.options, options)
     session = await daemon.history.new_session(kept, params.system, params.private)
-    _tell(daemon, session, SessionEvent(session.id, "opened"))
+    _publish(daemon, session, SessionEvent(session.id, "opened"))
     return wire.SessionOpened(session.id, pairing)
 
 
@@ -52,17 +52,18 @@ async def get(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> wir
 async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename) -> Nothing:
     title = " ".join(params.title.split())
     if not title:
-        raise InvalidOptions("the title is blank", "Give one that can be read.")
+        raise InvalidOptions("the title is blank", "Give a title with visible characters.")
     session = await daemon.history.session(params.session)
     await daemon.history.rename(session, title)
-    _tell(daemon, session, SessionEvent(session.id, "renamed"))
+    _publish(daemon, session, SessionEvent(session.id, "renamed"))
     return Nothing()
 
 
 async def configure(
     daemon: Daemon, exchange: Exchange, params: wire.SessionConfigure
 ) -> wire.SessionConfigured:
-    """Loads another model first; one that cannot be loaded changes nothing. Counts from the next turn on."""
+    """Set a session's options from its next turn on; loads another model first, and changes nothing if that
+    fails."""
     session = await daemon.history.session(params.session)
     options = await merged(daemon, params.options)
     before = await merged(daemon, session.options)
@@ -70,19 +71,19 @@ async def configure(
     if key_of(options) != key_of(before):
         pairing = await _pairing(daemon, exchange, options, "changed")
     await daemon.history.configure(session, _kept(params.options, options))
-    _tell(daemon, session, SessionEvent(session.id, "changed"))
+    _publish(daemon, session, SessionEvent(session.id, "changed"))
     return wire.SessionConfigured(pairing)
 
 
 async def fork(daemon: Daemon, exchange: Exchange, params: wire.SessionFork) -> wire.SessionForked:
     history = daemon.history
     copy = await history.fork(await history.session(params.session), params.message)
-    _tell(daemon, copy, SessionEvent(copy.id, "opened"))
+    _publish(daemon, copy, SessionEvent(copy.id, "opened"))
     return wire.SessionForked(copy.id)
 
 
 async def close(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
-    """End what it is answering; a private one is no more."""
+    """Cancel the running answers of a session; a private session is deleted."""
     session = await daemon.history.session(params.session)
     if session.private:
         await _delete(daemon, session)
@@ -94,13 +95,13 @@ async def close(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> N
 async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
     session = await daemon.history.session(params.session)
     await _delete(daemon, session)
-    _tell(daemon, session, SessionEvent(session.id, "deleted"))
+    _publish(daemon, session, SessionEvent(session.id, "deleted"))
     return Nothing()
 
 
 async def _delete(daemon: Daemon, session: Session) -> None:
-    """From the history first, so that nothing more is said in it; then what is being said is ended, and what
-    was computed and learnt of it is given up."""
+    """Delete a session from the history first, so that no new turn begins; then cancel its answers, and drop
+    its caches and what was learned from it."""
     source = session.source
     await daemon.history.delete(session)
     await daemon.streams.end(session.id)
@@ -111,7 +112,7 @@ async def _delete(daemon: Daemon, session: Session) -> None:
 
 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
-    """Load what ``options`` name, and say what came of it; raises the load's error."""
+    """Load the models that ``options`` name; returns their pairing. Raises the load's error."""
     key, pool = key_of(options), daemon.pool
     try:
         async with (
@@ -120,17 +121,19 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
         ):
             ready = worker.ready.result()
     except TimeoutError:
-        raise Gone(f"the session was not {what}: it was cancelled") from None
+        raise Gone(
+            f"the request was cancelled: the session was not {what}", memory.CANCELLED_REMEDY
+        ) from None
     return wire.Pairing(ready.model, ready.draft, options.proposer or "auto", ready.backend, ready.reason)
 
 
 def _kept(options: Options, merged: Options) -> Options:
-    """What a session keeps of ``options``: a draft model belongs to the model that it was paired with."""
+    """The options that a session keeps: with a draft model, also the model that it was paired with."""
     if options.draft in (None, "auto", "none"):
         return options
     return replace(options, model=merged.model)
 
 
-def _tell(daemon: Daemon, session: Session, event: SessionEvent) -> None:
+def _publish(daemon: Daemon, session: Session, event: SessionEvent) -> None:
     if not session.private:
         daemon.events.publish(event)

@@ -29,6 +29,7 @@ async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) 
 async def daemon_status(
     daemon: Daemon, exchange: Exchange, params: messages.Nothing
 ) -> messages.DaemonStatus:
+    problem = daemon.http_server.problem
     return messages.DaemonStatus(
         pid=os.getpid(),
         version=__version__,
@@ -42,7 +43,8 @@ async def daemon_status(
         models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
         settings=daemon.settings.state(),
         http=daemon.http_server.url,
-        http_problem=daemon.http_server.problem,
+        http_problem=None if problem is None else problem.message,
+        http_remedy=None if problem is None else problem.remedy,
         history_problem=daemon.history.problem,
     )
 
@@ -52,9 +54,13 @@ async def daemon_shutdown(
 ) -> messages.Nothing:
     if params.if_idle:
         if await daemon.history.has_private():
-            raise EngineBusy("a private session would end with it")
+            raise EngineBusy(
+                "the daemon holds chats in memory only (private, or not stored on a full disk), which would "
+                "be lost",
+                "End these chats, or run `localspec daemon stop`.",
+            )
         if daemon.busy:
-            raise EngineBusy("it is at work")
+            raise EngineBusy(f"the daemon is busy (requests: {len(daemon.busy)})")
         if daemon.http_server.flag:
             leave_open()
     daemon.stopping.set()

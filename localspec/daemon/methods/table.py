@@ -48,7 +48,7 @@ NEED_A_MODEL = frozenset(
         *("generate", "tokenize", "completion/inline", "completion/warm"),
     }
 )
-"""methods that count towards the limit on all connections together, and wait for a load"""
+"""methods that count towards the limit of all connections together, and wait for a load"""
 
 WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
 """methods that keep the daemon busy: a shutdown would interrupt them"""

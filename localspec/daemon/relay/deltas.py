@@ -13,17 +13,17 @@ from localspec.protocol.messages import StreamDelta
 from localspec.protocol.results import Token
 
 TOKEN_BYTES = 48
-"""about what a token takes on the wire"""
+"""approximate size of a token on the wire"""
 MERGED_BYTES = 64 * 1024
-"""a delta this large takes no more"""
+"""size from which a delta takes no more text"""
 DELTA_BYTES = 256
-"""about what a kept delta takes besides its text and tokens"""
+"""approximate size of a kept delta besides its text and tokens"""
 KEPT_BYTES = 1024 * 1024
-"""what is kept of a stream for whoever resumes it"""
+"""bytes of a stream's deltas that are kept for clients that resume it"""
 
 
 class Merged:
-    """One delta to be: what came in since the last one went out."""
+    """A delta that waits to be sent, with all text since the last one."""
 
     __slots__ = ("_of", "size", "texts", "tokens")
 
@@ -34,7 +34,7 @@ class Merged:
         self.size = 0
 
     def add(self, text: str, tokens: tuple[Token, ...]) -> int:
-        """Take more in; returns by how much it grew."""
+        """Add text and tokens; returns the bytes added."""
         self.texts.append(text)
         self.tokens.extend(tokens)
         grown = len(text) + TOKEN_BYTES * len(tokens)
@@ -42,13 +42,13 @@ class Merged:
         return grown
 
     def frame(self) -> str | None:
-        """The delta, numbered as it goes out; None if that has happened elsewhere."""
+        """The frame of the delta, numbered as it is sent; None if it was sent elsewhere."""
         delta = self._of.number(self)
         return None if delta is None else jsonrpc.notification("stream/delta", delta)
 
 
 class Deltas:
-    """A stream's deltas, numbered from 0 as they are put on the wire, tagged with who listens now."""
+    """A stream's deltas, numbered from 0 as they are sent, tagged with the id of the following request."""
 
     def __init__(self, request: Id = 0, keep: int = KEPT_BYTES) -> None:
         self.request = request
@@ -59,35 +59,35 @@ class Deltas:
         self._kept: deque[tuple[StreamDelta, int]] = deque()
         self._size = 0
 
-    # What comes in.
+    # Text of the worker.
 
     @property
     def open(self) -> Merged | None:
-        """The delta that waits and takes more, if there is one."""
+        """The waiting delta that takes more text, if any."""
         if not self._waiting or self._sealed or self._waiting[-1].size >= MERGED_BYTES:
             return None
         return self._waiting[-1]
 
     def begin(self) -> Merged:
-        """A new delta, which waits behind the others."""
+        """Add a new delta behind the waiting ones; returns it."""
         self._sealed = False
         self._waiting.append(Merged(self))
         return self._waiting[-1]
 
     def seal(self) -> None:
-        """What comes in from now on is not merged with what waits."""
+        """Merge later text with none of the waiting deltas."""
         self._sealed = True
 
     def keep(self, text: str, tokens: tuple[Token, ...]) -> None:
-        """Take text in while nobody listens."""
+        """Add text while no request follows the stream."""
         (self.open or self.begin()).add(text, tokens)
         while len(self._waiting) > 1:
             self.number(self._waiting[0])
 
-    # What goes out.
+    # Deltas to the client.
 
     def number(self, merged: Merged) -> StreamDelta | None:
-        """The delta that ``merged`` became, as it goes out; None if it no longer waits."""
+        """Number ``merged`` as the next delta; returns None if it no longer waits."""
         if not self._waiting or self._waiting[0] is not merged:
             return None
         self._waiting.popleft()
@@ -101,22 +101,23 @@ class Deltas:
         return delta
 
     def settle(self) -> list[StreamDelta]:
-        """Number what waits as if it had been sent; returns it."""
+        """Number the waiting deltas as if they had been sent; returns them."""
         settled = (self.number(self._waiting[0]) for _ in range(len(self._waiting)))
         return [delta for delta in settled if delta is not None]
 
     def resume(self, request: Id, after_seq: int) -> list[StreamDelta]:
-        """Tag all with ``request`` from now on; returns what it missed.
+        """Tag all deltas with ``request`` from now on; returns those after ``after_seq``.
 
-        Raises :class:`Gone` if that is no longer kept, :class:`InvalidOptions` if there is no delta
+        Raises :class:`Gone` if they are no longer kept, :class:`InvalidOptions` if there is no delta
         ``after_seq`` yet; then nothing is changed.
         """
         if after_seq >= self._seq:
             raise InvalidOptions(
-                f"of {self._seq} deltas none has the number {after_seq}", "Give the last that came."
+                f"after_seq is {after_seq}, but only {self._seq} deltas were sent, numbered from 0",
+                "Give the number of the last delta that was received, or -1.",
             )
         if after_seq + 1 < self._seq - len(self._kept):
-            raise Gone("what the stream said then is no longer kept", "Read the session instead.")
+            raise Gone(f"the deltas after number {after_seq} are no longer kept")
         missed = [delta for delta, _ in self._kept if delta.seq > after_seq] + self.settle()
         self.request = request
         return [replace(delta, request=request) for delta in missed]

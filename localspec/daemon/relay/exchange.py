@@ -1,4 +1,4 @@
-"""One request and its one response, as a handler sees the wire."""
+"""One request and its one response, for the method's handler."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Exchange(Receiver):
         finally:
             self._on_lost = self.cancel
 
-    # What goes to the client.
+    # Messages to the client.
 
     def started(self, stream: str) -> None:
         """Send the name of the stream."""
@@ -91,7 +91,7 @@ class Exchange(Receiver):
         """Forward ``event`` if it is a round: the only event sent of an answer that is not streamed."""
         if isinstance(event, Round):
             facts = {field: getattr(event, field) for field in RoundFacts.__struct_fields__}
-            self.subscription.tell(RoundEvent(request=self.id, **facts))
+            self.subscription.send(RoundEvent(request=self.id, **facts))
 
     def model_progress(self, model: str, frame: Loading) -> None:
         self._notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))

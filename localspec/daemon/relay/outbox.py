@@ -19,9 +19,9 @@ from localspec.daemon.relay.deltas import Deltas, Merged
 from localspec.protocol.results import Token
 
 LIVE_SHARE = 8
-"""the part of the buffer, one in so many, beyond which nothing is added that may be lost"""
+"""live events are dropped once one part in so many of the buffer is filled"""
 OVERFLOW = 16
-"""times the buffer's size at which a client is given up without delay"""
+"""multiple of the buffer's size at which a client is dropped without delay"""
 
 
 class Outbox:
@@ -51,14 +51,14 @@ class Outbox:
         self._append(frame, len(frame))
 
     def live(self, frame: str) -> None:
-        """Queue a frame that is of use at once or never: for a client that is behind it is dropped."""
+        """Queue a frame that is only useful at once: it is dropped for a slow client."""
         if self._size < self._limit // LIVE_SHARE:
             self._append(frame, len(frame))
 
     def delta(self, stream: Deltas, text: str, tokens: tuple[Token, ...]) -> None:
         """Queue new text of a stream, in the delta that still waits if there is one.
 
-        For a client that is gone it waits in the stream, for whoever takes that up.
+        After the loss of the client it waits in the stream for a request that resumes it.
         """
         waiting = stream.open
         if waiting is None:
@@ -69,21 +69,21 @@ class Outbox:
             self._grow(grown)
 
     def close(self, *, now: bool = False) -> None:
-        """Take no more, and let :meth:`run` end once all is sent; or, ``now``, drop what waits."""
+        """Accept no more frames; :meth:`run` ends once all are sent. ``now`` drops those that wait."""
         if now:
             self._items.clear()
             self._grow(-self._size)
         if now or not self._closed:
-            # Dropping what waits drops an earlier mark of the end as well: it is set again.
+            # Dropping the queue drops an earlier mark of its end as well: it is set again.
             self._closed = True
             self._items.append(None)
             self._wake()
 
     async def run(self) -> None:
-        """Send what is queued, until closed or until the client is gone.
+        """Send the queued frames until closed or until the client is lost.
 
         A client that keeps up is served by :meth:`_flush`, at the cost of a callback for each turn of the
-        event loop; this task sends the rest, at the client's pace.
+        event loop; this task sends the rest at the client's speed.
         """
         try:
             while (frame := await self._take()) is not None:
@@ -116,7 +116,7 @@ class Outbox:
         return item if isinstance(item, str) else item.frame()
 
     def _flush(self) -> None:
-        """Write what is queued to a client that reads; leave the rest, and the end, to :meth:`run`."""
+        """Write the queue to a client that reads; leave the rest, and the end, to :meth:`run`."""
         socket = self._socket
         while self._items and self._items[0] is not None and not socket.paused and socket.state is State.OPEN:
             item = self._items.popleft()
@@ -135,7 +135,7 @@ class Outbox:
             self._grow(size)
 
     def _wake(self) -> None:
-        """Have the queue sent in the next turn of the event loop, with all that is added until then."""
+        """Send the queue in the next turn of the event loop, with all that is added until then."""
         if self._is_idle:
             self._is_idle = False
             asyncio.get_running_loop().call_soon(self._flush)
@@ -147,7 +147,7 @@ class Outbox:
                 self._alarm.cancel()
                 self._alarm = None
         elif self._size - size >= OVERFLOW * self._limit:
-            # More comes in on top of far too much; one large answer alone is no fault of the client's.
+            # More is added to a far too long queue; one large answer alone does not count.
             self._on_slow()
         elif self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(self._patience, self._on_slow)

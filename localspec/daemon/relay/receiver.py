@@ -46,7 +46,7 @@ class Receiver(ABC):
     @property
     @abstractmethod
     def watched(self) -> bool:
-        """True if a record of each round is wanted."""
+        """True if a record of each round is requested."""
 
     @abstractmethod
     def progress(self, stage: str, fraction: float) -> None:
@@ -58,11 +58,11 @@ class Receiver(ABC):
 
     @abstractmethod
     def model_progress(self, model: str, frame: Loading) -> None:
-        """Report how far a model is loaded."""
+        """Report the progress of a model's load."""
 
 
 class Silent(Receiver):
-    """The receiver of work that no client asked for: it can be cancelled, and sends nothing."""
+    """The receiver of work without a request: it can be cancelled, and sends nothing."""
 
     @property
     def watched(self) -> bool:

@@ -31,7 +31,7 @@ class Follower:
     def leave(self, why: str) -> None:
         if not self.left.done():
             self.left.set_exception(Gone(why, "Resume the stream, or send the request again."))
-            self.left.exception()  # nobody may be there to take it
+            self.left.exception()  # marks it as retrieved, as it may never be awaited
 
 
 class Stream(Receiver):
@@ -43,7 +43,7 @@ class Stream(Receiver):
         self.id = secrets.token_hex(16)
         self.session = session
         self.message: int | None = None
-        """the id of the answer's message, once its turn has come"""
+        """the id of the answer's message; None until its turn has begun"""
         self._patience = patience
         self._deltas = Deltas()
         self._follower: Follower | None = None
@@ -61,7 +61,7 @@ class Stream(Receiver):
         """
         missed = self._deltas.resume(exchange.id, after_seq)
         if self._follower is not None:
-            self._follower.leave("another request follows the stream now")
+            self._follower.leave("another request has resumed the stream")
         self._cancel_alarm()
         follower = self._follower = Follower(exchange)
         exchange.take_up(self._deltas, missed)
@@ -98,7 +98,7 @@ class Stream(Receiver):
 
     def _lose(self, follower: Follower) -> None:
         """Handle the loss of the client of ``follower``."""
-        follower.leave("the client is gone")
+        follower.leave("the client's connection was lost")
         if self._follower is not follower:
             return
         self._follower = None
@@ -118,7 +118,7 @@ class Stream(Receiver):
         self._cancel_alarm()
         error = None if task.cancelled() else task.exception()
         if self._follower is None and error is not None and not isinstance(error, LocalspecError):
-            log.error("an answer that nobody followed failed", exc_info=error)
+            log.error("an answer without a client failed", exc_info=error)
         self._streams.on_end(self)
 
     def _cancel_alarm(self) -> None:

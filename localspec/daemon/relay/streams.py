@@ -13,7 +13,7 @@ MOST_ENDED = 64
 
 
 class Kept(Protocol):
-    """A stream as its registry sees it."""
+    """The part of a stream that its registry needs."""
 
     id: str
     session: str | None
@@ -51,7 +51,7 @@ class Streams(Generic[S]):
     def find(self, id: str) -> S:
         """The stream of this id; raises :class:`Gone`."""
         if (stream := self._known.get(id)) is None:
-            raise Gone("the stream is unknown, or has ended too long ago", "Read the session instead.")
+            raise Gone(f"the stream {id[:40]!r} does not exist, or is no longer kept after its end")
         return stream
 
     def unfollowed(self, session: str) -> dict[int, str]:

@@ -14,8 +14,8 @@ class Subscription:
         self.kinds: frozenset[str] = frozenset()
         self._outbox = outbox
 
-    def tell(self, event: LiveEvent) -> None:
-        """Send ``event`` if its kind is subscribed to; a round is dropped for a client that is behind."""
+    def send(self, event: LiveEvent) -> None:
+        """Send ``event`` if its kind is subscribed to; a round is dropped for a slow client."""
         if event.__struct_config__.tag not in self.kinds:
             return
         frame = jsonrpc.notification("event", event)
@@ -34,4 +34,4 @@ class Events:
     def publish(self, event: LiveEvent) -> None:
         """Send ``event`` to every subscriber of its kind."""
         for subscription in self.subscriptions:
-            subscription.tell(event)
+            subscription.send(event)

@@ -1,10 +1,9 @@
-"""The models that a key means on this disk, and the memory that a pair is to fit in."""
+"""The models that a key means on this disk, and the memory available to a pair."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from localspec.config import EngineConfig
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.builds import has_device_code
@@ -15,6 +14,7 @@ from localspec.models.library import chosen, find, in_formats, meant, places_of
 from localspec.models.model import Model
 from localspec.models.pair import Pair, is_apple_silicon
 from localspec.models.sections import Sections
+from localspec.protocol.engine_config import EngineConfig
 
 NOT_PATHS = ("auto", "none")
 
@@ -22,7 +22,7 @@ NOT_PATHS = ("auto", "none")
 def identify(key: Key, sections: Sections) -> Key:
     """The key with paths for names, alike for all names of the same models; ``auto`` stays ``auto``.
 
-    Looks at the disk. A name that cannot be resolved stays as it is: the worker tells what is wrong.
+    Reads the disk. A name that cannot be resolved stays as it is: the choice of the pair raises its error.
     """
     model_dirs = sections.config.model_dirs
     try:
@@ -35,13 +35,13 @@ def identify(key: Key, sections: Sections) -> Key:
 
 
 def key_of_pair(pair: Pair) -> Key:
-    """The key of what was chosen: paths for names, the draft that ``auto`` chose or ``none``."""
+    """The key of a chosen pair: paths for names, the chosen draft for ``auto``, or ``none``."""
     return Key(pair.target.place, "none" if pair.draft is None else pair.draft.place, pair.backend)
 
 
 def room_within(engine: EngineConfig, free: int) -> Room:
-    """What a pair is to fit in: ``free`` bytes of this machine's memory. A device's memory is its driver's to
-    tell, and the worker's to ask for: where a model may go to one, there is no limit here."""
+    """The memory available to a pair: ``free`` bytes of this machine's. The free memory of a device is known
+    to its driver, which the worker queries: for a model that may go to a device there is no limit here."""
 
     def left(target: Model) -> int | None:
         is_asked = target.format == "mlx" or engine.gpu_layers != 0
@@ -52,8 +52,8 @@ def room_within(engine: EngineConfig, free: int) -> Room:
 
 
 def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]) -> set[str]:
-    """The places that ``name`` stands for: of the models that it may mean those that lie in one of
-    ``places`` go first. Raises :class:`ModelError`."""
+    """The places of the models that ``name`` stands for, preferring models in one of ``places``. Raises
+    :class:`ModelError`."""
     found = meant(name, recent_disk(model_dirs).found)
     there = [each for each in found if not each.places.isdisjoint(places)]
     if not there:
@@ -62,7 +62,7 @@ def places_among(name: str, model_dirs: tuple[str, ...], places: Collection[str]
 
 
 def _named(key: Key, paths: list[Model], draft: str) -> Key:
-    """Which of two formats it will be is chosen later."""
+    """The key with paths for names; of two formats the one to load is chosen later."""
     backend = key.backend if len(paths) > 1 else BACKENDS[paths[0].format]
     return Key(paths[0].place, draft, backend)
 
@@ -72,5 +72,5 @@ def _targets(key: Key, model_dirs: tuple[str, ...]) -> list[Model]:
     formats = [format for format, name in BACKENDS.items() if key.backend in ("auto", name)]
     found = in_formats(key.model, model_dirs, formats)
     if not found or (key.backend != "auto" and found[0].format not in formats):
-        raise LocalspecError(f"{key.backend} does not run {key.model}")
+        raise LocalspecError(f"the backend {key.backend} cannot run the model {key.model}")
     return found

@@ -1,4 +1,4 @@
-"""The daemon's end of the socket to a worker: frames out of what the event loop reads."""
+"""The daemon's end of the socket to a worker: it decodes frames from the bytes that the event loop reads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Link(asyncio.Protocol):
             with memoryview(self._buffer) as view:
                 read = self._read(view)
             del self._buffer[:read]
-        except Exception as error:  # of whatever kind: the jobs must not wait for ever
+        except Exception as error:  # of any kind: the jobs must not wait for ever
             self._end(error)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""The workers there are: one per pair of models, lent to requests."""
+"""The pool of workers: one per pair of models, lent to requests."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Choose = Callable[[Key, tuple[str, ...], Room], Pair]
 
 MAX_WORKERS = 4
 MAX_NAMES = 64
-"""of one worker that are known without looking at the disk; paths can be spelt in any number of ways"""
+"""keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
 TICK_S = 1.0
-"""how often workers are looked after"""
+"""longest interval between two checks of the workers, in seconds"""
 
 
 def chosen(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
-    """Choose the pair that a key means; looks at every model on this disk where the draft is left to choose.
+    """Choose the pair that a key means; reads every model on this disk if the draft is ``auto``.
 
     Raises as :func:`localspec.models.pair.choose`.
     """
@@ -50,14 +50,14 @@ def chosen(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
 
 
 class Program(NamedTuple):
-    """The command that starts a worker, and the choice of the pair that it is told to open."""
+    """The command that starts a worker, and the function that chooses the pair it opens."""
 
     command: tuple[str, ...]
     choose: Choose = chosen
 
 
 class _Choice(NamedTuple):
-    """A pair, the key with its paths for names, and what a worker is told."""
+    """A pair, the key with its paths for names, and the first frame to a worker."""
 
     pair: Pair
     key: Key
@@ -68,7 +68,7 @@ COMMAND = Program(process.python("localspec.worker"))
 
 
 def key_of(options: Options) -> Key:
-    """Which worker answers these (merged) options; the bundled model has two names."""
+    """The key of the worker for these (merged) options; the bundled model has two names."""
     model = options.model or BUNDLED
     if model == BUNDLED_TARGET:
         model = BUNDLED
@@ -76,7 +76,7 @@ def key_of(options: Options) -> Key:
 
 
 class Pool:
-    """Starts workers when they are asked for, makes room for new ones, and looks after those there are."""
+    """Starts workers on demand, makes room for new ones, and watches the running ones."""
 
     def __init__(self, config: Config, metrics: Metrics, events: Events, program: Program = COMMAND) -> None:
         self._config = config
@@ -86,7 +86,7 @@ class Pool:
         self._program = program
         self._workers: list[WorkerProcess] = []
         self._leaving: list[WorkerProcess] = []
-        """out of the list, but not gone yet"""
+        """removed from the list, but not ended yet"""
         self._starting: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
@@ -95,11 +95,11 @@ class Pool:
     async def lease(
         self, key: Key, on_loading: Callable[[Loading], None], *, keep_alive_s: float | None = None
     ) -> AsyncIterator[WorkerProcess]:
-        """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is said.
+        """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is given.
 
-        Whoever comes during a load waits for it, and hears of its progress. Models whose files change between
-        choice and load are chosen again, once. Raises the load's error, the lookup's, :class:`EngineBusy` if
-        there is no room, :class:`ShuttingDown` after :meth:`close`.
+        A request that comes during a load waits for it, and gets its progress. Models whose files change
+        between choice and load are chosen again, once. Raises the load's error, the lookup's,
+        :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
         try:
             worker = await self._taken(key, on_loading, keep_alive_s)
@@ -138,14 +138,14 @@ class Pool:
         return [(each, each.ready.result()) for each in self._workers if each.usable and each.loaded]
 
     def idle_left_s(self, worker: WorkerProcess) -> float | None:
-        """Seconds until it is unloaded if nobody uses it; None: it is at work, or stays."""
+        """Seconds until it is unloaded if it stays unused; None: it is in use, or is not unloaded."""
         return worker.idle_left_s(self._config.daemon.idle_unload_s, time.monotonic())
 
     async def unload(self, model: str | None = None) -> list[str]:
-        """End the workers of a model, however it is named, or all; their memory is back on return.
+        """End the workers of a model, by any of its names, or all; their memory is free on return.
 
-        Returns the names of what was unloaded. Raises :class:`ModelNotFound` for a name that nothing
-        has, and :class:`EngineBusy`, when the idle ones are gone, for those that are at work.
+        Returns the names of the unloaded models. Raises :class:`ModelNotFound` for an unknown name, and
+        :class:`EngineBusy` for workers in use, after the idle ones have ended.
         """
         usable = [worker for worker in self._workers if worker.usable]
         meant = usable if model is None else await self._meant(model, usable)
@@ -153,15 +153,17 @@ class Pool:
         idle = [worker for worker in meant if not worker.users and worker in self._workers]
         await self._dismiss(idle)
         if busy:
-            at_work = ", ".join(f"{worker.model} ({worker.users})" for worker in busy)
+            in_use = ", ".join(f"{worker.model} ({worker.users})" for worker in busy)
             gone = ", ".join(worker.model for worker in idle)
             also = f"; {gone} {'is' if len(idle) == 1 else 'are'} unloaded" if idle else ""
-            raise EngineBusy(f"at work, with so many requests, and left alone: {at_work}{also}")
+            raise EngineBusy(
+                f"these models were not unloaded, because they have running requests: {in_use}{also}"
+            )
         return [worker.model for worker in idle]
 
     async def forget(self, source: str) -> None:
-        """Have every worker give up what it computed of a source, and what it was to learn; those that are
-        ending write both down, and are gone on return."""
+        """Have every worker drop its caches of a source, and the texts it was to learn from it; workers that
+        are ending store both, and have ended on return."""
         for worker, _ in self.loaded():
             worker.send(Forget(source))
         await self._dismiss(())
@@ -180,13 +182,13 @@ class Pool:
         return next((each for each in self._workers if each.usable and key in each.names), None)
 
     async def _identified(self, key: Key) -> WorkerProcess:
-        """The worker of the models that ``key`` means, which may have been named otherwise; or a new one."""
+        """The worker of the models that ``key`` means, perhaps loaded by another name; or a new one."""
         identity = await asyncio.to_thread(identify, key, self.sections)
         worker = self._holding(identity)
         if worker is None:
             free = self._free([each for each in self._workers if not each.users])
             choice = await asyncio.to_thread(self._choose, key, free)
-            # Another request may have started it meanwhile; one that named the draft has what is chosen now.
+            # Another request may have started it meanwhile, or have named the draft that is chosen now.
             worker = self._holding(identity) or self._holding(choice.key)
             worker = worker or self._start(key, identity, choice)
         if len(worker.names) < MAX_NAMES:
@@ -194,7 +196,7 @@ class Pool:
         return worker
 
     def _choose(self, key: Key, free: int) -> _Choice:
-        """Choose a pair that fits in ``free`` bytes; for a thread, as it looks at the disk."""
+        """Choose a pair that fits in ``free`` bytes; for a thread, as it reads the disk."""
         engine = self.sections.engine(key.model)
         pair = self._program.choose(key, self._config.model_dirs, room_within(engine, free))
         return _Choice(pair, key_of_pair(pair), Load(pair.as_frame(), engine))
@@ -234,7 +236,7 @@ class Pool:
         return worker
 
     async def _load(self, worker: WorkerProcess, load: Load, evicted: Collection[WorkerProcess]) -> None:
-        # Their memory is needed: first out, then in.
+        # Their memory is needed: they end before the load begins.
         await self._dismiss(evicted)
         free = max(0, self._free(without=(worker,)))
         await worker.start(replace(load, free=free))
@@ -248,16 +250,17 @@ class Pool:
         await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
 
     def _make_room(self, pair: Pair) -> list[WorkerProcess]:
-        """The least recently used idle workers that must go, for a model with its draft, or else without.
+        """Remove the least recently used idle workers, as many as a model needs with its draft, or else
+        without; returns them.
 
-        None for the sake of a model that does not fit all the same: whether it can be loaded, on a device
-        perhaps, the load tells.
+        For a model that does not fit in any case none is removed for memory: it may fit on a device, which
+        the load finds out.
         """
         idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
         evicted: list[WorkerProcess] = []
         while len(self._workers) - len(evicted) >= MAX_WORKERS:
             if not idle:
-                raise EngineBusy(f"{len(self._workers)} models are loaded and all of them are at work")
+                raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
             evicted.append(idle.pop(0))
         free = [self._free([*evicted, *idle[:n]]) for n in range(len(idle) + 1)]
         wanted = (needs.total for needs in (pair.needs, pair.least))
@@ -269,9 +272,9 @@ class Pool:
         return evicted
 
     def _free(self, without: Collection[WorkerProcess]) -> int:
-        """Bytes for a new model when ``without`` have gone."""
+        """Bytes for a new model once the workers ``without`` have ended."""
         others = [worker for worker in self._workers if worker not in without]
-        # What is loaded is missing from the free memory already, but for pages of its files.
+        # Loaded models are missing from the free memory already, except for mapped pages of their files.
         taken = sum(each.needs.mapped if each.loaded else each.needs.total for each in others)
         back = sum(each.needs.total - each.needs.mapped for each in without if each.loaded)
         free = free_memory() + back - taken
@@ -281,7 +284,7 @@ class Pool:
     # Looking after.
 
     async def _look_after(self) -> None:
-        """Until none is left: give up workers that hang, unload those that nobody uses."""
+        """Until no worker is left: kill workers that hang, unload those that were idle for too long."""
         limits = self._config.daemon
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
         last = time.monotonic()
@@ -292,7 +295,7 @@ class Pool:
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(now, away_s)
                 if self.idle_left_s(worker) == 0.0:
-                    log.info("%s is unloaded: nobody used it", worker.model)
+                    log.info("%s is unloaded: it was idle for too long", worker.model)
                     await self._dismiss([worker])
 
     def _on_ready(self, worker: WorkerProcess, pair: Pair) -> None:

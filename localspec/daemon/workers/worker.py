@@ -47,15 +47,15 @@ from localspec.protocol.requests import Request
 log = logging.getLogger(__name__)
 
 STOP_S = 3.0
-"""how long a worker may take to write its memory down and free its model before it is killed"""
+"""seconds in which a worker must store its n-gram memory and free its model; then it is killed"""
 EXIT_S = 0.3
-"""how long a worker whose socket is closed may take to be gone"""
+"""seconds in which a worker must exit after its socket was closed; then it is killed"""
 STDERR = 2
 KILLED_REMEDY = (
     "Send the request again: the model is loaded anew. If it happens again the system may have run out of "
     "memory: use a smaller model, quantisation or n_ctx."
 )
-"""what the kernel does to whoever takes too much looks like a kill by hand"""
+"""for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
 SHORTENED_REMEDY = (
     "A file of the model was shortened while it was in use. Send the request again once it is complete: the "
     "model is loaded anew."
@@ -67,7 +67,7 @@ NOTHING = Needs()
 
 
 class Key(NamedTuple):
-    """What a worker holds, as the client named it."""
+    """A worker's model, draft model and backend, as the client named them."""
 
     model: str
     draft: str
@@ -79,13 +79,13 @@ class Job:
 
     def __init__(self, worker: WorkerProcess, id: int, on_event: Callable[[StreamEvent], None]) -> None:
         self.end: asyncio.Future[Any] = _future()
-        """gets a :class:`Result`, or what else was asked for"""
+        """gets a :class:`Result`, or the Tokenized of a text"""
         self.on_event = on_event
         self._worker = worker
         self._id = id
 
     def cancel(self) -> None:
-        """Ask for the end; it comes as a result with what there is."""
+        """Request the end, which comes as a result with the text so far."""
         self._worker.send(Cancel(self._id))
 
 
@@ -93,7 +93,7 @@ class WorkerProcess:
     """A worker from its start to its end.
 
     ``ready`` gets Ready, or the error of a load that failed. When the socket ends, every job gets
-    :class:`EngineCrashed` and ``on_end`` is called once. Nothing here waits for a client.
+    :class:`EngineCrashed` and ``on_end`` is called once. No method waits for a client.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class WorkerProcess:
         self.identity = identity or key
         """the key with paths for names"""
         self.names = {key}
-        """the keys that are known to mean this worker"""
+        """the keys known to mean this worker"""
         self.needs = needs
         self.keep_alive_s: float | None = None
-        """how long it may idle, if somebody said so; 0: for ever"""
+        """longest idle time in seconds, if a client has set one; 0: for ever"""
         self.ready: asyncio.Future[Ready] = _future()
         self.listeners: list[Callable[[Loading], None]] = []
         self.users = 0
@@ -138,22 +138,22 @@ class WorkerProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether it is loading or loaded."""
+        """True if it is loading or loaded."""
         failed = self.ready.done() and not self.loaded
         return not (self._closed or self._ended or failed or self._expected or self._verdict)
 
     @property
     def loaded(self) -> bool:
-        """Whether the load has succeeded."""
+        """True if the load has succeeded."""
         return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
 
     @property
     def model(self) -> str:
-        """Its name: the model's own once it is loaded, until then what the client said."""
+        """The model's name: its own once it is loaded, until then the client's."""
         return self.ready.result().model if self.loaded else self.key.model
 
     def answers(self, identity: Key) -> bool:
-        """Whether it holds just these models: asked for as such, or chosen when it was left to choose."""
+        """Return True if it holds just these models: by its own identity, or by the draft it has chosen."""
         if identity == self.identity:
             return True
         if not self.loaded:
@@ -163,16 +163,16 @@ class WorkerProcess:
         return (identity.model, identity.backend) == (ready.path, ready.backend) and identity.draft in drafts
 
     def idle_left_s(self, limit_s: float, now: float) -> float | None:
-        """Seconds until it has idled for too long; None: it is at work, or may idle for ever."""
+        """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
         limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
         if self.users or not limit_s or not self.loaded:
             return None
         return max(0.0, self.last_used + limit_s - now)
 
     def give_up_if_hung(self, now: float, away_s: float) -> None:
-        """Kill it, and fail its jobs at once, if it has work and does not get on with it.
+        """Kill it, and fail its jobs at once, if it has work and makes no progress.
 
-        ``away_s``: for how long nobody could have heard it.
+        ``away_s``: seconds in which the daemon could not read its frames.
         """
         self._watch.away(away_s)
         loading = not self.ready.done()
@@ -182,14 +182,14 @@ class WorkerProcess:
         if still_s is not None:
             what = "loading" if loading else "answering"
             self._verdict = EngineCrashed(
-                f"the worker of {self.model} hung while {what}: nothing happened for {still_s:.0f} s"
+                f"the worker process of {self.model} hung while {what}: no progress for {still_s:.0f} s"
             )
             log.error("worker %d: %s", self._process.pid, self._verdict.message)
             self._fail(self._verdict)
             self._kill()
 
     async def start(self, load: Load) -> None:
-        """Spawn the process and have it load; how that went is awaited in ``ready``."""
+        """Spawn the process and send it ``load``; the result is awaited in ``ready``."""
         if self._expected is not None:
             self._end(self._expected)
             return
@@ -210,7 +210,7 @@ class WorkerProcess:
             self._link = await Link.open(ours, self._receive)
         except OSError as error:
             ours.close()
-            what = f"the worker of {self.key.model} could not be started"
+            what = f"the worker process of {self.key.model} could not be started"
             self._end(of_system(error, what) or EngineCrashed(f"{what}: {error.strerror}"))
             return
         log.info("worker %d loads %s, draft %s", self._process.pid, self.key.model, self.key.draft)
@@ -223,7 +223,7 @@ class WorkerProcess:
     def submit(
         self, request: Request, on_event: Callable[[StreamEvent], None], *, watch: bool = False
     ) -> Job:
-        """Run a request, telling its rounds too if they are to be watched.
+        """Run a request; ``watch``: with an event for each of its rounds.
 
         Raises :class:`EngineCrashed` if the worker has ended, :class:`InvalidOptions` for a request that no
         frame can hold.
@@ -231,7 +231,7 @@ class WorkerProcess:
         return self._begin(lambda id: Submit(id, request, watch), on_event)
 
     async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
-        """Find a text's tokens. Raises :class:`EngineCrashed`."""
+        """Tokenize a text. Raises :class:`EngineCrashed`."""
         job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
         try:
             tokenized: Tokenized = await job.end
@@ -243,14 +243,14 @@ class WorkerProcess:
     def _begin(self, message: Callable[[int], ToWorker], on_event: Callable[[StreamEvent], None]) -> Job:
         """Send a message under a new id. No job is registered for one that cannot be sent."""
         if self._ended or self._verdict:
-            raise EngineCrashed(f"the worker of {self.key.model} has ended")
+            raise EngineCrashed(f"the worker process of {self.key.model} has ended")
         id = self._last_id + 1
         try:
             frame = frames.encode_frame(message(id))
         except (OverflowError, RecursionError) as error:
             raise InvalidOptions(
-                f"the request cannot be passed on to the model: {error}",
-                "Give whole numbers of at most 64 bits, and no structures that are hundreds of levels deep.",
+                f"the request cannot be sent to the model's worker process: {error}",
+                "Use whole numbers of at most 64 bits, and structures of at most 100 levels.",
             ) from None
         if not self._jobs:
             self._watch.moved(time.monotonic())
@@ -260,7 +260,7 @@ class WorkerProcess:
         return job
 
     def send(self, message: ToWorker) -> None:
-        """Queue a frame; what is sent to an ended worker is lost, as its jobs already know."""
+        """Queue a frame; a frame to an ended worker is lost, and its jobs have failed already."""
         self._write(frames.encode_frame(message))
 
     def _write(self, frame: bytes) -> None:
@@ -268,7 +268,7 @@ class WorkerProcess:
             self._link.write(frame)
 
     async def stop(self) -> None:
-        """Have it write down what it learnt and exit; kill it if that takes too long, or while it loads."""
+        """Have it store its n-gram memory and exit; kill it if that takes too long, or while it loads."""
         self._expected = self._expected or ShuttingDown(f"{self.key.model} is being unloaded")
         self.send(Stop())
         if not self.ready.done():
@@ -287,10 +287,12 @@ class WorkerProcess:
             pass  # the worker's end of the socket is closed
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
-            self._verdict = EngineCrashed(f"the worker of {self.model} sent a damaged frame and was killed")
+            self._verdict = EngineCrashed(
+                f"the worker process of {self.model} sent a damaged frame and was killed"
+            )
             self._kill()
-        except Exception:  # a defect of ours must not leave the jobs waiting for ever
-            log.exception("worker %d cannot be read", process.pid)
+        except Exception:  # a defect of localspec must not leave the jobs waiting for ever
+            log.exception("the frames of worker %d cannot be read", process.pid)
             self._kill()
         self._closed = True
         how = await self._exit(process)
@@ -298,7 +300,9 @@ class WorkerProcess:
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
         remedy = REMEDIES.get(process.returncode or 0)
         self._end(
-            self._expected or self._verdict or EngineCrashed(f"the worker of {self.key.model} {how}", remedy)
+            self._expected
+            or self._verdict
+            or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy)
         )
 
     def _receive(self, frame: FromWorker) -> None:
@@ -342,12 +346,12 @@ class WorkerProcess:
                 error = from_dict(event.error)
                 job.end.set_exception(error)
                 if isinstance(error, ModelChanged):
-                    # It ends by itself; the others of its requests end with the same error.
+                    # The worker ends by itself; its other requests end with the same error.
                     log.warning("%s", error.message)
                     self._expected = self._expected or error
 
     async def _exit(self, process: asyncio.subprocess.Process) -> str:
-        """Wait for the process to be gone, and say what ended it."""
+        """Wait for the end of the process; returns how it ended, as a predicate of a sentence."""
         try:
             async with asyncio.timeout(EXIT_S):
                 code = await process.wait()
@@ -377,7 +381,7 @@ class WorkerProcess:
 
 
 def _future() -> asyncio.Future[Any]:
-    """A future whose error may find nobody waiting any more, which is no fault."""
+    """A future whose error may never be awaited, without a warning of asyncio."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
     return future

@@ -1,1 +1,1 @@
-"""Where programs keep models on this disk, and how to read what they keep; nothing here is written to."""
+"""The directories in which programs keep models on this disk, and their layouts; they are only read."""

@@ -20,7 +20,7 @@ PYTORCH = re.compile(r"(pytorch_model.*|consolidated.*)\.(bin|pth|pt)$")
 
 
 def scan_folder(root: Path) -> Iterator[Found]:
-    """Every model under ``root``, GGUF files first; raises :class:`OSError` where that cannot be read.
+    """Every model under ``root``, GGUF files first; raises :class:`OSError` where it cannot be read.
 
     Links are followed, each directory is read once. Of a split model the first part stands for all.
     """
@@ -48,13 +48,13 @@ def _too_large(root: Path) -> Found:
     return Found(
         root,
         root.name,
-        problem=f"{root} holds more than {MAX_ENTRIES} files: not all were searched",
-        remedy="Name directories in model_dirs that hold models and little else.",
+        problem=f"{root} has more than {MAX_ENTRIES} files: not all were searched",
+        remedy="Set model_dirs to directories that contain models and few other files.",
     )
 
 
 def is_model_directory(names: set[str]) -> bool:
-    """Whether a directory with these names in it is a model's, for MLX or for PyTorch."""
+    """Return True if a directory with these names in it is a model's, for MLX or for PyTorch."""
     return CONFIG in names and any(name.endswith(".safetensors") or PYTORCH.match(name) for name in names)
 
 
@@ -69,7 +69,7 @@ def _directory(path: Path, names: set[str]) -> Found:
     return Found(
         path,
         path.name,
-        problem=f"{path} has weights for PyTorch alone; MLX reads *.safetensors",
+        problem=f"{path} has only PyTorch weights; MLX reads *.safetensors",
         remedy="Convert it with mlx_lm.convert, or get it as GGUF or in MLX's form.",
     )
 

@@ -1,4 +1,4 @@
-"""One model as a store has it, before anything of it is read."""
+"""One model as a store lists it, before its files are read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ UNFINISHED = "its download was not completed"
 
 
 class Found(NamedTuple):
-    """``id`` is what it is called there, ``hint`` more words of its name, such as its repository's;
-    ``digest`` is its content's sha256 where the store knows it. Of a problem without a remedy the store tells
-    one."""
+    """A model in a store: ``id`` is its name there, ``hint`` more words of it, such as its repository's name,
+    ``digest`` its content's sha256 where the store has it. A problem without a remedy gets the store's."""
 
     path: Path
     id: str
@@ -25,19 +24,19 @@ class Found(NamedTuple):
 
 
 def unfinished(path: Path, id: str, hint: str = "") -> Found:
-    """A download that is not there in full; the name of a repository's blob would tell nobody anything."""
+    """An unfinished download; its problem names the repository where the file's name is a digest."""
     what = hint if hint and path.suffix == ".incomplete" else path.name
     return Found(path, id, hint, problem=f"{UNFINISHED}: {what}")
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a directory, by name; raises :class:`OSError`."""
+    """The entries of a directory, sorted by name; raises :class:`OSError`."""
     with os.scandir(folder) as found:
         return sorted(found, key=lambda entry: entry.name)
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether this is a directory, or a link to one."""
+    """Return True if this is a directory, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link that leads to itself

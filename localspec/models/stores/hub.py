@@ -1,7 +1,7 @@
 """The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
 
 huggingface_hub's own ``scan_cache_dir`` takes as long to import (0.1 s) as a whole listing may take, and
-measures every file of every repository; what is wanted of the layout is this much.
+measures every file of every repository; this part of the layout is enough.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _repository(folder: Path) -> Iterator[Found]:
     for snapshot in _snapshots(folder):
         try:
             for found in (_named(each, snapshot, name) for each in scan_folder(snapshot)):
-                # Of one file the first revision is meant; others may have files that it has not.
+                # A file is taken from the first revision that has it; others may have more files.
                 place = found.path.relative_to(snapshot)
                 if place not in seen:
                     yield found
@@ -46,13 +46,13 @@ def _repository(folder: Path) -> Iterator[Found]:
                     seen.add(place)
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
-    # One line for all that is missing.
+    # One entry for all missing files.
     left = [blob for blob in files(folder / "blobs") if blob.name.endswith(".incomplete")]
     yield from (unfinished(path, _short(name), name) for path in left[:1])
 
 
 def _named(found: Found, snapshot: Path, name: str) -> Found:
-    """A model of a snapshot, whose directory is named by a revision."""
+    """A model of a snapshot, named by its repository where the path has only a revision."""
     id = _short(name) if found.path == snapshot else found.id
     blob = os.path.basename(os.path.realpath(found.path))
     if os.path.islink(found.path) and not os.path.exists(found.path):
@@ -61,7 +61,7 @@ def _named(found: Found, snapshot: Path, name: str) -> Found:
 
 
 def _snapshots(folder: Path) -> list[Path]:
-    """The snapshots, the one that ``main`` is first."""
+    """The snapshots, that of ``main`` first."""
     try:
         main = read_bounded(folder / "refs" / "main", MAX_REVISION).decode(errors="replace").strip()
     except ModelError:

@@ -29,24 +29,24 @@ def scan_jan(root: Path) -> Iterator[Found]:
 
 
 def _id(found: Found, folder: Path) -> str:
-    """Every file is called model.gguf: its directory is the name."""
+    """The model's name: that of the directory for a file named model.gguf."""
     if found.path.name != "model.gguf" or found.path.parent == folder:
         return found.id
     return found.path.parent.name
 
 
 def _imported(root: Path, settings: Path, id: str) -> Iterator[Found]:
-    """A model that was imported from where it lies, or that is not there."""
+    """A model that was imported from a path elsewhere, also if that is missing."""
     try:
-        said = MODEL_PATH.search(read_bounded(settings, MAX_SETTINGS).decode("utf-8", "replace"))
+        entry = MODEL_PATH.search(read_bounded(settings, MAX_SETTINGS).decode("utf-8", "replace"))
     except ModelError as error:
         yield Found(settings, id, problem=error.message, remedy=error.remedy)
         return
-    if said is None:
+    if entry is None:
         return
-    path = root / said[1]
+    path = root / entry[1]
     if not os.path.isfile(path):
-        problem = f"{settings} names {path}, which is not there"
+        problem = f"{settings} names {path}, which is missing"
         yield Found(settings, id, problem=problem, remedy="Import or download it again in Jan.")
     elif not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(settings.parent)):
         yield Found(path, id.rpartition("/")[2])

@@ -1,4 +1,4 @@
-"""What a person does about a model in a store: get a whole copy of one that is damaged, or be rid of one."""
+"""Instructions for a model in a store: to replace a damaged one, or to remove one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from localspec.models.stores.store import CONFIGURED, TITLES
 from localspec.protocol.messages import ModelDescription
 
 PARTIAL = "-partial"
-"""how the names of blobs end that Ollama has in part"""
+"""suffix of the names of Ollama's unfinished blobs"""
 
 
 def mended(model: ModelDescription) -> str:
-    """How a whole copy of a damaged model is had, or the damaged one is gone, where it is kept."""
+    """The remedy that replaces or removes a damaged model, by its store."""
     if model.store == "ollama" and not model.path.endswith(PARTIAL):
         name = shlex.quote(model.id)
-        return f"Remove it, `ollama rm {name}`, then get it anew, `ollama pull {name}`, or create it again."
+        return f"Remove it: `ollama rm {name}`; then `ollama pull {name}`, or create it again."
     if model.store == "bundled":
         return "Install localspec again."
     if model.store == "huggingface" and (model.problem or "").startswith(UNFINISHED):
-        return f"Get what is missing: {_pull(model)}."
+        return f"Download what is missing: {_pull(model)}."
     if model.store == "huggingface":
         return renewed(model, _deletion_from_hub(model))
     again = {
@@ -34,40 +34,40 @@ def mended(model: ModelDescription) -> str:
         "lmstudio": "Download it again in LM Studio",
         "ollama": "Pull its model again with Ollama",
         "jan": "Download it again in Jan",
-    }.get(model.store or "", "Put a whole copy in its place")
+    }.get(model.store or "", "Replace it by a complete copy")
     return f"{again}, or delete it: {_deletion(model)}."
 
 
 def renewed(model: ModelDescription, removal: str) -> str:
-    """How a damaged model of the hub is had whole. It goes first: what has its full size passes for whole."""
-    return f"Remove it, {removal}, then get it: {_pull(model)}."
+    """The remedy for a damaged model of the hub; removal first, as a file of full size counts as complete."""
+    return f"Remove it: {removal}; then download it again: {_pull(model)}."
 
 
 def kept(model: ModelDescription) -> str:
-    """Who has a model, and where."""
+    """The program or directory that has a model, and its path, as a clause."""
     owner = {
         "bundled": "it comes with localspec",
-        CONFIGURED: "it lies in your model_dirs",
-        None: "it lies elsewhere",
+        CONFIGURED: "it is in one of your model_dirs",
+        None: "it is in no known store",
     }.get(model.store, f"it is in {TITLES.get(model.store or '', model.store)}")
     return f"{owner}: {model.path}"
 
 
 def removed(model: ModelDescription) -> str:
-    """How a model goes from the store that has it."""
+    """The instruction that removes a model from its store."""
     if model.store == "bundled":
-        return "It is a part of localspec, and stays as long as that does."
+        return "It is a part of localspec, and is removed with it."
     if model.store == "ollama" and not model.path.endswith(PARTIAL):
-        return f"Remove it there: `ollama rm {shlex.quote(model.id)}`."
+        return f"Remove it with Ollama: `ollama rm {shlex.quote(model.id)}`."
     if model.store == "huggingface":
-        return f"Remove it there: {_deletion_from_hub(model)}."
+        return f"Remove it from the hub's cache: {_deletion_from_hub(model)}."
     if model.store in ("lmstudio", "jan"):
         return f"Remove it in {TITLES[model.store]}."
     return f"Delete it by hand: {_deletion(model)}."
 
 
 def _pull(model: ModelDescription) -> str:
-    """The command that gets it from the hub."""
+    """The command that downloads a model from the hub."""
     path = Path(model.path)
     repository = repository_of(path) or model.id
     name = repository if model.format == "mlx" else pulled_name(repository, path)
@@ -89,10 +89,10 @@ def _deletion_from_hub(model: ModelDescription) -> str:
 
 
 def _deletion(model: ModelDescription) -> str:
-    """What deletes a model's files. Of a directory no command: what else is in it is not looked at."""
+    """The command that deletes a model's files; none for a directory, which may contain other files."""
     path = Path(model.path)
     if os.path.isdir(path):
-        return f"its files in {path}"
+        return f"the model's files in {path}"
     return f"`rm {' '.join(shlex.quote(str(path.with_name(name))) for name in _file_names(path))}`"
 
 

@@ -44,7 +44,11 @@ def scan_ollama(root: Path) -> Iterator[Found]:
 
 
 def tag_of(blob: Path) -> str | None:
-    """What Ollama calls the model of a blob; None for a file that is none, or that no manifest names."""
+    """Return Ollama's name, such as ``qwen3:8b``, of the model whose weights are the file ``blob``.
+
+    None if the file is not a blob of an Ollama store, if no manifest names it, or if the store cannot be
+    read.
+    """
     if DIGEST.fullmatch(blob.name) is None or blob.parent.name != "blobs":
         return None
     try:
@@ -72,20 +76,20 @@ def _model(root: Path, manifest: Path) -> Found:
         return Found(manifest, id, problem=problem, remedy=remedy)
 
     if not _is_inside(root, manifest):
-        return bad(f"{manifest} leads out of Ollama's directory")
+        return bad(f"{manifest} leads to a place outside of Ollama's directory")
     try:
         content = decode_json(read_bounded(manifest, MAX_MANIFEST), _Manifest, manifest)
     except ModelError as error:
         return bad(error.message)
     layers = [layer for layer in content.layers or () if layer.media_type == f"{KIND}model"]
     if not layers:
-        return bad(_without_model(content), "Name another model.")
+        return bad(_without_model(content), "Choose another model.")
     digest = DIGEST.fullmatch(layers[0].digest)
     if digest is None:
-        return bad(f"{manifest} names {layers[0].digest[:80]!r}, which is no digest")
+        return bad(f"{manifest} names {layers[0].digest[:80]!r}, which is not a digest")
     blob = root / "blobs" / f"sha256-{digest[1].lower()}"
     if not _is_inside(root, blob):
-        return bad(f"{blob} leads out of Ollama's directory")
+        return bad(f"{blob} leads to a place outside of Ollama's directory")
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")
     return Found(blob, id, digest=digest[1].lower())
@@ -94,7 +98,7 @@ def _model(root: Path, manifest: Path) -> Found:
 def _without_model(content: _Manifest) -> str:
     if any(layer.media_type == f"{KIND}tensor" for layer in content.layers or ()):
         return "Ollama keeps it as single tensors, not as a GGUF file"
-    return "nothing of it is on this disk: it answers from Ollama's own servers"
+    return "it is not on this disk: it runs on Ollama's servers"
 
 
 def _is_inside(root: Path, path: Path) -> bool:

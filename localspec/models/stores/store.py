@@ -1,4 +1,4 @@
-"""Which stores there may be for a user, by his environment and home."""
+"""The stores of models that a user may have, by environment and home directory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TITLES = {
     "ollama": "Ollama",
     "jan": "Jan",
 }
-"""of the stores whose names are not what people call them"""
+"""titles of the stores, for those whose name is not the title"""
 SERVICE = Path("/usr/share/ollama/.ollama/models")
-"""where Ollama keeps models on Linux when it runs as a system's service"""
+"""Ollama's models on Linux where it runs as a system service"""
 MAX_SETTINGS = 1024 * 1024
 
 
 class Store(NamedTuple):
-    """A directory of models, there or not, and how to read it."""
+    """A directory of models, which may be missing, and the function that reads it."""
 
     name: str
     root: Path
@@ -43,7 +43,7 @@ class Store(NamedTuple):
 
 
 class User(NamedTuple):
-    """Whose stores are meant."""
+    """The user whose stores are read."""
 
     environ: Mapping[str, str]
     home: Path
@@ -51,17 +51,17 @@ class User(NamedTuple):
 
     @classmethod
     def here(cls) -> User:
-        """Who runs this."""
+        """The user of this process."""
         return cls(os.environ, Path(os.path.expanduser("~")), sys.platform)
 
     def path(self, variable: str) -> Path | None:
-        """What an environment variable names, if it is set."""
+        """The path in an environment variable, ``~`` and variables expanded; None if it is not set."""
         value = self.environ.get(variable)
         return Path(os.path.expanduser(os.path.expandvars(value))) if value else None
 
 
 def stores_of(user: User, model_dirs: Iterable[str] = ()) -> Iterator[Store]:
-    """Every store to look into, the configured directories first."""
+    """Every store that may exist, the configured directories first."""
     for directory in model_dirs:
         yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
     yield Store("huggingface", hub_cache(user), scan_hub)
@@ -78,7 +78,10 @@ OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
 
 
 def hub_cache(user: User) -> Path:
-    """Where the hub's files lie: https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"""
+    """The directory of the hub's files.
+
+    https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
+    """
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if named := user.path(variable):
             return named
@@ -87,7 +90,7 @@ def hub_cache(user: User) -> Path:
 
 
 def _llama_cpp(user: User) -> Path:
-    """llama.cpp's common/common.cpp, fs_get_cache_directory."""
+    """llama.cpp's cache, as its common/common.cpp finds it (fs_get_cache_directory)."""
     if named := user.path("LLAMA_CACHE"):
         return named
     if user.system == "darwin":
@@ -106,7 +109,7 @@ def _scan_llama_cpp(root: Path) -> Iterator[Found]:
 
 def _lm_studio(user: User) -> Path:
     home = _pointer(user.home / ".lmstudio-home-pointer") or user.home / ".cache" / "lm-studio"
-    if not os.path.isdir(home):  # Path.is_dir raises where a directory above is closed
+    if not os.path.isdir(home):  # Path.is_dir raises where a directory above cannot be read
         home = user.home / ".lmstudio"
     return _downloads(home / "settings.json") or home / "models"
 

@@ -1,1 +1,1 @@
-"""What a person can have done, by slash, by the palette or by a key: one module for each kind of thing."""
+"""The commands of the chat, run by slash, palette or key: one module for each subject."""

@@ -14,8 +14,8 @@ async def _files(screen: ChatActions, typed: str) -> list[str]:
 
 @COMMANDS.command("attach", "PATH", values=_files)
 async def attach(screen: ChatActions, argument: str) -> None:
-    """Send a file along with the next message; @PATH in its text does the same."""
+    """Attach a file to the next message; @PATH in its text does the same."""
     if not argument:
-        raise InvalidOptions("no file is named", "Write its path after /attach.")
+        raise InvalidOptions("no path was given", "Write the file's path after /attach.")
     quoted = len(argument) > 1 and argument[0] == argument[-1] == '"'
     screen.attach(mention_of(argument[1:-1] if quoted else argument))

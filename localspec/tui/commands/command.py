@@ -1,4 +1,4 @@
-"""A command: its name, what it takes, what it does, told once for the prompt, the palette and the help."""
+"""A command: its name, argument, help and work, defined once for the prompt, the palette and the help."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Values = Callable[[ChatActions, str], Awaitable[Sequence[str]]]
 
 
 async def no_values(screen: ChatActions, typed: str) -> Sequence[str]:
-    """Nothing is known of what may follow."""
+    """No suggestions for an argument."""
     return ()
 
 
 def beginning(typed: str, known: Iterable[str]) -> list[str]:
-    """Those of ``known`` that begin as ``typed`` does."""
+    """The items of ``known`` that begin with ``typed``, in any case."""
     return [each for each in known if each.lower().startswith(typed.lower())]
 
 
 @dataclass(frozen=True)
 class Command:
-    """``argument`` names what may follow the name, in brackets if it need not."""
+    """``argument`` names the argument, in brackets if it is optional."""
 
     name: str
     argument: str
@@ -35,7 +35,7 @@ class Command:
     key: str = ""
     """a key that does the same"""
     values: Values = no_values
-    """what the argument may be, as far as it was typed"""
+    """values of the argument that begin with the typed text"""
 
     @property
     def usage(self) -> str:
@@ -51,7 +51,7 @@ class Commands:
     def command(
         self, name: str, argument: str = "", *, key: str = "", values: Values = no_values
     ) -> Callable[[Work], Work]:
-        """Add a function; the first line of its docstring is what a person reads."""
+        """Add a function; the first line of its docstring is the help that users read."""
 
         def add(work: Work) -> Work:
             help = (work.__doc__ or "").splitlines()[0]
@@ -61,27 +61,27 @@ class Commands:
         return add
 
     def all(self) -> tuple[Command, ...]:
-        """Every command, by name."""
+        """All commands, sorted by name."""
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def find(self, name: str) -> Command:
-        """The command of this name, or the only one that begins so; raises :class:`InvalidOptions`."""
+        """The command of this name, or the only one that begins with it; raises :class:`InvalidOptions`."""
         if name in self._by_name:
             return self._by_name[name]
         matching = [each for each in self._by_name if name and each.startswith(name)]
         if len(matching) == 1:
             return self._by_name[matching[0]]
         known = [f"/{each}" for each in self._by_name]
-        raise InvalidOptions(unknown_key("command", f"/{name}", known), "See /help.")
+        raise InvalidOptions(unknown_key("command", f"/{name}", known), "/help lists all commands.")
 
 
 COMMANDS = Commands()
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """Name and argument of what was typed as a command; None where it is something to say.
+    """Name and argument of a typed command; None if the text is a message.
 
-    A path such as ``/etc/hosts`` is something to say.
+    A path such as ``/etc/hosts`` begins a message.
     """
     if not text.startswith("/") or "\n" in text:
         return None

@@ -1,4 +1,4 @@
-"""Commands about what was said: answer anew, say something else, stop, copy."""
+"""Commands on messages: answer again, edit, stop, copy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from localspec.errors import InvalidOptions
 from localspec.tui.actions import ChatActions
 from localspec.tui.commands.command import COMMANDS
 from localspec.tui.conversation import Answer, Question, Said, last_question
+from localspec.wording import counted
 
 
 @COMMANDS.command("regenerate", key="ctrl+r")
 async def regenerate(screen: ChatActions, argument: str) -> None:
-    """Answer the last question anew."""
+    """Answer the last question again."""
     await screen.answer(screen.chat, screen.chat.regenerate())
 
 
 @COMMANDS.command("stop", key="escape")
 async def stop(screen: ChatActions, argument: str) -> None:
-    """End the answer that is being given."""
+    """Stop the current answer."""
     screen.chat.stop()
 
 
 @COMMANDS.command("edit", key="ctrl+g")
 async def edit(screen: ChatActions, argument: str) -> None:
-    """Say something else in the place of the last question."""
+    """Edit the last question and answer it again."""
     screen.begin_edit(_last_question(screen.chat.said))
 
 
@@ -41,9 +42,9 @@ async def code(screen: ChatActions, argument: str) -> None:
 
 
 async def edit_of(screen: ChatActions, said: Said) -> None:
-    """Say something else in the place of a question, or of the one that an answer answered."""
-    asked = screen.chat.said[: place_of(screen, said) + 1]
-    screen.begin_edit(_last_question(asked))
+    """Edit a question, or the question of an answer."""
+    up_to = screen.chat.said[: place_of(screen, said) + 1]
+    screen.begin_edit(_last_question(up_to))
 
 
 async def copy_code_of(screen: ChatActions, said: Said) -> None:
@@ -52,16 +53,16 @@ async def copy_code_of(screen: ChatActions, said: Said) -> None:
 
 
 def place_of(screen: ChatActions, said: Said) -> int:
-    """Where a message stands. Raises :class:`InvalidOptions` for one that another has taken the place of."""
+    """The index of a message. Raises :class:`InvalidOptions` if it is no longer in the chat."""
     if said not in screen.chat.said:
-        raise InvalidOptions("this message is gone", "Choose one of those that are shown.")
+        raise InvalidOptions("this message is no longer in the chat", "Choose one that is shown.")
     return screen.chat.said.index(said)
 
 
 def _last_question(said: Sequence[Said]) -> Question:
     question = last_question(said)
     if question is None:
-        raise InvalidOptions("nothing was asked yet", "Ask something first.")
+        raise InvalidOptions("this chat has no question yet", "Send a message first.")
     return question
 
 
@@ -75,16 +76,19 @@ def copy_code(screen: ChatActions, said: Said, number: str = "") -> None:
     """Put one code block of a message into the clipboard. Raises :class:`InvalidOptions`."""
     blocks = code_blocks(said.text)
     if not blocks:
-        raise InvalidOptions("there is no code block in it", "Copy the whole message with /copy.")
+        raise InvalidOptions("the message has no code block", "Copy the last answer with /copy.")
     if number and not (number.isdecimal() and 1 <= int(number) <= len(blocks)):
-        raise InvalidOptions(f"there are {len(blocks)} code blocks in it, no {number!r}", "Count from 1.")
+        raise InvalidOptions(
+            f"the answer has {counted(len(blocks), 'code block')}, and none with the number {number!r}",
+            f"Give a number from 1 to {len(blocks)}.",
+        )
     chosen = int(number or len(blocks))
     screen.app.copy_to_clipboard(blocks[chosen - 1])
     screen.notify(f"Copied code block {chosen} of {len(blocks)}.", timeout=2)
 
 
 def code_blocks(text: str) -> list[str]:
-    """What is shown as code: between fences, or indented, in lists and quotations as well."""
+    """The code blocks of a text: fenced or indented, also in lists and quotations."""
     from localspec.tui.blocks import PARSER
 
     code = (token for token in PARSER.parse(text) if token.type in ("fence", "code_block"))
@@ -92,8 +96,8 @@ def code_blocks(text: str) -> list[str]:
 
 
 def last_answer(screen: ChatActions) -> Answer:
-    """The last answer that has a text. Raises :class:`InvalidOptions`."""
+    """The last answer with text. Raises :class:`InvalidOptions` if there is none."""
     answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
     if answer is None:
-        raise InvalidOptions("there is no answer yet", "Ask something first.")
+        raise InvalidOptions("this chat has no answer yet", "Send a message first.")
     return answer

@@ -1,4 +1,4 @@
-"""Commands about what answers: the model, its draft, who proposes tokens."""
+"""Commands that choose the model, the draft model and the proposer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from localspec.protocol.messages import ModelDescription
-from localspec.protocol.options import Options, ProposerName, check_value
+from localspec.protocol.options import Options, check_value
+from localspec.protocol.proposer_kinds import AUTO, meanings
 from localspec.protocol.sessions import Pairing
 from localspec.tui.actions import ChatActions
 from localspec.tui.application import Application
@@ -23,26 +24,20 @@ from localspec.tui.link import Link
 from localspec.units import size
 from localspec.wording import one_line, pairing_told
 
-PROPOSERS = {
-    "auto": "whoever pays, by what steps cost here",
-    "none": "nobody: the model alone",
-    "prompt-lookup": "what the conversation already holds",
-    "memory": "what was said and written here before",
-    "draft": "the draft model",
-}
+PROPOSERS = meanings()
 DRAFTS = {
-    "auto": "one that fits, if there is any",
-    "none": "no draft model; lookup and memory do what they can",
+    "auto": "one that fits the model, if there is any",
+    "none": "no draft model; prompt lookup and memory still draft",
 }
 
 
 FRESH_S = 10.0
-"""for which models that were looked for count, where they are only suggested"""
+"""age until which a list of models is used for suggestions"""
 _FOUND: WeakKeyDictionary[Link, tuple[float, Sequence[ModelDescription]]] = WeakKeyDictionary()
 
 
 async def _lately_found(screen: ChatActions) -> Sequence[ModelDescription]:
-    """The models, for a suggestion: every key that is typed wants them."""
+    """The models, for suggestions; not listed anew at every key."""
     link = cast(Application, screen.app).link
     when, models = _FOUND.get(link, (-inf, ()))
     if time.monotonic() - when > FRESH_S:
@@ -77,7 +72,7 @@ async def model(screen: ChatActions, argument: str) -> None:
 
 @COMMANDS.command("draft", "[NAME|auto|none]", values=_draft_names)
 async def draft(screen: ChatActions, argument: str) -> None:
-    """Choose the model that drafts for it."""
+    """Choose the draft model."""
     await screen.settled.wait()
     name = argument or await screen.ask(_draft_dialog(screen))
     if name is not None:
@@ -87,14 +82,16 @@ async def draft(screen: ChatActions, argument: str) -> None:
 
 @COMMANDS.command("proposer", "[NAME]", values=_proposer_names)
 async def proposer(screen: ChatActions, argument: str) -> None:
-    """Choose who drafts tokens."""
+    """Choose the proposer of draft tokens."""
     await screen.settled.wait()
-    now = screen.chat.options.proposer or "auto"
-    known = [Choice(name, name, who, current=name == now) for name, who in PROPOSERS.items()]
-    name = argument or await screen.ask(ChooseScreen("Who drafts tokens", known))
+    now = screen.chat.options.proposer or AUTO
+    known = [Choice(name, name, meaning, current=name == now) for name, meaning in PROPOSERS.items()]
+    name = argument or await screen.ask(ChooseScreen("Proposer", known))
     if name is not None:
-        check_value(Options, "proposer", name, said="/proposer", remedy="See them with /proposer alone.")
-        await _configure(screen, replace(screen.chat.options, proposer=cast(ProposerName, name)))
+        check_value(
+            Options, "proposer", name, said="/proposer", remedy="/proposer without a name lists them."
+        )
+        await _configure(screen, replace(screen.chat.options, proposer=name))
 
 
 async def _model_dialog(screen: ChatActions) -> ChooseScreen:
@@ -110,7 +107,7 @@ async def _found(screen: ChatActions) -> Sequence[ModelDescription]:
 
 
 async def _configure(screen: ChatActions, options: Options) -> None:
-    """Set the options of the chat that is looked at, and tell what came of it."""
+    """Set the options of the shown chat, and notify of the resulting models."""
     chat = screen.chat
     await chat.configure(options)
     if (now := chat.pairing) is not None:
@@ -119,14 +116,14 @@ async def _configure(screen: ChatActions, options: Options) -> None:
 
 
 def _place_of(name: str) -> str:
-    """A model as the daemon can find it. What reads models is imported when one is named, not before."""
+    """A model's name, or its absolute path. Imported late: the module reads models."""
     from localspec.models.library import absolute
 
     return absolute(name)
 
 
 def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:
-    """All models on the disk; what cannot be used comes last."""
+    """All models on this computer; unusable ones last."""
     from localspec.models.facts import NEEDS_MLX, name_of, needs_mlx
 
     names = Counter(name_of(each).lower() for each in models)
@@ -142,21 +139,23 @@ def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Cho
 
 
 def _drafts(screen: ChatActions, models: Sequence[ModelDescription]) -> list[Choice]:
-    """Who may draft: models of the format that the target has, the smallest first."""
-    now, said = screen.chat.pairing, screen.chat.options.draft
+    """The possible draft models: those of the target's backend, the smallest first."""
+    now, chosen = screen.chat.pairing, screen.chat.options.draft
     backend = None if now is None else now.backend
     others = [each for each in models if backend in (None, each.backend)]
     targets = [choice.value for choice in _models(others, now) if choice.current]
     smallest = _models(sorted(others, key=lambda each: each.size), now)
-    known = [Choice(name, name, what, current=(said or "auto") == name) for name, what in DRAFTS.items()]
+    known = [
+        Choice(name, name, meaning, current=(chosen or "auto") == name) for name, meaning in DRAFTS.items()
+    ]
     for each in smallest:
         if each.value not in targets:
-            known.append(each._replace(current=said == each.value))
+            known.append(each._replace(current=chosen == each.value))
     return known
 
 
 def _facts(model: ModelDescription) -> Iterator[str]:
-    """What matters for a choice; the format where it is the rarer one."""
+    """The facts that matter for a choice; of the formats only MLX is named."""
     from localspec.models.facts import count
 
     if model.parameters:

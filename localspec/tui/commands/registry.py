@@ -1,4 +1,4 @@
-"""All commands: importing this module brings every one of them in."""
+"""All commands: importing this module registers every one of them."""
 
 from localspec.tui.commands import attach, messages, models, sampling, sessions, view
 from localspec.tui.commands.command import COMMANDS

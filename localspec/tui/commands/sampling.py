@@ -1,4 +1,4 @@
-"""Commands about how the chat is set: its options, its system prompt."""
+"""Commands that set a chat's options and its system prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localspec.tui.fields import field, held, text_of, value_of
 
 
 async def _settings(screen: ChatActions, typed: str) -> list[str]:
-    """Names of options, and behind one of these its values, if there are but a few."""
+    """Names of options; after a name its values, if there are only a few."""
     name, blank, value = typed.partition(" ")
     if blank and name in Options.__struct_fields__:
         return [f"{name} {each}" for each in beginning(value, choices(Options, name))]
@@ -24,7 +24,7 @@ async def _settings(screen: ChatActions, typed: str) -> list[str]:
 
 @COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
 async def set_option(screen: ChatActions, argument: str) -> None:
-    """Set an option, or all of sampling; without a value it is not set any more."""
+    """Set an option, or open the sampling options; without a value the option is unset."""
     await screen.settled.wait()
     name, _, text = argument.partition(" ")
     if not name:
@@ -36,8 +36,8 @@ async def set_option(screen: ChatActions, argument: str) -> None:
     else:
         value = await asyncio.to_thread(value_of, name, text)
         await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
-        told = f"{name} is {text_of(value)}" if text else f"{name} is not set: {field(name).meaning}"
-        screen.notify(f"{told}.")
+        state = f"{name} is {text_of(value)}" if text else f"{name} is not set: {field(name).meaning}"
+        screen.notify(f"{state}.")
 
 
 async def _panel(screen: ChatActions) -> None:
@@ -51,17 +51,20 @@ async def _panel(screen: ChatActions) -> None:
     options = await screen.ask(dialog())
     if options is not None and options != chat.options:
         await chat.configure(options)
-        screen.notify("Set, from the next answer on.")
+        screen.notify("The options apply from the next answer on.")
 
 
 @COMMANDS.command("system", "[TEXT|none]")
 async def system(screen: ChatActions, argument: str) -> None:
-    """Tell the model who it is, before anything is said; without a text, show what it was told."""
+    """Set the system prompt, before the first message; without a text, show it."""
     chat = screen.chat
     if not argument:
-        screen.notify(chat.system or "It was told nothing.", title="System prompt")
+        screen.notify(chat.system or "There is none.", title="System prompt")
     elif chat.said:
-        raise InvalidOptions("a chat keeps its system prompt", "Begin another with /new, and set it there.")
+        raise InvalidOptions(
+            "the system prompt cannot change after the first message",
+            "Begin a new chat with /new, and set it there.",
+        )
     else:
         chat.system = None if argument == "none" else argument
-        screen.notify("The model is told so." if chat.system else "The model is told nothing.")
+        screen.notify("The system prompt is set." if chat.system else "The chat has no system prompt.")

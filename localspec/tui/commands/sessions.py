@@ -1,4 +1,4 @@
-"""Commands about whole chats: begin, find, name, copy, write into a file, delete."""
+"""Commands on whole chats: begin, find, rename, fork, export, delete."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from localspec.tui.export import Record, Wish, lines_of
 
 @COMMANDS.command("new", key="ctrl+n")
 async def new(screen: ChatActions, argument: str) -> None:
-    """Begin a chat; the one before goes on with what it does."""
+    """Begin a new chat; a running answer of this one continues."""
     await look_at(screen, _app(screen).new_chat())
 
 
 @COMMANDS.command("private")
 async def private(screen: ChatActions, argument: str) -> None:
-    """Begin a chat that leaves nothing behind."""
+    """Begin a private chat: nothing of it is kept."""
     await look_at(screen, _app(screen).new_chat(private=True))
 
 
 @COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
 async def sessions(screen: ChatActions, argument: str) -> None:
-    """Show all chats, to search, open, name, copy and delete them."""
+    """Show all chats, to search, open, rename, export, fork and delete them."""
     chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
     if chosen is not None:
         await look_at(screen, await _app(screen).stored_chat(chosen))
@@ -38,20 +38,22 @@ async def sessions(screen: ChatActions, argument: str) -> None:
 
 @COMMANDS.command("rename", "TITLE")
 async def rename(screen: ChatActions, argument: str) -> None:
-    """Give the chat another title."""
+    """Rename the chat."""
     if (session := screen.chat.session) is None:
-        raise InvalidOptions("there is no chat to name yet", "Say something first.")
+        raise InvalidOptions("this chat is not stored yet", "Send a message first.")
     if not argument:
-        raise InvalidOptions("a title is missing", "Write it behind the command: /rename TITLE.")
+        raise InvalidOptions("no title was given", "Write it after the command: /rename TITLE.")
     if len(argument) > LONGEST_TITLE:
-        raise InvalidOptions(f"a title has at most {LONGEST_TITLE} characters", "Shorten it.")
+        raise InvalidOptions(
+            f"the title has {len(argument)} characters, more than {LONGEST_TITLE}", "Shorten it."
+        )
     await _app(screen).rename(session, argument)
-    screen.notify(argument, title="Its title is now", timeout=3)
+    screen.notify(argument, title="The chat's title is now", timeout=3)
 
 
 @COMMANDS.command("delete")
 async def delete(screen: ChatActions, argument: str) -> None:
-    """Delete the chat, once that is confirmed."""
+    """Delete the chat, after a confirmation."""
     chat = screen.chat
     _require_said(chat)
     if await screen.ask(deletion(chat.title)):
@@ -60,7 +62,7 @@ async def delete(screen: ChatActions, argument: str) -> None:
 
 @COMMANDS.command("fork")
 async def fork(screen: ChatActions, argument: str) -> None:
-    """Go on in a copy of the chat, which itself stays as it is."""
+    """Continue in a copy of the chat; the original stays as it is."""
     _require_said(screen.chat)
     await fork_at(screen, None)
 
@@ -74,7 +76,7 @@ async def export(screen: ChatActions, argument: str) -> None:
 
 
 async def may_leave(screen: ChatActions) -> bool:
-    """Whether the chat may be left: the person is asked where it would be lost."""
+    """Return True if the chat may be left: the user confirms it for a private chat with messages."""
     if not (screen.chat.private and screen.chat.said):
         return True
     question = Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
@@ -82,8 +84,8 @@ async def may_leave(screen: ChatActions) -> bool:
 
 
 async def look_at(screen: ChatActions, chat: Chat) -> None:
-    """Show another chat; a private one is left for good if the person says so. Another model than now is not
-    loaded before something is typed."""
+    """Show another chat; a private one is deleted, after a confirmation. A model that is not the current one
+    is loaded only when the user types."""
     left = screen.chat
     if not await may_leave(screen):
         return
@@ -95,26 +97,26 @@ async def look_at(screen: ChatActions, chat: Chat) -> None:
 
 
 async def fork_at(screen: ChatActions, said: Said | None) -> None:
-    """Go on in a copy of the chat up to ``said``, or of all of it."""
+    """Continue in a copy of the chat up to ``said``, or of all of it."""
     chat = screen.chat
     if chat.private:
-        raise InvalidOptions("a private chat is not copied", "Keep what was said with /export.")
+        raise InvalidOptions("a private chat cannot be forked", "Save it with /export.")
     copy = await chat.fork(said)
     if copy is None:
         raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
     await look_at(screen, await _app(screen).stored_chat(copy))
-    screen.notify("This is the copy; the chat itself stays as it is.", timeout=5)
+    screen.notify("This is the copy; the original chat stays as it is.", timeout=5)
 
 
 async def _record(screen: ChatActions) -> Record:
-    """The chat as the daemon has kept it; what is on the screen, where it has not."""
+    """The chat as stored by the daemon, or else as it is on the screen."""
     chat = screen.chat
     model = None if chat.pairing is None else chat.pairing.target
     if (session := chat.session) is not None:
         try:
             content = await _app(screen).link.ask(lambda client: client.session(session))
         except LocalspecError:
-            pass  # deleted by another program, or the daemon cannot be had: the screen still has the text
+            pass  # deleted by another program, or no daemon: the screen still has the text
         else:
             return Record.stored(content, model)
     return Record(
@@ -129,7 +131,7 @@ async def _record(screen: ChatActions) -> Record:
 
 def _require_said(chat: Chat) -> None:
     if not chat.said:
-        raise InvalidOptions("nothing was said yet", "Say something first.")
+        raise InvalidOptions("this chat has no messages yet", "Send a message first.")
 
 
 def _app(screen: ChatActions) -> Application:

@@ -1,4 +1,4 @@
-"""Commands about what is seen."""
+"""Commands that change the view."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from localspec.tui.commands.sessions import may_leave
 
 @COMMANDS.command("colours", key="ctrl+t")
 async def colours(screen: ChatActions, argument: str) -> None:
-    """Show answers as raw text, each token coloured by who proposed it; again: as Markdown."""
+    """Show answers as raw text, each token coloured by its proposer; again: as Markdown."""
     screen.colour()
 
 
 @COMMANDS.command("stats")
 async def stats(screen: ChatActions, argument: str) -> None:
-    """Show or hide what the last answer took."""
+    """Show or hide the statistics of the last answer."""
     screen.details(last_answer(screen))
 
 
@@ -31,7 +31,9 @@ async def theme(screen: ChatActions, argument: str) -> None:
     elif argument in app.available_themes:
         app.theme = argument
     else:
-        raise InvalidOptions(unknown_key("theme", argument, [*app.available_themes]), "See /theme.")
+        raise InvalidOptions(
+            unknown_key("theme", argument, [*app.available_themes]), "/theme without a name lists them."
+        )
 
 
 @COMMANDS.command("help", key="f1")
@@ -42,6 +44,6 @@ async def help(screen: ChatActions, argument: str) -> None:
 
 @COMMANDS.command("quit", key="ctrl+q")
 async def leave(screen: ChatActions, argument: str) -> None:
-    """Leave; the daemon goes on."""
+    """Leave the chat; the daemon keeps running."""
     if await may_leave(screen):
         screen.app.exit()

@@ -1,1 +1,1 @@
-"""What is asked in front of the chat: each ends with an answer, or with None."""
+"""Dialogs in front of the chat: each ends with a result, or with None."""

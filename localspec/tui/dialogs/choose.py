@@ -1,4 +1,4 @@
-"""One of several: a list that gets shorter as its beginning, or any part, is typed."""
+"""A choice of one item: a list filtered by the typed words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDEST_NAME = 40
 
 
 class Choice(NamedTuple):
-    """``value`` is what is chosen; with a ``problem`` it cannot be."""
+    """An item; ``value`` is the dialog's result. With a ``problem`` it cannot be chosen."""
 
     value: str
     name: str
@@ -28,13 +28,13 @@ class Choice(NamedTuple):
     current: bool = False
 
     def has(self, words: Sequence[str]) -> bool:
-        """Whether all of these stand in what is seen of it; they are in small letters."""
+        """True if its text contains all of these lower-case words."""
         seen = f"{self.name} {self.facts} {self.problem}".lower()
         return all(word in seen for word in words)
 
 
 class ChooseScreen(Dialog[str]):
-    """Ends with the value of what was chosen, or with None."""
+    """Ends with the chosen value, or with None."""
 
     BINDINGS = [
         Binding("escape", "dismiss", "Leave", show=False),
@@ -67,9 +67,9 @@ class ChooseScreen(Dialog[str]):
         with Vertical() as frame:
             yield Input(placeholder="Type to search", compact=True)
             yield OptionList(markup=False)
-            yield Label("Nothing is called so.")
+            yield Label("Nothing matches.")
         frame.border_title = self._heading
-        frame.border_subtitle = "Enter takes it, Esc leaves"
+        frame.border_subtitle = "Enter chooses, Esc leaves"
 
     def on_mount(self) -> None:
         self._options.can_focus = False
@@ -96,11 +96,11 @@ class ChooseScreen(Dialog[str]):
             self.dismiss(None)
 
     def action_move(self, how: str) -> None:
-        """Highlight another one."""
+        """Move the highlight."""
         getattr(self._options, f"action_{how}")()
 
     def _show(self, filter: str) -> None:
-        """Those in which all words stand; the first that can be chosen is highlighted."""
+        """List the items that contain all words; the first that can be chosen is highlighted."""
         words = filter.lower().split()
         shown = [n for n, each in enumerate(self._choices) if each.has(words)]
         options = self._options
@@ -113,6 +113,6 @@ class ChooseScreen(Dialog[str]):
         each = self._choices[number]
         text = Text("● " if each.current else "  ")
         text.append(each.name.ljust(self._column))
-        if told := each.problem or each.facts:
-            text.append(f"  {told}", style="" if each.problem else "dim")
+        if detail := each.problem or each.facts:
+            text.append(f"  {detail}", style="" if each.problem else "dim")
         return Option(text, id=str(number), disabled=bool(each.problem))

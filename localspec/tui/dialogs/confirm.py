@@ -1,4 +1,4 @@
-"""A question before something that cannot be undone."""
+"""A confirmation before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localspec.wording import one_line
 
 
 class Confirm(Dialog[bool]):
-    """Asks ``question``; True once the person has chosen ``deed``."""
+    """Shows ``question``; ends with True if the user chooses ``deed``."""
 
     BINDINGS = [
         Binding("escape,n", "answer(False)", "No"),
@@ -21,7 +21,7 @@ class Confirm(Dialog[bool]):
         Binding("right,down", "app.focus_next", "Next", show=False),
     ]
 
-    AUTO_FOCUS = "#no"  # from the first moment on: a key may be waiting
+    AUTO_FOCUS = "#no"  # a key may already be in the queue
     DEFAULT_CSS = """
     Confirm { align: center middle; }
     Confirm > Vertical {
@@ -49,11 +49,11 @@ class Confirm(Dialog[bool]):
         self.dismiss(event.button.id == "yes")
 
     def action_answer(self, yes: bool) -> None:
-        """Yes or no."""
+        """End with this answer."""
         self.dismiss(yes)
 
 
 def deletion(title: str) -> Confirm:
-    """The question before a chat of this title is deleted."""
+    """The confirmation before a chat is deleted."""
     what = f"“{one_line(title)}”" if title else "this chat"
-    return Confirm(f"Delete {what}? It cannot be brought back.", "Delete")
+    return Confirm(f"Delete {what}? This cannot be undone.", "Delete")

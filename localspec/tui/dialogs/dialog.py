@@ -1,4 +1,4 @@
-"""What every dialog is: a screen in front of the chat that ends once."""
+"""The base class of dialogs: a screen in front of the chat that ends once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from textual.screen import ModalScreen, ScreenResultType
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """Ends with a result. What would end it again, such as a key that was pressed twice, does nothing."""
+    """Ends with a result. A second attempt to end it, such as a key pressed twice, has no effect."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """End it, if it is the one that is looked at."""
+        """End the dialog, if it is the topmost screen."""
         return super().dismiss(result) if self.is_active else AwaitComplete()

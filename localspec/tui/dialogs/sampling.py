@@ -1,4 +1,4 @@
-"""How the chat samples: a line for each option, checked as it is typed."""
+"""The sampling options of a chat: a line for each, checked while it is typed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FIELDS = (
 
 
 class Takes(Validator):
-    """Whether a text is one for an option."""
+    """Checks a text as an option's value."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
 
     def validate(self, value: str) -> ValidationResult:
-        """Says what the option takes where that is something else."""
+        """Fail with the option's error and remedy if it does not take ``value``."""
         try:
             value_of(self._name, value)
         except InvalidOptions as error:
@@ -37,7 +37,8 @@ class Takes(Validator):
 
 
 class SamplingScreen(Dialog[Options | None]):
-    """Ends with all options of the chat, or with None; ``held`` is what holds where they say nothing."""
+    """Ends with all options of the chat, or with None; ``held`` are the configuration's values for options
+    that are not set."""
 
     BINDINGS = [
         Binding("escape", "dismiss", "Leave", show=False),
@@ -76,14 +77,14 @@ class SamplingScreen(Dialog[Options | None]):
         frame.border_subtitle = "Enter applies, Esc leaves"
 
     def _input(self, name: str) -> Input:
-        said = text_of(getattr(self._options, name))
+        text = text_of(getattr(self._options, name))
         return Input(
-            said, self._placeholder(name), id=name, validators=[Takes(name)], valid_empty=True, compact=True
+            text, self._placeholder(name), id=name, validators=[Takes(name)], valid_empty=True, compact=True
         )
 
     def _placeholder(self, name: str) -> str:
         if (value := getattr(self._held, name)) is not None:
-            return f"{text_of(value)}, by your settings"
+            return f"{text_of(value)}, from the configuration"
         return f"not set{field(name).meaning.partition('not set')[2]}"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
@@ -98,22 +99,22 @@ class SamplingScreen(Dialog[Options | None]):
         self.action_apply()
 
     def action_apply(self) -> None:
-        """Take what is written, or go to the first line that cannot be taken."""
-        said = {}
+        """End with the values, or focus the first line that is wrong."""
+        values = {}
         for name in FIELDS:
             line = self.query_one(f"#{name}", Input)
             try:
-                said[name] = value_of(name, line.value)
+                values[name] = value_of(name, line.value)
             except InvalidOptions:
                 line.focus()
                 self.app.bell()
                 return
         others = {each: getattr(self._options, each) for each in Options.__struct_fields__}
-        self.dismiss(parse_options({**others, **said}))
+        self.dismiss(parse_options({**others, **values}))
 
     def _explain(self, line: Input, result: ValidationResult | None) -> None:
-        """Tell what is wrong with a line, or what it means."""
+        """Show the error of a line, or its option's meaning."""
         option = field(line.id or "")
         wrong = [] if result is None or result.is_valid else result.failure_descriptions
-        told = wrong[0] if wrong else f"{sentence(option.meaning)} It takes {option.takes}."
-        self.query_one("#note", Static).update(told)
+        note = wrong[0] if wrong else f"{sentence(option.meaning)} It takes {option.takes}."
+        self.query_one("#note", Static).update(note)

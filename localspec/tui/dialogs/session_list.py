@@ -1,4 +1,4 @@
-"""A list of stored chats, and the keys that do something with one."""
+"""A list of stored chats, with keys for actions on one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from localspec.protocol.sessions import SessionSummary
 from localspec.wording import counted, moment, one_line
 
 NEAR_END = 3
-"""rows before the last one at which more are wanted"""
+"""rows before the last one at which more are requested"""
 
 
 class SessionList(OptionList):
-    """One chat a line: when something was said in it, how much, and its title."""
+    """One chat a line: the time of its last change, the number of its messages, and its title."""
 
     BINDINGS = [
         Binding("enter", "select", "Open"),
@@ -40,19 +40,19 @@ class SessionList(OptionList):
 
     @dataclass
     class Asked(Message):
-        """The person wants ``what`` to be done with a chat."""
+        """The user requests the action ``what`` on a chat."""
 
         what: str
         session: str
 
     class EndSeen(Message):
-        """The last rows are looked at, or nearly."""
+        """The last rows are on the screen, or nearly."""
 
     class TopLeft(Message):
-        """The person goes up from the first row."""
+        """The user moves up from the first row."""
 
     def show(self, found: Iterable[SessionSummary], current: str | None, *, from_top: bool) -> None:
-        """These chats; what was highlighted stays so, or what comes in its place, or is the first."""
+        """Show these chats; the highlight stays on its chat, or on its row, or moves to the top."""
         chosen, place = (None, 0) if from_top else (self.chosen, self.highlighted or 0)
         now = time.time()
         self.set_options(Option(row(each, now, each.session == current), id=each.session) for each in found)
@@ -62,7 +62,7 @@ class SessionList(OptionList):
 
     @property
     def chosen(self) -> str | None:
-        """The id of the session that is highlighted."""
+        """The id of the highlighted session."""
         option = self.highlighted_option
         return None if option is None else option.id
 
@@ -77,12 +77,12 @@ class SessionList(OptionList):
             self.post_message(self.EndSeen())
 
     def action_ask(self, what: str) -> None:
-        """Something is to be done with the chat that is highlighted."""
+        """Request an action on the highlighted chat."""
         if (session := self.chosen) is not None:
             self.post_message(self.Asked(what, session))
 
     def action_cursor_up(self) -> None:
-        """The row above, or what is above the first one."""
+        """Move up a row; from the first one, out of the list."""
         if self.highlighted:
             super().action_cursor_up()
         else:
@@ -90,7 +90,7 @@ class SessionList(OptionList):
 
 
 def row(session: SessionSummary, now: float, is_current: bool) -> Text:
-    """A chat in a line."""
+    """A chat as a line."""
     text = Text("● " if is_current else "  ")
     facts = f"{moment(session.updated, now):<11} {counted(session.messages, 'message'):>12}  "
     text.append(facts, style="dim")

@@ -1,4 +1,4 @@
-"""The stored chats: searched by what was said in them, opened, named, copied, exported, deleted."""
+"""The stored chats: search by text, open, rename, fork, export, delete."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from localspec.tui.facts import Touched
 from localspec.wording import one_line
 
 PAGE = 100
-"""chats that are asked for at once"""
+"""chats of one request"""
 MOST = 1000
-"""as many as the daemon lists at once"""
+"""most chats that the daemon lists at once"""
 LONGEST_QUERY = 1000
 LONGEST_TITLE = 200
-"""what the daemon takes"""
+"""limits of the daemon"""
 HINTS = {
-    "search": "Enter opens it, ↓ goes to the list, Esc leaves",
-    "title": "Enter renames it, Esc leaves it as it is",
+    "search": "Enter opens the chat, ↓ goes to the list, Esc leaves",
+    "title": "Enter renames the chat, Esc keeps its title",
     "list": "Enter open, r rename, d delete, e export, f fork",
 }
-"""which keys there are, by where the person is"""
+"""keys by the focused widget"""
 
 
 Line = partial(Input, compact=True, select_on_focus=False)
 
 
 class SessionsScreen(Dialog[str | None]):
-    """Ends with the session to go on with, or with None. ``current`` is the one that is looked at."""
+    """Ends with the session to open, or with None. ``current`` is the one that is shown."""
 
     BINDINGS = [
         Binding("escape", "leave", "Leave", show=False),
@@ -65,7 +65,7 @@ class SessionsScreen(Dialog[str | None]):
         self._current = current
         self._found: dict[str, SessionSummary] = {}
         self._query = ""
-        """what was searched for when they were found"""
+        """the query of ``_found``"""
         self._is_whole = False
         self._is_stale = False
         self._wants_more = False
@@ -103,10 +103,10 @@ class SessionsScreen(Dialog[str | None]):
 
     @property
     def _is_here(self) -> bool:
-        """Whether it was not left meanwhile; then its widgets go one after the other."""
+        """True if the dialog is still open; its widgets are removed one by one when it ends."""
         return self.is_attached and bool(self.query("#list")) and bool(self.query("Label"))
 
-    # What a person does.
+    # Actions of the user.
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self._search:
@@ -145,12 +145,12 @@ class SessionsScreen(Dialog[str | None]):
             self.dismiss(None)
 
     def action_list(self) -> None:
-        """Go to the list."""
+        """Focus the list."""
         if not self._title.display:
             self._list.focus()
 
     def action_leave(self) -> None:
-        """Leave the title as it is, or the list."""
+        """End a renaming, or else the dialog."""
         if self._title.display:
             self._end_rename()
         else:
@@ -173,7 +173,7 @@ class SessionsScreen(Dialog[str | None]):
             self._attempt(self._changed(self._app.rename(session, title)))
 
     async def _open_first(self) -> None:
-        """Once all that was typed is searched for, so that it is the first that was meant."""
+        """Open the highlighted chat, after the search for the typed text has ended."""
         await self._is_read.wait()
         if self._is_here:
             self._list.action_select()
@@ -198,10 +198,10 @@ class SessionsScreen(Dialog[str | None]):
             self.dismiss(copy)
 
     def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
-        # Of the chat's screen, so that it is done even if this one is left meanwhile.
+        # By the chat's screen, so that it is done even if this dialog is left meanwhile.
         self._app.chat_screen.attempt(work)
 
-    # What is listed.
+    # The list.
 
     def on_touched(self, fact: Touched) -> None:
         self._read_anew()
@@ -212,7 +212,7 @@ class SessionsScreen(Dialog[str | None]):
             self._begin_to_read()
 
     def _read_anew(self) -> None:
-        """Ask again; once, however often that is wanted while an answer is awaited."""
+        """Read the list again; calls during a request are merged into one."""
         self._is_stale = True
         self._begin_to_read()
 
@@ -227,7 +227,7 @@ class SessionsScreen(Dialog[str | None]):
                 await self._read_page()
         except LocalspecError as error:
             self._is_stale = self._wants_more = False
-            self._app.chat_screen.tell(error)
+            self._app.chat_screen.show_error(error)
         finally:
             self._is_read.set()
 
@@ -246,5 +246,5 @@ class SessionsScreen(Dialog[str | None]):
         self._query, self._is_whole = query, len(found) < limit
         self._list.show(self._found.values(), self._current, from_top=not is_same)
         nothing = self.query_one(Label)
-        nothing.update("No chat says so." if query else "There are no chats yet.")
+        nothing.update("No chat matches." if query else "There are no chats yet.")
         nothing.display = not self._found

@@ -1,4 +1,4 @@
-"""The chat's screen: puts the widgets together, and facts and wishes where they belong."""
+"""The chat's screen: its widgets, and the handlers of facts and of requests by the user."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ T = TypeVar("T")
 
 
 class ChatScreen(Screen[None]):
-    """A conversation, a prompt, a status line."""
+    """The screen with the conversation, the prompt and the status line."""
 
     BINDINGS = [
         Binding("f1", "run('help')", "Help"),
-        Binding("escape", "leave", "Stop", show=False, tooltip="Stop the answer; leave what was begun"),
+        Binding(
+            "escape", "leave", "Stop", show=False, tooltip="Stop the answer; leave the messages or an edit"
+        ),
         Binding("ctrl+r", "run('regenerate')", "Again"),
         Binding("ctrl+g", "run('edit')", "Edit"),
         Binding("ctrl+t", "run('colours')", "Colours"),
@@ -55,7 +57,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
         Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
-        # With priority, as the prompt would take them for its few lines.
+        # With priority: the prompt would use them to scroll its few lines.
         Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
         Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
         Binding("ctrl+home", "look('scroll_home')", "The first message", show=False),
@@ -66,16 +68,16 @@ class ChatScreen(Screen[None]):
         super().__init__()
         self.chat = chat
         self.settled = asyncio.Event()
-        """whether it is known what the first chat's options mean"""
+        """set once the first chat's options are resolved"""
         self.files = Files(here())
         self._editing: Question | None = None
         self._draft = ""
-        """what was being written when an edit began"""
+        """the prompt's text before an edit began"""
         self._asking = False
         self._typing = False
-        """whether letters are text, whoever has the focus"""
+        """True if letters are text, whichever widget has the focus"""
         self._warmed: Chat | None = None
-        """whose model was loaded when something was typed"""
+        """the chat whose model was loaded when the user began to type"""
         self._models: Sequence[ModelDescription] = ()
 
     def compose(self) -> ComposeResult:
@@ -105,25 +107,25 @@ class ChatScreen(Screen[None]):
 
     @property
     def typed(self) -> str:
-        """What stands in the prompt."""
+        """The text in the prompt."""
         return self._prompt.text
 
     def show(self, chat: Chat) -> None:
-        """Show another chat; the one before goes on with what it does."""
+        """Show another chat; an answer of the previous one continues."""
         self._leave_edit()
         self.chat = chat
         self._show_said()
-        self._tell_status()
+        self._show_status()
         self._prompt.take_focus()
         self.attempt(chat.pick_up())
 
     def _show_said(self, *, keeping: bool = False) -> None:
-        """Show what was said, or how to begin; ``keeping`` what is looked at."""
+        """Show the messages, or the welcome without any; ``keeping`` the scroll position."""
         self._transcript.display = bool(self.chat.said)
         self.query_one(Welcome).display = not self.chat.said
         self._transcript.show(self.chat.said, keeping=keeping)
 
-    # What a person wants.
+    # Requests of the user.
 
     def on_prompt_sent(self, wish: Prompt.Sent) -> None:
         command = parse(wish.text)
@@ -134,7 +136,7 @@ class ChatScreen(Screen[None]):
             self.attempt(self._say(wish.text), otherwise=wish.text)
 
     def on_key(self, event: Key) -> None:
-        """What is typed where nobody takes it is meant for the prompt, until others have the focus again."""
+        """Pass typed characters without a binding to the prompt, until the messages have the focus again."""
         is_bound = event.key in self.active_bindings and not self._typing
         if event.is_printable and event.character and not is_bound:
             event.stop()
@@ -156,15 +158,15 @@ class ChatScreen(Screen[None]):
             self.attempt(chat.load())  # while it is written
 
     def on_composer_refused(self, event: Composer.Refused) -> None:
-        self.tell(event.error)
+        self.show_error(event.error)
 
     def on_welcome_asked(self, wish: Welcome.Asked) -> None:
         self.attempt(self._say(wish.text), otherwise=wish.text)
         self._prompt.take_focus()
 
     async def _say(self, text: str) -> None:
-        """Have a message answered, with the files that it mentions."""
-        await self.settled.wait()  # which chat this is
+        """Send a message with the files that it mentions."""
+        await self.settled.wait()  # the first chat may be replaced by a stored one until then
         chat, editing = self.chat, self._editing
         if "@" in text:
             before = "" if editing is None else editing.text
@@ -188,24 +190,24 @@ class ChatScreen(Screen[None]):
                 self.attempt(messages.copy_code_of(self, wish.said))
 
     def action_run(self, name: str, argument: str = "") -> None:
-        """Run a command."""
+        """Run a command by name."""
         try:
             command = COMMANDS.find(name)
         except LocalspecError as error:
-            self.tell(error)
+            self.show_error(error)
         else:
             self.attempt(command.work(self, argument))
 
     def action_messages(self) -> None:
-        """Go to the messages."""
+        """Focus the messages."""
         self._transcript.focus()
 
     async def action_look(self, where: str) -> None:
-        """Scroll the messages, whoever has the focus."""
+        """Scroll the messages, whichever widget has the focus."""
         await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
-        """Leave the first of these: the choice of a message, an answer, an edit."""
+        """Leave the messages, or else stop the answer, or else leave the edit."""
         self.app.clear_notifications()
         if not self._prompt.has_focus_within:
             self._prompt.take_focus()
@@ -215,24 +217,24 @@ class ChatScreen(Screen[None]):
             self._leave_edit()
 
     def begin_edit(self, question: Question) -> None:
-        """Have the person say something else in the place of ``question``."""
+        """Put ``question`` into the prompt, to be replaced by the text that is sent."""
         if self._editing is None:
             self._draft = self._prompt.text
         else:
             self._prompt.remember(self._prompt.text)
         self._editing = question
-        self._prompt.title = "In its place, dropping what came after; Esc leaves it"
+        self._prompt.title = "Edits the question and drops later messages; Esc leaves it"
         self._prompt.text = question.written
         self._prompt.take_focus()
 
     def attach(self, mention: str) -> None:
-        """Mention a file in what is being written."""
+        """Insert a mention of a file into the prompt."""
         self._prompt.insert(mention)
         self._prompt.take_focus()
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
-        """Edit no more: the draft comes back, unless what is typed now is kept. The other can be had again
-        with the key up."""
+        """End the edit: the text before it comes back, unless ``keeping`` the current one. The other can
+        be recalled with the key up."""
         if self._editing is None:
             return
         typed, before = self._prompt.text, self._editing.written
@@ -245,13 +247,13 @@ class ChatScreen(Screen[None]):
             self._prompt.text = draft
 
     def begin(self, text: str) -> None:
-        """Put the beginning of something into the prompt; what is there can be had again with the key up."""
+        """Put a text into the prompt; its previous text can be recalled with the key up."""
         self._prompt.remember(self._prompt.text)
         self._prompt.text = text
         self._prompt.take_focus()
 
     def colour(self) -> None:
-        """Show tokens by who proposed them, and how many come at once, or no longer."""
+        """Switch between Markdown, and raw text coloured by proposer with the rounds above the prompt."""
         raw = not self._transcript.raw
         self._transcript.colour(raw)
         self.query_one(Pulse).display = raw
@@ -270,61 +272,61 @@ class ChatScreen(Screen[None]):
         }
         self.app.push_screen(HelpScreen(keys))
 
-    # How it is done.
+    # Running work.
 
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None:
-        """Do it beside all else; what it fails with is told, and the text ``otherwise`` given back, unless
-        its chat was left: what was said in private comes into no other."""
+        """Run ``work`` in the background. An error is shown, and the text ``otherwise`` put back into the
+        prompt, unless its chat was left: private text must not appear in another chat."""
         chat = self.chat
 
         async def attempted() -> None:
             try:
                 await work
-                self._tell_title()
+                self._show_title()
                 return
             except LocalspecError as error:
                 if not chat.discarded:
-                    self.tell(error)
-            except Exception as error:  # a defect of ours must not end the chat, and lose what was typed
-                self.tell(defects.told(error))
+                    self.show_error(error)
+            except Exception as error:  # an internal error must not end the chat, and lose what was typed
+                self.show_error(defects.report(error))
             if otherwise and not self._prompt.text and chat is self.chat:
                 self._prompt.text = otherwise
 
         self.run_worker(attempted())
 
     async def answer(self, chat: Chat, turn: Coroutine[Any, Any, None]) -> None:
-        """Take a turn in ``chat``; raises :class:`EngineBusy` while another is taken there."""
+        """Run a turn in ``chat``; raises :class:`EngineBusy` during another one."""
         await self.settled.wait()
         if chat.answering:
             turn.close()
-            raise EngineBusy("an answer is being given", "Wait for its end, or stop it with Esc.")
+            raise EngineBusy("this chat is still answering", "Wait for its end, or stop it with Esc.")
         await turn
 
-    async def busy(self, what: str, work: Awaitable[T]) -> T:
-        """What ``work`` comes to; what goes on is told meanwhile."""
-        self.on_working(facts.Working(what, None))
+    async def busy(self, label: str, work: Awaitable[T]) -> T:
+        """Return the result of ``work``; ``label`` is shown meanwhile."""
+        self.on_working(facts.Working(label, None))
         found = await work
-        self._tell_status()
+        self._show_status()
         return found
 
     async def _aside(self, work: Awaitable[T]) -> T:
-        """What ``work`` comes to, which nobody waits for: that it fails is not told, nor any longer what was
-        begun for it."""
+        """Return the result of optional work; a failure or cancellation removes its progress, and shows no
+        error."""
         try:
             return await work
-        except BaseException:  # also where something else is typed meanwhile
-            self.call_later(self._tell_status)  # after what is being told now
+        except BaseException:  # also a cancellation, when something else is typed meanwhile
+            self.call_later(self._show_status)  # after the facts in the queue
             raise
 
     async def ask(self, dialog: Dialog[T] | Coroutine[Any, Any, Dialog[T]]) -> T | None:
-        """What the person answers to a dialog, or to one that is prepared first. None where another one is
-        open, or is being prepared: a key was pressed twice."""
+        """Return the result of a dialog, which may have to be prepared first. None if another one is open or
+        being prepared, as when a key is pressed twice."""
         if self._asking or isinstance(self.app.screen, Dialog):
             if isinstance(dialog, Coroutine):
                 dialog.close()
             return None
         self._asking = True
-        self.app.clear_notifications()  # they would hide some of it
+        self.app.clear_notifications()  # they would cover it
         try:
             ready = await dialog if isinstance(dialog, Coroutine) else dialog
             is_free = not isinstance(self.app.screen, Dialog)  # another may have been opened meanwhile
@@ -334,9 +336,9 @@ class ChatScreen(Screen[None]):
         finally:
             self._asking = False
 
-    def tell(self, error: LocalspecError) -> None:
-        """Show what went wrong, and what to do."""
-        self._tell_status()
+    def show_error(self, error: LocalspecError) -> None:
+        """Show an error and its remedy."""
+        self._show_status()
         self.notify(error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S)
 
     def notify(
@@ -348,85 +350,86 @@ class ChatScreen(Screen[None]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Tell something in passing, whatever is in it: it commands neither the toolkit nor the terminal."""
+        """Show a notice; markup and control characters in it have no effect."""
         message, title = printable(message), one_line(title)
         for each in list(self.app._notifications):
             if (each.title, each.message) == (title, message):
-                self.app._unnotify(each)  # once is enough
+                self.app._unnotify(each)  # the same notice is shown once
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
-    # What happened.
+    # Facts.
 
     def on_changed(self, fact: facts.Changed) -> None:
         if self._editing not in self.chat.said:
-            self._leave_edit(keeping=True)  # what was typed is to be sent still, as something new
+            self._leave_edit(keeping=True)  # the typed text stays, as a new message
         self._show_said(keeping=fact.elsewhere)
-        self._tell_status()
+        self._show_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
         if (answer := self.chat.answer) is not None and answer.tokens:
-            self._tell_status()
+            self._show_status()
 
     def on_ended(self, fact: facts.Ended) -> None:
         self._transcript.grown()
-        self._tell_status()
+        self._show_status()
 
     def on_paired(self, fact: facts.Paired) -> None:
-        self._tell_status()
+        self._show_status()
         if not self.chat.said:
             self.attempt(self._greet(fact.pairing))
 
     async def _greet(self, pairing: Pairing) -> None:
-        """Say who answers, and what else could: models are looked for once, as that may take a while."""
+        """Show the models in use, and the first steps if only the bundled one is here. Models are listed
+        once, as that may take a while."""
         welcome = self.query_one(Welcome)
-        welcome.tell(pairing, self._models)
+        welcome.show(pairing, self._models)
         if not self._models:
-            with contextlib.suppress(LocalspecError):  # nobody has asked for it
+            with contextlib.suppress(LocalspecError):  # optional: the user did not request it
                 self._models = await self._aside(self.chat.models())
-                welcome.tell(self.chat.pairing or pairing, self._models)
+                welcome.show(self.chat.pairing or pairing, self._models)
 
     def on_touched(self, fact: facts.Touched) -> None:
         if fact.event.session != self.chat.session:
             return
         if fact.event.change == "unsaved":
-            self.tell(DiskFull("the answer could not be stored", "Keep what you see with /export."))
+            self.show_error(DiskFull("the answer could not be stored", "Save it with /export."))
         elif not self.chat.answering:
             self.attempt(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Show what another program has done to the chat."""
+        """Read and show changes by other programs."""
         await self.chat.catch_up()
-        self._tell_status()
+        self._show_status()
 
     def on_working(self, fact: facts.Working) -> None:
         self._status.display = False
-        self.query_one(Progress).tell(fact.what, fact.fraction)
+        self.query_one(Progress).show(fact.label, fact.fraction)
 
     def on_connected(self, fact: facts.Connected) -> None:
         self._status.notice = ""
-        self._tell_status()
+        self._show_status()
         if fact.again:
             self.attempt(self._catch_up())
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
-        self._status.notice = "the daemon is gone; it is started when something is asked"
-        self._tell_status()
+        self._status.notice = "no connection to the daemon; the next message starts it"
+        self._show_status()
 
     def on_failed(self, fact: facts.Failed) -> None:
-        self.tell(fact.error)
+        self.show_error(fact.error)
 
     def on_done(self, fact: facts.Done) -> None:
-        self.notify(fact.what)
+        self.notify(fact.sentence)
 
-    def _tell_status(self) -> None:
+    def _show_status(self) -> None:
         chat, status = self.chat, self._status
-        self.query_one(Progress).tell("", None)
+        self.query_one(Progress).show("", None)
         status.display = True
         status.pairing, status.private = chat.pairing, chat.private
-        status.tell(chat.answer)
-        self.query_one(Pulse).tell(chat.answer)
-        self._tell_title()
+        status.show(chat.answer)
+        self.query_one(Pulse).show(chat.answer)
+        self._show_title()
 
-    def _tell_title(self) -> None:
+    def _show_title(self) -> None:
         self._prompt.belong_to(self.chat.title)

@@ -1,4 +1,4 @@
-"""All commands and all keys, told by those who have them."""
+"""The help page: all commands and all keys, read from their definitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from localspec.tui.dialogs.dialog import Dialog
 
 
 class HelpScreen(Dialog[None]):
-    """A page to scroll in; Esc leaves it. ``keys`` do something where their name says."""
+    """A page that scrolls; Esc leaves it. ``keys`` are bindings by the place where they work."""
 
     BINDINGS = [Binding("escape,q,f1", "dismiss", "Back")]
     DEFAULT_CSS = """
@@ -48,13 +48,13 @@ class HelpScreen(Dialog[None]):
             self.dismiss()
 
 
-# Brackets in what is told are no markup: all of it is Text.
+# All cells are Text: brackets in them are no markup.
 
 
 def _row(command: Command) -> tuple[Text, ...]:
     argument = f"{command.argument}  " if command.argument else ""
-    told = Text.assemble((argument, "bold"), command.help)
-    return Text(f"/{command.name}"), Text(command.key), told
+    meaning = Text.assemble((argument, "bold"), command.help)
+    return Text(f"/{command.name}"), Text(command.key), meaning
 
 
 def _of_no_command(bindings: Sequence[BindingType]) -> Iterator[tuple[Text, ...]]:

@@ -1,1 +1,1 @@
-"""What a screen is made of, one widget a file."""
+"""The widgets of the screens, one a file."""

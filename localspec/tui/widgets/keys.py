@@ -1,4 +1,4 @@
-"""The keys that do something now, at the foot of the screen."""
+"""The footer with the keys that work now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.widgets._footer import FooterKey
 
 
 class Keys(Footer):
-    """As many as fit, those of what is focused first, and at the end the palette's, which knows all."""
+    """As many keys as fit, those of the focused widget first, and at the end the palette's."""
 
     def __init__(self) -> None:
         super().__init__(compact=True)
@@ -35,5 +35,5 @@ class Keys(Footer):
 
 
 def _columns(key: Widget) -> int:
-    """What it takes, with the gaps within and after."""
+    """The columns of a key, with the gaps inside and after it."""
     return len(key.key_display) + len(key.description) + 2 if isinstance(key, FooterKey) else 0

@@ -1,4 +1,4 @@
-"""What goes on that takes a while: a bar in the place of the status line."""
+"""The progress bar, shown in the place of the status line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 40
 
 
 class Progress(Widget):
-    """One line, painted when something is told: no timer moves it. It is seen while something goes on."""
+    """One line, visible during work and painted only when it changes: no timer moves it."""
 
     COMPONENT_CLASSES = {"progress--done", "progress--rest"}
     DEFAULT_CSS = """
@@ -21,24 +21,24 @@ class Progress(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.what = ""
+        self.label = ""
         self.fraction: float | None = None
 
-    def tell(self, what: str, fraction: float | None) -> None:
-        """Show how far it has come; ``fraction`` None: nobody knows. Without ``what`` nothing goes on."""
-        self.what, self.fraction = what, fraction
-        self.display = bool(what)
+    def show(self, label: str, fraction: float | None) -> None:
+        """Show the progress of work, None if unknown; without ``label``, hide the bar."""
+        self.label, self.fraction = label, fraction
+        self.display = bool(label)
         self.refresh()
 
     def render(self) -> Text:
         if self.fraction is None:
-            return Text(f"{self.what} …", no_wrap=True, overflow="ellipsis")
+            return Text(f"{self.label} …", no_wrap=True, overflow="ellipsis")
         percent = f"{self.fraction:4.0%}"
-        columns = min(LONGEST, self.size.width - len(self.what) - len(percent) - 2)
-        line = Text(self.what, no_wrap=True, overflow="ellipsis")
+        columns = min(LONGEST, self.size.width - len(self.label) - len(percent) - 2)
+        line = Text(self.label, no_wrap=True, overflow="ellipsis")
         if columns > 0:
             done = min(max(round(self.fraction * columns), 0), columns)
-            # Two characters, so that it is a bar without colours, too.
+            # Two characters: it is a bar without colours, too.
             line.append(" ").append("━" * done, self.get_component_rich_style("progress--done", partial=True))
             line.append("╌" * (columns - done), self.get_component_rich_style("progress--rest", partial=True))
         return line.append(f" {percent}")

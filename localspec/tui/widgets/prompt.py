@@ -1,4 +1,4 @@
-"""Where a person types: a text that grows, with suggestions for commands and for files."""
+"""The prompt: a text field that grows, with suggestions for commands and files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.wording import CONTROLS, one_line
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
-"""one that ends at the cursor"""
+"""a mention that ends at the cursor"""
 LONGEST_PASTE, LONGEST_LINE = 250_000, 50_000
-"""characters: with more, every key would take a while, as a line is wrapped anew then"""
+"""characters; with more, every key would be slow, as its line is wrapped again"""
 LONGEST = 500
-"""characters before the cursor that are searched for it: a pasted line may have millions"""
+"""characters before the cursor that are searched for a mention: a pasted line may have millions"""
 LONGEST_TITLE = 48
 """columns of a chat's title on the frame"""
 
@@ -36,9 +36,9 @@ Values = Callable[[Command, str], Awaitable[Sequence[str]]]
 
 
 class Composer(TextArea):
-    """The text; ``take`` is asked first what becomes of a key, in the order in which keys are pressed.
+    """The text field; each key is first passed to ``take``, which returns True if it has handled it.
 
-    Bindings with priority would overtake what was typed just before.
+    This keeps the order of keys: bindings with priority would overtake text that was typed just before.
     """
 
     def __init__(self, take: Callable[[str], bool]) -> None:
@@ -47,7 +47,7 @@ class Composer(TextArea):
 
     @dataclass
     class Refused(Message):
-        """What was pasted is not taken."""
+        """A pasted text is refused."""
 
         error: LocalspecError
 
@@ -56,8 +56,9 @@ class Composer(TextArea):
         if longest > LONGEST_LINE or len(event.text) > LONGEST_PASTE:
             event.stop()
             event.prevent_default()
-            told = f"what was pasted has {len(event.text)} characters: too many to be edited here"
-            self.post_message(self.Refused(InvalidOptions(told, "Save it, and send the file along: @PATH.")))
+            message = f"the pasted text is too large to edit here: {len(event.text)} characters"
+            remedy = "Save it to a file, and attach that: @PATH."
+            self.post_message(self.Refused(InvalidOptions(message, remedy)))
         lines = event.text.replace("\r\n", "\n").replace("\r", "\n")  # terminals send either
         event.text = CONTROLS.sub("", lines)
 
@@ -69,16 +70,16 @@ class Composer(TextArea):
             await super()._on_key(event)
 
     async def _act(self, key: str) -> bool:
-        """Do what a key is bound to here; whether that was something. The toolkit would do it after what is
-        typed meanwhile, in another order than it was typed."""
+        """Run the action bound to a key; returns True if there is one. Textual would run it after keys that
+        were pressed later."""
         bound = self._bindings.key_to_bindings.get(key)
         return bound is not None and await self.app.run_action(bound[0].action, self)
 
 
 class Prompt(Vertical):
-    """A text, what could complete it, and what was sent before.
+    """The text field with suggestions and the history of sent texts.
 
-    ``values`` gives what the argument of a command may be, ``files`` the files that may be mentioned.
+    ``values`` returns suggestions for a command's argument, ``files`` those for mentions.
     """
 
     BINDINGS = [
@@ -100,13 +101,13 @@ class Prompt(Vertical):
 
     @dataclass
     class Sent(Message):
-        """The person wants this said, or done."""
+        """The user sends a message or a command."""
 
         text: str
 
     @dataclass
     class Begun(Message):
-        """The person begins to write what is to be said."""
+        """The user begins to type a message."""
 
     def __init__(self, values: Values, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -114,7 +115,7 @@ class Prompt(Vertical):
         self._files = files
         self._history = History()
         self._declined: int | None = None
-        """the start of the token for which nothing is to be suggested"""
+        """the start of the token for which suggestions are switched off"""
         self._belongs_to = ""
         self._is_blank = True
 
@@ -133,7 +134,7 @@ class Prompt(Vertical):
 
     @property
     def title(self) -> str:
-        """What is said on its frame."""
+        """The title on its frame."""
         return self._composer.border_title or ""
 
     @title.setter
@@ -141,8 +142,8 @@ class Prompt(Vertical):
         self._composer.border_title = title
 
     def belong_to(self, title: str) -> None:
-        """Say at the foot of its frame which chat is written in; nothing, if that has no title yet."""
-        if title != self._belongs_to:  # the frame is painted anew
+        """Show the chat's title at the foot of the frame; "" shows nothing."""
+        if title != self._belongs_to:  # setting it paints the frame again
             self._belongs_to = title
             self._composer.border_subtitle = Content(one_line(title)).truncate(LONGEST_TITLE, ellipsis=True)
 
@@ -155,35 +156,35 @@ class Prompt(Vertical):
         return self.query_one(Suggestions)
 
     def take_focus(self) -> None:
-        """Let the person type."""
+        """Focus the text field."""
         self._composer.focus()
 
     def type(self, text: str) -> None:
-        """Take a text as if it was typed here."""
+        """Insert a text that was typed in another widget."""
         self.take_focus()
         self._composer.insert(text)
 
     def paste(self, event: Paste) -> None:
-        """Take what was pasted elsewhere."""
+        """Insert a text that was pasted in another widget."""
         self.take_focus()
         self._composer.post_message(Paste(event.text))
 
     def remember(self, text: str) -> None:
-        """Keep a text among those that were sent, so that it comes back with the key up."""
+        """Add a text to the history, so that the key up recalls it."""
         if text.strip():
             self._history.add(text)
 
     def insert(self, text: str) -> None:
-        """Put something where the cursor is, with blanks around it."""
+        """Insert a text at the cursor, with blanks around it."""
         row, column = self._composer.cursor_location
         before = self._composer.document.get_line(row)[:column]
         blank = "" if not before or before[-1].isspace() else " "
         self._composer.insert(f"{blank}{text} ")
 
-    # What is typed.
+    # Keys.
 
     def _take(self, key: str) -> bool:
-        """Do what a key is for here; False for one that is the text's."""
+        """Handle a key; returns False for one that the text field handles."""
         match key:
             case "enter":
                 self.action_send()
@@ -202,7 +203,7 @@ class Prompt(Vertical):
         return True
 
     def action_send(self) -> None:
-        """Send the text, or take the suggestion that is highlighted."""
+        """Send the text, or insert the highlighted suggestion."""
         if (suggestion := self._suggestions.chosen_for(self._token())) is not None:
             self._put(suggestion)
             return
@@ -213,18 +214,18 @@ class Prompt(Vertical):
             self.post_message(self.Sent(text))
 
     def action_newline(self) -> None:
-        """Go on in another line."""
+        """Insert a line break."""
         self._composer.insert("\n")
 
     def action_complete(self) -> None:
-        """Take a suggestion, or go to the conversation."""
+        """Insert a suggestion, or focus the conversation."""
         if self._suggestions.display:
             self._put(self._suggestions.at(self._suggestions.highlighted or 0))
         else:
             self.screen.focus_next()
 
     def action_previous(self) -> None:
-        """The suggestion above, the line above, or what was sent before."""
+        """Move to the suggestion above, the line above, or the earlier text of the history."""
         composer = self._composer
         if self._suggestions.display:
             self._suggestions.action_cursor_up()
@@ -232,7 +233,7 @@ class Prompt(Vertical):
             composer.action_cursor_up()
 
     def action_next(self) -> None:
-        """The suggestion below, the line below, or what was sent after."""
+        """Move to the suggestion below, the line below, or the later text of the history."""
         composer = self._composer
         if self._suggestions.display:
             self._suggestions.action_cursor_down()
@@ -246,10 +247,10 @@ class Prompt(Vertical):
             self._decline()
         return text is not None
 
-    # What is suggested.
+    # Suggestions.
 
     def _token(self) -> Token | None:
-        """What is being typed at the cursor, if it can be completed: a command, or the name of a file."""
+        """The command or mention being typed at the cursor; None if there is none to complete."""
         row, column = self._composer.cursor_location
         line = self._composer.document.get_line(row)[:column]
         if line.startswith("/") and self._composer.document.line_count == 1:
@@ -268,7 +269,7 @@ class Prompt(Vertical):
             self._suggest(token)
 
     def _decline(self) -> None:
-        """Suggest nothing for what is being typed."""
+        """Hide the suggestions for the current token."""
         token = self._token()
         self._declined = None if token is None else token.start
         self._suggest(None)
@@ -279,37 +280,37 @@ class Prompt(Vertical):
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
             self._suggestions.show(token, _commands(token.text[1:].lower()), eager=True)
         else:
-            look_up = partial(self._look_up, token)  # a worker that is replaced at once never calls it
+            look_up = partial(self._look_up, token)  # no coroutine: a worker replaced at once never calls it
             self.run_worker(look_up, group="suggest", exclusive=True)  # type: ignore[arg-type]
 
     async def _look_up(self, token: Token) -> None:
-        """Suggest what has to be looked for, beside all else; nothing if it has changed meanwhile."""
+        """Look up suggestions in the background, and show them unless the token has changed meanwhile."""
         try:
             found, typed = await (
                 self._mentions(token.text) if token.text[0] == "@" else self._arguments(token.text)
             )
         except LocalspecError:
             found, typed = [], ""
-        except Exception as error:  # suggestions are a help: a defect in them must not end the chat
-            defects.told(error)
+        except Exception as error:  # an error in suggestions must not end the chat
+            defects.report(error)
             found, typed = [], ""
         if token == self._token():
             self._suggestions.show(token, found, eager=bool(typed))
 
     async def _mentions(self, token: str) -> tuple[list[Suggestion], str]:
-        """The files that may be meant, and what of a name was typed."""
+        """Suggestions of files, and the typed part of the name."""
         typed = token[1:].removeprefix('"')
         return [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)], typed
 
     async def _arguments(self, line: str) -> tuple[list[Suggestion], str]:
-        """What a command may be followed by, and what of it was typed."""
+        """Suggestions of a command's argument, and its typed part."""
         name, _, typed = line[1:].partition(" ")
         command = COMMANDS.find(name.lower())
         values = await self._values(command, typed.lstrip())
         return [Suggestion(f"/{command.name} {value}", value) for value in values], typed.strip()
 
     def _put(self, suggestion: Suggestion) -> None:
-        """Take a suggestion."""
+        """Insert a suggestion in the place of the token."""
         if (token := self._suggestions.token) is not None:
             composer = self._composer
             row, column = composer.cursor_location
@@ -319,13 +320,13 @@ class Prompt(Vertical):
         self._suggest(None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """A suggestion was clicked."""
+        """Insert the clicked suggestion."""
         event.stop()
         self._put(self._suggestions.at(event.option_index))
         self.take_focus()
 
 
 def _commands(beginning: str) -> list[Suggestion]:
-    """The commands that begin so."""
+    """Suggestions of the commands that begin so."""
     matching = (each for each in COMMANDS.all() if each.name.startswith(beginning))
     return [Suggestion(f"/{each.name} ", each.usage, each.help) for each in matching]

@@ -1,4 +1,4 @@
-"""Speculation at work: who proposed how much of an answer, and how many tokens each round gave."""
+"""The speculation line: each proposer's share of an answer, and the tokens of each round."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
 
+from localspec.protocol.proposer_kinds import KINDS
 from localspec.tui.conversation import Answer
 from localspec.tui.look import Look
 
 BARS = "▁▂▃▄▅▆▇█"
-NAMES = {"target": "target", "draft": "draft", "prompt-lookup": "lookup", "memory": "memory"}
-"""who proposes, as a legend has it"""
+MODELS = ("draft model", "target")
+NAMES = {
+    "target": "target",
+    **{kind.name: kind.label for kind in sorted(KINDS, key=lambda kind: kind.needs not in MODELS)},
+}
+"""names of sources in the legend, models first"""
 FEWEST = 8
-"""columns that are worth a line of bars"""
+"""least columns for the bars"""
 
 
 class Pulse(Widget):
-    """One line above the prompt, seen while tokens have their colours; painted when an answer grows."""
+    """One line above the prompt, visible while tokens are coloured; painted when an answer grows."""
 
     DEFAULT_CSS = """
     Pulse { height: 1; padding: 0 1; display: none; }
@@ -34,8 +39,8 @@ class Pulse(Widget):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
 
-    def tell(self, answer: Answer | None) -> None:
-        """Show this answer, which may have grown."""
+    def show(self, answer: Answer | None) -> None:
+        """Show an answer, which may have grown."""
         self._answer = answer
         if self.display:
             self.refresh()
@@ -54,7 +59,7 @@ class Pulse(Widget):
         return line.append(f"  {bars(answer.rounds, room - len(mean))}{mean}")
 
     def _legend(self, answer: Answer | None) -> Text:
-        """The colours, each with its share of the answer's tokens where that is known."""
+        """The sources in their colours, each with its share of the answer's tokens, if known."""
         total = sum(answer.sources.values()) if answer is not None else 0
         line = Text(no_wrap=True, overflow="ellipsis")
         for source, name in NAMES.items():
@@ -68,7 +73,7 @@ class Pulse(Widget):
 
 
 def bars(rounds: Iterable[int], columns: int) -> str:
-    """The last rounds, each a bar as high as the tokens it gave; eight, or the most, are a whole one."""
+    """The last rounds as bars of height by tokens; a full bar is the largest round, at least eight."""
     counts = list(rounds)[-columns:]
     whole = max(len(BARS), *counts)
     return "".join(BARS[max(0, -(-count * len(BARS) // whole) - 1)] for count in counts)

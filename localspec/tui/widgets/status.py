@@ -1,4 +1,4 @@
-"""The status line: which models, how fast, what speculation did and why."""
+"""The status line: models, speed, and the effect of speculation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BETWEEN = " · "
 
 
 class Part(NamedTuple):
-    """Something to tell; of several that do not fit, the one with the largest ``spare`` goes first."""
+    """A part of the line; if not all fit, the one with the largest ``spare`` is dropped first."""
 
     text: str
     spare: int
 
 
 class Status(Widget):
-    """One line, of what is known of a chat."""
+    """One line about a chat."""
 
     DEFAULT_CSS = """
     Status { height: 1; color: $text-muted; padding: 0 1; }
@@ -40,28 +40,28 @@ class Status(Widget):
         self.pairing: Pairing | None = None
         self.private = False
         self.notice = ""
-        """what is to be known before all else; in its place"""
+        """a text that is shown instead of all else"""
         self._answer: Answer | None = None
-        self._told: list[Part] = []
-        self._told_at = 0.0
+        self._parts: list[Part] = []
+        self._painted_at = 0.0
 
-    def tell(self, answer: Answer | None) -> None:
-        """Show what is known of the last answer; of one that grows only now and then."""
+    def show(self, answer: Answer | None) -> None:
+        """Show the last answer; a growing one at most every ``PAUSE_S``."""
         now = self._clock()
         grows = answer is not None and answer is self._answer and answer.growing
-        if grows and self._told and not self.notice and now - self._told_at < PAUSE_S:
+        if grows and self._parts and not self.notice and now - self._painted_at < PAUSE_S:
             return
-        self._answer, self._told_at = answer, now
-        told = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
-        self._told = [Part(one_line(text), spare) for text, spare in told]
+        self._answer, self._painted_at = answer, now
+        parts = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
+        self._parts = [Part(one_line(text), spare) for text, spare in parts]
         self.refresh()
 
     def render(self) -> Text:
         return Text(self.line(self.size.width), no_wrap=True, overflow="ellipsis")
 
     def line(self, columns: int) -> str:
-        """What is shown on so many columns."""
-        parts = [*self._told]
+        """The parts that fit on so many columns, as one text."""
+        parts = [*self._parts]
         while len(parts) > 1 and len(BETWEEN.join(part.text for part in parts)) > columns:
             parts.remove(max(parts, key=lambda part: part.spare))
         return BETWEEN.join(part.text for part in parts)
@@ -74,8 +74,8 @@ class Status(Widget):
         yield Part(pairing.target, 2)
         if pairing.draft is not None:
             yield Part(f"draft {pairing.draft}", 7)
-        who = " + ".join(NAMES.get(source, source) for source in _drafters(self._answer))
-        yield Part(f"auto: {who}" if who and pairing.proposer == "auto" else pairing.proposer, 6)
+        names = " + ".join(NAMES.get(source, source) for source in _drafters(self._answer))
+        yield Part(f"auto: {names}" if names and pairing.proposer == "auto" else pairing.proposer, 6)
 
     def _figures(self) -> Iterator[Part]:
         answer = self._answer
@@ -92,7 +92,7 @@ class Status(Widget):
 
 
 def _drafters(answer: Answer | None) -> list[str]:
-    """Who drafts now, or who drafted an answer that has ended."""
+    """The proposer that drafted last, or all that drafted for a finished answer."""
     if answer is None:
         return []
     if answer.growing:
@@ -107,7 +107,7 @@ def _of(stats: Stats) -> Iterator[Part]:
     if stats.acceptance_rate is not None:
         yield Part(f"{stats.acceptance_rate:.0%} accepted", 3)
     if stats.time_saved_s is not None and stats.drafted:
-        what = "saved" if stats.time_saved_s >= 0 else "lost"
+        what = "saved" if stats.time_saved_s >= 0 else "slower"
         yield Part(f"{duration(abs(stats.time_saved_s))} {what}", 4)
     if stats.speculation_off_reason:
         yield Part(stats.speculation_off_reason, 5)

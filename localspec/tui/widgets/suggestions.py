@@ -1,4 +1,4 @@
-"""What could complete what is being typed: a list above it that never takes the keys away."""
+"""Suggestions for the text being typed: a list above it that never takes the focus."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Suggestion(NamedTuple):
 
 
 class Suggestions(OptionList, can_focus=False):
-    """Suggestions for a token; hidden where there are none."""
+    """Suggestions for a token; hidden if there are none."""
 
     DEFAULT_CSS = """
     Suggestions {
@@ -42,11 +42,11 @@ class Suggestions(OptionList, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self.token: Token | None = None
-        """what they are for"""
+        """the token that they complete"""
         self._shown: Sequence[Suggestion] = ()
 
     def show(self, token: Token | None, suggestions: Sequence[Suggestion], *, eager: bool) -> None:
-        """Suggest these for ``token``; ``eager`` highlights the first."""
+        """Show these for ``token``; ``eager`` highlights the first."""
         self.token, self._shown = token, suggestions
         self.display = bool(suggestions)
         self.clear_options()
@@ -55,11 +55,11 @@ class Suggestions(OptionList, can_focus=False):
             self.highlighted = 0
 
     def at(self, index: int) -> Suggestion:
-        """The one on this line."""
+        """The suggestion on this line."""
         return self._shown[index]
 
     def chosen_for(self, token: Token | None) -> Suggestion | None:
-        """The one that is highlighted, unless ``token`` is another by now, or all that it could be."""
+        """The highlighted suggestion; None if ``token`` has changed, or is complete already."""
         if token is None or token != self.token or self.highlighted is None:
             return None
         typed = token.text.strip()

@@ -1,7 +1,7 @@
-"""The conversation on the screen: one widget that paints only the lines that are looked at.
+"""The conversation on the screen: one widget that paints only visible lines.
 
-A widget for each message, or for each paragraph as Textual's Markdown has it, would be laid out again
-whenever an answer grows; here the price of a new line does not depend on what stands above it.
+A widget for each message, or for each paragraph as in Textual's Markdown, would be laid out again
+whenever an answer grows; here the cost of a new line does not depend on the text above it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 MORE = " ↓ more below: Ctrl+End "
 KEPT = 40
-"""entries that stay painted; others are painted again when they are looked at"""
+"""entries that stay painted; others are painted again when they come into view"""
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Messages from top to bottom; it stays at its end while it is there.
+    """Messages from top to bottom; once scrolled to the end, it follows a growing answer.
 
-    A click does not take the focus: its keys are letters, and who has just selected a text goes on typing.
+    A click does not take the focus: its keys are letters, and a user who has selected text may go on typing.
     """
 
     FOCUS_ON_CLICK = False
@@ -66,7 +66,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @dataclass
     class Asked(Message):
-        """The person wants ``what`` to be done with a message."""
+        """The user requests the action ``what`` on a message."""
 
         what: str
         said: Said
@@ -83,15 +83,15 @@ class Transcript(ScrollView, can_focus=True):
         self._following = True
         self._arranging = False
         self._news = False
-        """whether something came below what is looked at"""
+        """True if there is new text below the screen"""
         self._shown: list[Strip] = []
         """the lines of the screen"""
 
-    # What it shows.
+    # Messages.
 
     def show(self, said: Iterable[Said], *, keeping: bool = False) -> None:
-        """These messages, from their end, or ``keeping`` what is looked at. What is painted of those that
-        were shown before stays."""
+        """Show these messages, from their end, or ``keeping`` the scroll position. Painted lines of messages
+        that were shown before are kept."""
         chosen = self.chosen if keeping else None
         known = {entry.said: entry for entry in self._entries}
         self._entries = [known.get(each) or entry_of(each, raw=self.raw) for each in said]
@@ -108,7 +108,7 @@ class Transcript(ScrollView, can_focus=True):
         self._arrange()
 
     def grown(self) -> None:
-        """The last answer has grown, or ended."""
+        """Update the last answer, which has grown or ended."""
         if not self._entries:
             return
         entry = self._entries[-1]
@@ -120,7 +120,7 @@ class Transcript(ScrollView, can_focus=True):
         self._arrange()
 
     def colour(self, raw: bool) -> None:
-        """Show answers as the text that came, each token in the colour of who proposed it, or as Markdown."""
+        """Show answers as raw text, each token in its source's colour, or as Markdown."""
         self.raw = raw
         for entry in self._entries:
             if isinstance(entry, AnswerEntry):
@@ -133,12 +133,12 @@ class Transcript(ScrollView, can_focus=True):
         return None if self._chosen is None else self._entries[self._chosen].said
 
     def choose(self, number: int | None) -> None:
-        """Make a message the one that keys act on."""
+        """Choose the message that keys act on."""
         self._chosen = number
         self._refresh_changed()
 
     def _look_at(self, number: int) -> None:
-        """Scroll as little as it takes to see a message, or its beginning."""
+        """Scroll as little as necessary to show a message, or its beginning."""
         self._paint(number)
         self._arrange()
         top, bottom = self._tops[number], self._tops[number + 1]
@@ -147,14 +147,14 @@ class Transcript(ScrollView, can_focus=True):
         elif bottom > self.scroll_offset.y + self.size.height:
             self.scroll_to(y=min(top, bottom - self.size.height))
 
-    # Its layout: where each entry begins.
+    # Layout: the first line of each entry.
 
     def _guess(self, entry: Entry) -> int:
         width = max(self.size.width - GUTTER, 1)
         return sum(1 + len(line) // width for line in entry.said.text.split("\n"))
 
     def _arrange(self) -> None:
-        """Paint what is looked at, and put everything in its place; what is looked at stays where it is."""
+        """Paint the visible entries and lay out all; the lines on the screen stay in place."""
         if self._painter is None:
             return
         following = self._following
@@ -176,7 +176,7 @@ class Transcript(ScrollView, can_focus=True):
         self._refresh_changed()
 
     def _refresh_changed(self) -> None:
-        """Have those lines shown anew that are others than before."""
+        """Refresh the screen's lines that have changed."""
         now = self._visible()
         differ = [y for y, (a, b) in enumerate(zip_longest(self._shown, now)) if a is not b and a != b]
         if differ:
@@ -184,7 +184,7 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh(Region(0, first, self.size.width, last + 1 - first))
 
     def _show_position(self) -> None:
-        """Set the scroll bar; while an answer grows only if that can be seen, as it is painted anew then."""
+        """Set the scroll bar; while an answer grows, only if the change is visible: each costs a painting."""
         bar, height = self.vertical_scrollbar, max(self.size.height, 1)
         total = max(self.virtual_size.height, 1)
         thumb = height * height // total
@@ -202,7 +202,7 @@ class Transcript(ScrollView, can_focus=True):
         return number if 0 <= number < len(self._entries) else None
 
     def _paint_seen(self, y: int) -> bool:
-        """Paint entries between ``y`` and the screen's height below; whether a height has changed."""
+        """Paint the entries of the screen that begins at ``y``; returns True if a height has changed."""
         first = max(0, bisect_right(self._tops, y) - 1)
         last = bisect_right(self._tops, y + max(self.size.height, 1) - 1)
         before = self._heights[first:last]
@@ -221,7 +221,7 @@ class Transcript(ScrollView, can_focus=True):
         self._refine(entry)
 
     def _forget(self) -> None:
-        """Keep no more painted than is of use: what was seen last, and the last one."""
+        """Drop painted lines, but those of the entries seen last and of the last entry."""
         kept = max(KEPT, self.size.height)
         for entry in list(self._painted)[: max(0, len(self._painted) - kept)]:
             if entry is not self._entries[-1]:
@@ -236,7 +236,7 @@ class Transcript(ScrollView, can_focus=True):
         self._arrange()
 
     def _refine(self, entry: Entry) -> None:
-        """Have what was painted roughly painted in full, beside all else."""
+        """Paint blocks in full, in the background, that were painted without colours."""
         if isinstance(entry, AnswerEntry) and self._painter is not None and (rough := entry.take_rough()):
             self.run_worker(self._refined(entry, rough, self._painter), group="refine")
 
@@ -251,7 +251,7 @@ class Transcript(ScrollView, can_focus=True):
             self._heights[self._entries.index(entry)] = entry.height
             self._arrange()
 
-    # What Textual asks for.
+    # Textual's methods.
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
@@ -261,7 +261,7 @@ class Transcript(ScrollView, can_focus=True):
         self._arrange()
 
     def _restyle(self) -> None:
-        """Another width, or other colours."""
+        """Take the current width and colours."""
         width = self.scrollable_content_region.width
         look = Look.seen(self.app)
         if self._painter is None or (width, look) != (self._painter.whole, self._painter.look):
@@ -276,12 +276,12 @@ class Transcript(ScrollView, can_focus=True):
             self._arrange()
 
     def scroll_to(self, *where: Any, **how: Any) -> None:
-        """At once: all that an animation passes would have to be painted."""
+        """Scroll without animation, which would paint all lines that it passes."""
         super().scroll_to(*where, **{**how, "animate": False})
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines as they are painted: there is neither border nor padding, and to find that out for each
-        line costs more than to paint it."""
+        """The painted lines. Without border and padding: Textual's checks for these, made for each line, cost
+        more than painting."""
         self._shown = self._visible()
         strips = self._shown[crop.y : crop.bottom]
         background = self.background_colors[1]
@@ -291,7 +291,7 @@ class Transcript(ScrollView, can_focus=True):
         return strips if (first, last) == (0, self.region.width) else [s.crop(first, last) for s in strips]
 
     def render_line(self, y: int) -> Strip:
-        """A line that knows its place in the whole: it is asked for where the mouse selects."""
+        """A line with its offset in the whole, which Textual requests for selections."""
         line = y + self.scroll_offset.y
         return self._line(line).apply_offsets(0, line)
 
@@ -302,11 +302,11 @@ class Transcript(ScrollView, can_focus=True):
         if selection is not None:
             lines = [self._selected(strip, selection, top + y) for y, strip in enumerate(lines)]
         if self._news and lines and self._painter is not None:
-            lines[-1] = self._painter.told(lines[-1], MORE)
+            lines[-1] = self._painter.labelled(lines[-1], MORE)
         return lines
 
     def _line(self, line: int) -> Strip:
-        """A line of the whole."""
+        """A line of the whole conversation."""
         number = self._at(line)
         if self._painter is None or number is None:
             return self._blank
@@ -338,7 +338,7 @@ class Transcript(ScrollView, can_focus=True):
         return Strip.join([before, inside.apply_style(style), after])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that was selected with the mouse: as it is painted, or else as it came."""
+        """The text selected with the mouse: as painted, or for entries out of view their whole text."""
         lines: list[str] = []
         for number, entry in enumerate(self._entries):
             here = range(self._tops[number], self._tops[number + 1])
@@ -370,7 +370,7 @@ class Transcript(ScrollView, can_focus=True):
         self.choose(None)
 
     def action_choose(self, by: int) -> None:
-        """The message above or below."""
+        """Choose the message above or below."""
         if self._entries:
             now = len(self._entries) if self._chosen is None else self._chosen
             self.choose(min(max(now + by, 0), len(self._entries) - 1))
@@ -378,16 +378,16 @@ class Transcript(ScrollView, can_focus=True):
             self._look_at(self._chosen)
 
     def action_scroll_home(self) -> None:
-        """The beginning."""
+        """Scroll to the beginning."""
         self.scroll_to(y=0)
 
     def action_scroll_end(self) -> None:
-        """The end, where it stays."""
+        """Scroll to the end, and follow it."""
         self._following = True
         self._arrange()
 
     def action_ask(self, what: str) -> None:
-        """Something is to be done with the message that is chosen."""
+        """Request an action on the chosen message."""
         if self.chosen is not None:
             self.post_message(self.Asked(what, self.chosen))
 
@@ -397,7 +397,7 @@ class Transcript(ScrollView, can_focus=True):
             self.details(self._chosen)
 
     def details(self, number: int) -> None:
-        """Show or hide what more there is of a message."""
+        """Show or hide the statistics or the rest of a message."""
         entry = self._entries[number]
         if entry in self._painted:
             entry.toggle()
@@ -406,7 +406,8 @@ class Transcript(ScrollView, can_focus=True):
 
 
 def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:
-    """From where to where ``strip``, being this line of the whole, is selected; without its gutter."""
+    """First and last column of the selection in ``strip``, which is this line of the whole; without the
+    gutter."""
     span = selection.get_span(line)
     if span is None:
         return 0, 0

@@ -1,4 +1,4 @@
-"""What stands in the place of the conversation until something is said."""
+"""The text in the place of the conversation, before the first message."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from localspec.protocol.sessions import Pairing
 from localspec.wording import one_line, pairing_told
 
 WHAT = """\
-Chat with a model on this machine. It is offered several tokens at a time and checks them all in one step: \
-the same text, in fewer steps."""
+Chat with a model on this machine. It verifies several draft tokens in one step: the same text, in fewer \
+steps."""
 KEYS = """\
 Enter sends, ctrl+j begins another line, Esc stops an answer.
-/ suggests commands, @ files to send along; f1 tells every key.
-ctrl+t shows who guessed which token, ctrl+o offers other models."""
+/ suggests commands, @ files to attach; f1 lists all keys.
+ctrl+t colours each token by its proposer, ctrl+o lists the models."""
 FIRST = """\
-The only model here is the one that comes with localspec. It is tiny, there to try everything out: \
-what it says looks like Python's standard library, and is mostly made up. For a real one, in a shell:
+The only model here is the bundled one, which is tiny and only good for trying things out: its answers look \
+like Python's standard library and are mostly made up. To download a real one, in a shell:
 
   localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF
 
-and then ctrl+o here. Until then, something to ask: Tab leads there, Enter or a click asks."""
+and then choose it with ctrl+o. Questions to try until then: Tab goes to them, Enter or a click sends one."""
 EXAMPLES = (
     "What does textwrap.dedent do?",
     "How do I read a JSON file?",
@@ -36,7 +36,7 @@ EXAMPLES = (
 
 
 class Welcome(VerticalScroll, can_focus=False):
-    """What this is, who answers, and how to begin."""
+    """An introduction, the models in use, the keys, and without a downloaded model the first steps."""
 
     DEFAULT_CSS = """
     Welcome { padding: 1 2 0 2; display: none; scrollbar-size-vertical: 1; }
@@ -49,7 +49,7 @@ class Welcome(VerticalScroll, can_focus=False):
 
     @dataclass
     class Asked(Message):
-        """The person wants to ask this."""
+        """The user chooses an example question."""
 
         text: str
 
@@ -60,8 +60,8 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static(FIRST, id="first", markup=False)
         yield OptionList(*(f"› {example}" for example in EXAMPLES))
 
-    def tell(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
-        """Say who answers, and how to get another model where those are known, and came along."""
+    def show(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
+        """Show the models in use; if ``models`` are only the bundled one, also the first steps."""
         self.query_one("#who", Static).update(f"{one_line(pairing_told(pairing))}.")
         is_first = bool(models) and all(model.store == "bundled" for model in models)
         self.query_one("#first").display = is_first

@@ -13,7 +13,7 @@ end, {
   desc = "localspec: toggle, enable, disable, status, trigger, restart, model, prime, forget",
 })
 
--- Whoever calls setup has done so by now, or does so when a plugin manager loads this; else defaults hold.
+-- At the first InsertEnter the user's configuration has called setup, if it does; else defaults hold.
 vim.api.nvim_create_autocmd("InsertEnter", {
   once = true,
   callback = function()

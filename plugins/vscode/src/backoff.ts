@@ -1,4 +1,4 @@
-/** When to try again what has failed. */
+/** Pauses before a new attempt after failures. */
 
 const WAITS_S = [0, 1, 2, 5, 10, 30];
 
@@ -6,7 +6,7 @@ export class Backoff {
   private failures = 0;
   private next = 0;
 
-  /** Whether it may be tried at this time, in milliseconds. */
+  /** Return true if the pause is over at `now`, in milliseconds. */
   ready(now: number): boolean {
     return now >= this.next;
   }

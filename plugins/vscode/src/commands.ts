@@ -1,4 +1,4 @@
-/** What people can have done. */
+/** The commands of the extension. */
 
 import * as vscode from "vscode";
 
@@ -79,17 +79,19 @@ export class Commands {
   }
 
   private async chooseModel(): Promise<void> {
-    const listed = await this.ask<{ models: ModelDescription[] }>("models/list");
+    const listed = await this.request<{ models: ModelDescription[] }>("models/list");
     if (listed === undefined) {
       return;
     }
     const settings = new Settings();
     const choice = await vscode.window.showQuickPick(choices(listed.models, settings.model), {
-      title: "localspec: the model that completes",
-      placeHolder: "Models that were trained to fill gaps",
+      title: "localspec: model for completions",
+      placeHolder: "Fill-in-the-middle models",
     });
     if (choice !== undefined) {
       await settings.set("model", choice.model);
+      const model = choice.model === "" ? "the model of localspec's own settings" : choice.model;
+      vscode.window.setStatusBarMessage(`localspec: completions come from ${model}`, SHOWN_MS);
     }
   }
 
@@ -98,12 +100,13 @@ export class Commands {
     if (root === undefined) {
       return;
     }
-    const where = { location: vscode.ProgressLocation.Notification, title: `localspec learns ${root}`, cancellable: true };
+    const title = `localspec: learning ${root}`;
+    const where = { location: vscode.ProgressLocation.Notification, title, cancellable: true };
     const primed = await vscode.window.withProgress(where, (_, token) =>
-      this.ask<{ files: number; tokens: number }>("memory/prime", { paths: [root] }, token),
+      this.request<{ files: number; tokens: number }>("memory/prime", { paths: [root] }, token),
     );
     if (primed !== undefined) {
-      void vscode.window.showInformationMessage(`localspec: ${primed.tokens} tokens of ${primed.files} files were learned.`);
+      void vscode.window.showInformationMessage(`localspec: learned ${primed.tokens} tokens of ${primed.files} files.`);
     }
   }
 
@@ -117,19 +120,22 @@ export class Commands {
     if ((await vscode.window.showWarningMessage(question, { modal: true }, yes)) !== yes) {
       return;
     }
-    const forgotten = await this.ask<{ forgotten: number; unit: string }>("memory/forget", { workspace: root });
+    const forgotten = await this.request<{ forgotten: number; unit: string }>("memory/forget", { workspace: root });
     if (forgotten !== undefined) {
       void vscode.window.showInformationMessage(`localspec: forgot ${forgotten.forgotten} ${forgotten.unit} of ${root}.`);
     }
   }
 
-  /** Somebody waits for this: it is tried at once, and told if it fails. */
-  private ask<T>(method: string, params?: object, token: vscode.CancellationToken = NEVER): Promise<T | undefined> {
-    return this.link.tryTo(() => this.link.ask<T>(method, params, token, true), true);
+  /** Send a request of the user: at once, and with a failure shown. */
+  private request<T>(method: string, params?: object, token: vscode.CancellationToken = NEVER): Promise<T | undefined> {
+    return this.link.tryTo(() => this.link.request<T>(method, params, token, true), true);
   }
 }
 
 const SHOW_LOG = "log";
+
+/** Time a confirmation stays in the status bar. */
+const SHOWN_MS = 5000;
 
 interface Choice extends vscode.QuickPickItem {
   readonly model: string;
@@ -147,12 +153,12 @@ function choices(models: readonly ModelDescription[], current: string): Choice[]
   return [configured, ...all].map((each) => (each.model === current ? { ...each, detail: "chosen" } : each));
 }
 
-/** A folder of this computer that is open, or what `nameOf` makes of it: the person's choice where there are several. */
+/** An open folder of this computer, as `nameOf` names it; the user chooses among several. */
 async function folder(nameOf = (path: string): string => path): Promise<string | undefined> {
   const local = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file");
   const names = [...new Set(local.map(({ uri }) => nameOf(uri.fsPath)))];
   if (names.length === 0) {
     void vscode.window.showInformationMessage("localspec: no folder of this computer is open.");
   }
-  return names.length > 1 ? vscode.window.showQuickPick(names, { title: "localspec: which folder?" }) : names[0];
+  return names.length > 1 ? vscode.window.showQuickPick(names, { title: "localspec: choose a folder" }) : names[0];
 }

@@ -1,4 +1,4 @@
-/** Completions as VS Code asks for them. */
+/** The provider of inline completions. */
 
 import * as vscode from "vscode";
 
@@ -12,15 +12,15 @@ import type { Status } from "./status";
 import { codePoints, type Followed, goesOn, lineOf, Offer, offered, type Offered, type Place, rest } from "./suggestion";
 import type { Visits } from "./visits";
 
-/** Run by VS Code once all of an item is in the text; no command of people's. */
+/** Command that VS Code runs after an item was accepted whole; not one for users. */
 export const ACCEPTED = "localspec.accepted";
-/** Every provider of this extension; what a command names is asked, whatever is shown already. */
+/** All providers of this extension; the trigger command calls the ones named, whatever is shown already. */
 const PROVIDER = "localspec.localspec:*";
 const CYCLED = 3;
-/** What stands on the screen for so long has been shown. */
+/** Milliseconds on the screen after which an item counts as shown. */
 const SEEN_MS = 100;
 
-/** What is asked: as the daemon gets it, and where. */
+/** A request: its parameters and its place. */
 interface Question {
   readonly place: Place;
   readonly params: CompletionParams;
@@ -33,10 +33,10 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   private registration = this.register();
   private offer: Offer | undefined;
   private seen: NodeJS.Timeout | undefined;
-  /** Whose the next question is, if it is one that this extension has VS Code put. */
+  /** The trigger of the next call by VS Code, if this extension has caused it. */
   private own: Trigger | undefined;
-  /** Where the daemon was asked last. */
-  asked: { readonly document: string; readonly line: number } | undefined;
+  /** The place of the last request. */
+  lastPlace: { readonly document: string; readonly line: number } | undefined;
 
   constructor(
     private readonly link: Link,
@@ -63,7 +63,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   ): Promise<vscode.InlineCompletionItem[] | undefined> {
     const own = this.own;
     this.own = undefined;
-    // VS Code asks once for all that can be cycled through.
+    // VS Code requests all items to cycle through in one call.
     const isCycling = own === undefined && context.triggerKind === vscode.InlineCompletionTriggerKind.Invoke;
     const trigger = own ?? (isCycling ? "invoked" : "automatic");
     const settings = new Settings(document);
@@ -87,23 +87,23 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     return this.shown(document, position, selected);
   }
 
-  /** Ask for more than comes by itself, at the cursor. */
+  /** Request a completion at the cursor, also where none comes automatically. */
   async trigger(): Promise<void> {
     this.drop();
-    // VS Code does not put a question again to a provider that has answered it.
+    // VS Code does not call a provider again that has answered for this text.
     this.registration.dispose();
     this.registration = this.register();
     await this.putQuestion("invoked");
   }
 
-  /** All of an item was accepted: what comes after it is known to the daemon already. */
+  /** Report an accepted item, and request the completion after it, which the daemon has prefetched. */
   async accepted(item: string): Promise<void> {
     this.feedback.accepted(item);
     this.drop();
     await this.putQuestion("automatic");
   }
 
-  /** Nothing that is known is shown any more. */
+  /** Drop the offered items, and report their end. */
   drop(): void {
     clearTimeout(this.seen);
     this.feedback.leave();
@@ -120,7 +120,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     return vscode.languages.registerInlineCompletionItemProvider(SELECTOR, this);
   }
 
-  /** Have VS Code ask. Older ones take it for a person's wish to go through all there is. */
+  /** Have VS Code call the provider. Older versions take it for a request to cycle through items. */
   private async putQuestion(trigger: Trigger): Promise<void> {
     this.own = trigger;
     try {
@@ -132,7 +132,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     }
   }
 
-  /** What is offered and fits here, all of it or what is left; an item of the suggest widget counts as typed. */
+  /** The offered items that fit the text here; the selected item of the suggest widget counts as typed. */
   private fitting(
     document: vscode.TextDocument,
     position: vscode.Position,
@@ -157,11 +157,11 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
       ...(settings.multiline ? {} : { multiline: false }),
       ...(settings.model === "" ? {} : { options: { model: settings.model } }),
     };
-    this.asked = { document: place.document, line: position.line };
+    this.lastPlace = { document: place.document, line: position.line };
     return { place, params, known: how.followed.map(rest) };
   }
 
-  /** What a prompt is made of. */
+  /** The excerpts that are sent with a request. */
   context(document: vscode.TextDocument, window: Pick<Window, "prefix" | "suffix">) {
     return {
       path: pathOf(document.uri),
@@ -172,7 +172,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     };
   }
 
-  /** Have the daemon's answer offered; whether there is one, and the text is still the one that was asked about. */
+  /** Request and offer items; returns false without an answer, or if the text has changed since the request. */
   private async answered(
     { place, params, known }: Question,
     document: vscode.TextDocument,
@@ -183,7 +183,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     const version = document.version;
     const isEager = params.trigger === "invoked";
     const answer = await this.link.tryTo(
-      () => this.link.ask<Completions>("completion/inline", params, token, isEager),
+      () => this.link.request<Completions>("completion/inline", params, token, isEager),
       isWaitedFor,
     );
     if (answer === undefined || answer.result.finish_reason === "cancelled") {
@@ -197,7 +197,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     return true;
   }
 
-  /** The items as VS Code draws them, if any is left here. */
+  /** The items as VS Code draws them; undefined if none fits here. */
   private shown(
     document: vscode.TextDocument,
     position: vscode.Position,
@@ -215,7 +215,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     return followed.map((each) => itemOf(each, position, selected));
   }
 
-  /** Somebody has typed, or accepted a part: that shows in the text alone. */
+  /** Report progress along an item after a change of the text: typed, or accepted in part. */
   private changed({ document, contentChanges }: vscode.TextDocumentChangeEvent): void {
     const change = contentChanges[0];
     if (this.offer?.place.document !== document.uri.toString() || change === undefined) {
@@ -226,12 +226,12 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
     const isTyped = [...change.text].length <= 1 || /^\r?\n[ \t]*$/.test(change.text);
     this.feedback.along(followed.map(({ item }) => item.id));
     for (const each of followed) {
-      // Once all of it is there by a command, `accepted` comes next.
+      // If a command has inserted all of it, `accepted` comes next.
       this.feedback.took(each.item.id, codePoints(each), !isTyped && goesOn(each));
     }
   }
 
-  /** The cursor is elsewhere than where something is offered. */
+  /** Drop the items if the cursor has left their place. */
   private moved(editor: vscode.TextEditor): void {
     if (this.offer !== undefined && this.fitting(editor.document, editor.selection.active).length === 0) {
       this.drop();
@@ -239,7 +239,7 @@ export class Completion implements vscode.InlineCompletionItemProvider, vscode.D
   }
 }
 
-/** The text around a cursor, as if what is selected in the suggest widget had been accepted. */
+/** The text around a cursor, as if the selected item of the suggest widget had been accepted. */
 function placeOf(
   document: vscode.TextDocument,
   position: vscode.Position,

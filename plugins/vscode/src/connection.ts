@@ -1,4 +1,4 @@
-/** The one connection to the daemon: made when it is needed, and made again when it was lost. */
+/** The only connection to the daemon, made at a request, and again after it was lost. */
 
 import { Backoff } from "./backoff";
 import { type Address, daemon } from "./daemon";
@@ -8,12 +8,12 @@ import { Rpc, RpcError } from "./rpc";
 
 const HANDSHAKE_MS = 10_000;
 
-/** Why a request ended that the daemon did not answer. */
+/** Code of a request that ended because the connection was lost. */
 export const DISCONNECTED = "disconnected";
 
 type Action = "start" | "restart";
 
-/** One try to connect; another one may have taken its place since. */
+/** One attempt to connect; a newer one may have replaced it. */
 interface Attempt {
   isCurrent(): boolean;
   lost(): void;
@@ -39,7 +39,7 @@ export class Connection {
     private readonly watcher: Watcher,
   ) {}
 
-  /** A connection that has said `initialize`. After a failure, only one who is `eager` tries at once. */
+  /** An initialized connection. During the pause after a failure, only an `eager` caller makes a new attempt. */
   rpc(eager: boolean): Promise<Rpc> {
     if (this.isOver) {
       return Promise.reject(gone("The extension has ended."));
@@ -53,23 +53,23 @@ export class Connection {
     return this.opening;
   }
 
-  /** The connection that there is, or is being made. */
+  /** The connection, or the attempt in progress. */
   get current(): Promise<Rpc> | undefined {
     return this.opening;
   }
 
-  /** Replace the daemon by a new one. */
+  /** Restart the daemon, and connect to it. */
   async restart(): Promise<void> {
     this.close();
     await this.open("restart");
   }
 
-  /** What failed before may be tried again at once. */
+  /** End the pause after failures. */
   forgive(): void {
     this.backoff.reset();
   }
 
-  /** End for good: what still waits is not asked anew. */
+  /** Close the connection for good; waiting requests fail and are not repeated. */
   dispose(): void {
     this.isOver = true;
     this.close();
@@ -115,7 +115,7 @@ export class Connection {
   private async connect(action: Action, attempt: Attempt): Promise<Rpc> {
     const address = await daemon(this.command(), action);
     if (!attempt.isCurrent()) {
-      throw gone("The connection was given up.");
+      throw gone("This attempt to connect was replaced by a newer one.");
     }
     const nonce = newNonce();
     const socket = new WebSocket(address.url, offered(nonce));
@@ -124,10 +124,10 @@ export class Connection {
     rpc.on("model/progress", (params) => this.watcher.progress(params as unknown as ModelProgress));
     socket.addEventListener("message", (event) => rpc.receive(String(event.data)));
     socket.addEventListener("close", () => {
-      rpc.end(gone("The daemon has ended."));
+      rpc.end(gone("The connection to the daemon was lost."));
       attempt.lost();
     });
-    // Listened for before it is open: the challenge may come with the last byte of the upgrade.
+    // The handler is set before the socket is open: the challenge may come with the last byte of the upgrade.
     const proved = authenticated(rpc, address.url, address.token, nonce);
     proved.catch(() => undefined);
     const late = setTimeout(() => socket.close(), HANDSHAKE_MS);
@@ -153,8 +153,8 @@ function opened(socket: WebSocket, address: Address): Promise<void> {
       reject(
         new RpcError({
           code: "unreachable",
-          message: `The daemon at ${address.url} does not let this editor in.`,
-          remedy: "Run “localspec: Restart Daemon”; where VS Code uses a proxy, except 127.0.0.1 from it (http.noProxy).",
+          message: `The connection to the daemon at ${address.url} failed.`,
+          remedy: "Run “localspec: Restart Daemon”; if VS Code uses a proxy, exclude 127.0.0.1 from it (http.noProxy).",
         }),
       );
     socket.addEventListener("error", fail, { once: true });
@@ -163,7 +163,7 @@ function opened(socket: WebSocket, address: Address): Promise<void> {
 }
 
 function gone(message: string): RpcError {
-  return new RpcError({ code: DISCONNECTED, message, remedy: "The next keystroke starts another one." });
+  return new RpcError({ code: DISCONNECTED, message, remedy: "The next keystroke connects again." });
 }
 
 export function asRpcError(error: unknown): RpcError {
@@ -171,5 +171,5 @@ export function asRpcError(error: unknown): RpcError {
     return error;
   }
   const message = error instanceof Error ? error.message : String(error);
-  return new RpcError({ code: "internal", message, remedy: "See the log of localspec." });
+  return new RpcError({ code: "internal", message, remedy: "See the log: “localspec: Show Statistics”, Show Log." });
 }

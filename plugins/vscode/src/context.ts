@@ -1,17 +1,17 @@
-/** What the daemon is told of the text: a window around the cursor, and pieces of other files. */
+/** The excerpts that are sent with a request: a window around the cursor, and pieces of other files. */
 
 import type { File } from "./protocol";
 
 const LINES_BEFORE = 256;
 const LINES_AFTER = 65;
-/** The window's start moves by this much, so that most keystrokes leave it where it is. */
+/** The window's start moves in steps of so many lines: most keystrokes leave it in place. */
 const BLOCK = 64;
 const BLOCKS = 16;
 const BLOCKS_OF_ONE = 2;
 const LONGEST_PREFIX = 256 * 1024;
 const LONGEST_SUFFIX = 64 * 1024;
 const LONGEST_BLOCK = 32 * 1024;
-/** Larger files are not looked at. */
+/** Largest file in UTF-16 units; nothing of larger ones is sent. */
 export const LARGEST_FILE = 1024 * 1024;
 
 /** A text by its lines, columns in UTF-16 units. */
@@ -39,7 +39,7 @@ export function windowAt(lines: Lines, line: number, column: number, start = fir
   };
 }
 
-/** The end of a prefix, as much as is sent of it: whole characters. */
+/** The end of a prefix, as much as is sent, in whole characters. */
 export function sentPrefix(prefix: string): string {
   return wellFormed(prefix.length > LONGEST_PREFIX ? prefix.slice(-LONGEST_PREFIX) : prefix);
 }
@@ -48,7 +48,7 @@ export function sentSuffix(suffix: string): string {
   return wellFormed(suffix.slice(0, LONGEST_SUFFIX));
 }
 
-/** Half a surrogate pair is no text: the daemon would refuse it. */
+/** `text` with each lone surrogate replaced: the daemon would refuse it. */
 function wellFormed(text: string): string {
   return text.toWellFormed();
 }
@@ -60,7 +60,7 @@ interface Block {
   kept?: string;
 }
 
-/** Where in which files somebody has been, the newest first. */
+/** The visited blocks of files, the newest first. */
 export class Ring {
   private blocks: Block[] = [];
 
@@ -76,7 +76,7 @@ export class Ring {
       .slice(0, BLOCKS + BLOCKS_OF_ONE);
   }
 
-  /** A file is closed: what was seen of it is kept as it is now. */
+  /** Keep the visited blocks of a file that is closed, as they are now. */
   keep(path: string, lines: Lines): void {
     for (const block of this.blocks.filter((each) => each.path === path)) {
       block.kept = blockOf(lines, block.index);
@@ -91,7 +91,7 @@ export class Ring {
     this.blocks = [];
   }
 
-  /** The pieces of all files but one; `open` gives a file's lines while it is open. */
+  /** The pieces of all files but one; `open` returns a file's lines while it is open. */
   files(except: string, open: (path: string) => Lines | undefined): File[] {
     return this.blocks
       .filter((each) => each.path !== except)

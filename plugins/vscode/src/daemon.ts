@@ -10,13 +10,13 @@ import { type ErrorData, RpcError } from "./rpc";
 
 const PATIENCE_MS = 60_000;
 
-/** Where a daemon listens, and what lets an editor in. */
+/** A daemon's URL, and the token to connect. */
 export interface Address {
   readonly url: string;
   readonly token: string;
 }
 
-/** The address of this user's daemon, which is started where none runs; `restart` replaces one that does. */
+/** The address of this user's daemon, which is started if none runs; `restart` replaces a running one. */
 export async function daemon(command: string, action: "start" | "restart"): Promise<Address> {
   const found = JSON.parse(await printed(command, ["daemon", action, "--json"])) as Discovery;
   if (found.url === null) {
@@ -29,7 +29,7 @@ export async function daemon(command: string, action: "start" | "restart"): Prom
   return { url: found.url, token: (await readFile(found.token_file, "utf8")).trim() };
 }
 
-/** What may stand for `command`, the likeliest first. */
+/** The paths that `command` may mean, the likeliest first. */
 export function candidates(command: string, home: string = homedir()): string[] {
   const named = command.trim() || "localspec";
   if (named.startsWith("~/")) {
@@ -48,11 +48,11 @@ async function printed(command: string, words: string[]): Promise<string> {
   throw new RpcError({
     code: "command_missing",
     message: `The command ${command} was not found.`,
-    remedy: "Install localspec (its README, “Install”), or say where it is in the setting localspec.command.",
+    remedy: "Install localspec (its README, “Install”), or set localspec.command to its path.",
   });
 }
 
-/** What a program prints, or undefined where there is no such program. */
+/** The output of a program, or undefined if there is no such program. */
 function run(program: string, words: string[]): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     execFile(program, words, { timeout: PATIENCE_MS, windowsHide: true }, (error, stdout, stderr) => {
@@ -71,7 +71,8 @@ function failure(program: string, stdout: string, stderr: string, message: strin
   try {
     return new RpcError((JSON.parse(stdout) as { error: ErrorData }).error);
   } catch {
-    const said = stderr.trim().split("\n").at(-1) || message;
-    return new RpcError({ code: "command_failed", message: `${program}: ${said}`, remedy: "Try it in a terminal." });
+    const reason = stderr.trim().split("\n").at(-1) || message;
+    const remedy = "Run it in a terminal to see its errors.";
+    return new RpcError({ code: "command_failed", message: `${program}: ${reason}`, remedy });
   }
 }

@@ -1,4 +1,4 @@
-/** Documents of the editor: which of them may be looked at, and what the daemon calls them. */
+/** Documents of the editor: the ones that may be sent, and their names on the wire. */
 
 import * as vscode from "vscode";
 
@@ -6,12 +6,12 @@ import { LARGEST_FILE, type Lines } from "./context";
 import { isSecret } from "./secrets";
 import type { Settings } from "./settings";
 
-/** Where people write; output, source control's views and the like are not looked at. */
+/** Schemes of documents that users write in; output, source control's views and the like are never sent. */
 const SCHEMES = ["file", "untitled", "vscode-notebook-cell", "vscode-remote", "vscode-vfs"];
 
 export const SELECTOR: vscode.DocumentSelector = SCHEMES.map((scheme) => ({ scheme }));
 
-/** Whether anything of a document may be sent. */
+/** Return true if text of a document may be sent. */
 export function mayBeRead(document: vscode.TextDocument, settings: Settings): boolean {
   return (
     SCHEMES.includes(document.uri.scheme) &&
@@ -34,7 +34,7 @@ export function pathOf(uri: vscode.Uri): string {
   }
 }
 
-/** Whether what is looked at compares two texts. */
+/** Return true if the active tab compares two texts. */
 export function inDiff(): boolean {
   const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
   return input instanceof vscode.TabInputTextDiff;

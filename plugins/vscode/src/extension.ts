@@ -1,4 +1,4 @@
-/** The extension: its parts put together, and taken apart again. */
+/** Activation: creates the parts of the extension and registers them for disposal. */
 
 import * as vscode from "vscode";
 

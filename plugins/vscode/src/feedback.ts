@@ -1,18 +1,18 @@
-/** What became of the suggestion that is shown: told once, in code points of the item. */
+/** The events of the shown suggestion, each reported once, in code points of the item. */
 
 import type { FeedbackEvent } from "./protocol";
 
-export type Tell = (item: string, event: FeedbackEvent, chars?: number) => void;
+export type Report = (item: string, event: FeedbackEvent, chars?: number) => void;
 
 export class Feedback {
   private item: string | undefined;
   private isShown = false;
   private taken = 0;
-  private told = 0;
+  private reported = 0;
 
-  constructor(private readonly tell: Tell) {}
+  constructor(private readonly report: Report) {}
 
-  /** Another item is offered; the one before is gone, unless it is the same one. */
+  /** Take the offered item; a different one before it is left. */
   offer(item: string): void {
     if (item !== this.item) {
       this.leave();
@@ -20,15 +20,15 @@ export class Feedback {
     }
   }
 
-  /** It was seen. */
+  /** Report that the item is shown. */
   shown(item: string): void {
     if (item === this.item && !this.isShown) {
       this.isShown = true;
-      this.tell(item, "shown");
+      this.report(item, "shown");
     }
   }
 
-  /** The text goes along these. If the current one is not among them, another was cycled to: the first of them. */
+  /** Take the items that fit the text. If the current one is not among them, the user has cycled to the first. */
   along(items: readonly string[]): void {
     const [first] = items;
     if (first !== undefined && !items.some((item) => item === this.item)) {
@@ -36,35 +36,35 @@ export class Feedback {
     }
   }
 
-  /** So much of it stands in the text; `byCommand` if a word or a line was accepted, not typed. */
+  /** Take the code points that are in the text; `byCommand` if a word or a line was accepted, not typed. */
   took(item: string, chars: number, byCommand: boolean): void {
     if (item !== this.item) {
       return;
     }
     this.taken = chars;
-    if (byCommand && chars > this.told) {
+    if (byCommand && chars > this.reported) {
       this.shown(item);
-      this.told = chars;
-      this.tell(item, "partial", chars);
+      this.reported = chars;
+      this.report(item, "partial", chars);
     }
   }
 
   accepted(item: string): void {
     this.offer(item);
     this.shown(item);
-    this.tell(item, "accepted");
+    this.report(item, "accepted");
     this.item = undefined;
     this.clear();
   }
 
-  /** It is gone: what was typed of it counts as taken. */
+  /** End the item: text typed along it counts as accepted. */
   leave(): void {
-    const { item, taken, told } = this;
-    if (item !== undefined && taken > told) {
+    const { item, taken, reported } = this;
+    if (item !== undefined && taken > reported) {
       this.shown(item);
-      this.tell(item, "partial", taken);
-    } else if (item !== undefined && this.isShown && told === 0) {
-      this.tell(item, "dismissed");
+      this.report(item, "partial", taken);
+    } else if (item !== undefined && this.isShown && reported === 0) {
+      this.report(item, "dismissed");
     }
     this.item = undefined;
     this.clear();
@@ -73,6 +73,6 @@ export class Feedback {
   private clear(): void {
     this.isShown = false;
     this.taken = 0;
-    this.told = 0;
+    this.reported = 0;
   }
 }

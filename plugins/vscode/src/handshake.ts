@@ -22,8 +22,8 @@ export function offered(nonce: string): string[] {
 
 /** Return the proof of `side` that it has the token: an HMAC-SHA256 as 64 hex digits. */
 export function proof(token: string, side: Side, port: number, clientNonce: string, daemonNonce: string): string {
-  const said = `${SUBPROTOCOL} ${side} ${port} ${clientNonce} ${daemonNonce}`;
-  return createHmac("sha256", token).update(said).digest("hex");
+  const message = `${SUBPROTOCOL} ${side} ${port} ${clientNonce} ${daemonNonce}`;
+  return createHmac("sha256", token).update(message).digest("hex");
 }
 
 /** Wait for the daemon's proof on a new connection, check it, and answer it; nothing else is sent before. */
@@ -43,12 +43,12 @@ export function authenticated(rpc: Rpc, url: string, token: string, nonce: strin
   });
 }
 
-/** The client's proof; throws for a challenge of somebody who does not know the token, or listens elsewhere. */
+/** The client's proof; throws if the challenge proves no knowledge of the token, or is of another port. */
 function answer(challenge: Record<string, unknown>, port: number, token: string, nonce: string): string {
-  const { nonce: theirs, proof: told, port: theirPort } = challenge;
-  if (typeof theirs === "string" && typeof told === "string" && theirPort === port && DIGITS.test(theirs) && DIGITS.test(told)) {
+  const { nonce: theirs, proof: given, port: theirPort } = challenge;
+  if (typeof theirs === "string" && typeof given === "string" && theirPort === port && DIGITS.test(theirs) && DIGITS.test(given)) {
     const expected = proof(token, "daemon", port, nonce, theirs);
-    if (timingSafeEqual(Buffer.from(told), Buffer.from(expected))) {
+    if (timingSafeEqual(Buffer.from(given), Buffer.from(expected))) {
       return proof(token, "client", port, nonce, theirs);
     }
   }
@@ -58,7 +58,7 @@ function answer(challenge: Record<string, unknown>, port: number, token: string,
 function unproved(): RpcError {
   return new RpcError({
     code: "unreachable",
-    message: "What listens in the daemon's place does not know its token; nothing was sent to it.",
+    message: "The program at the daemon's address is not your daemon: its proof of the token is wrong. Nothing was sent to it.",
     remedy: "Run “localspec: Restart Daemon”.",
   });
 }

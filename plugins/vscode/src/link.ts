@@ -1,4 +1,4 @@
-/** The daemon as the rest of the extension asks it: errors are told, the status is kept. */
+/** Requests to the daemon for the rest of the extension, with errors shown and the status updated. */
 
 import * as vscode from "vscode";
 
@@ -8,7 +8,7 @@ import { RpcError } from "./rpc";
 import { Settings } from "./settings";
 import type { Status } from "./status";
 
-/** Why a request was not even sent. */
+/** Code of a request that was cancelled before it was sent. */
 const CANCELLED = "cancelled";
 
 export class Link implements vscode.Disposable {
@@ -34,8 +34,8 @@ export class Link implements vscode.Disposable {
     });
   }
 
-  /** The answer to a request. A daemon that ended meanwhile is asked anew once. */
-  async ask<T>(method: string, params: object | undefined, token: vscode.CancellationToken, eager = false): Promise<T> {
+  /** The answer to a request, which is repeated once if the connection is lost meanwhile. */
+  async request<T>(method: string, params: object | undefined, token: vscode.CancellationToken, eager = false): Promise<T> {
     try {
       return await this.once<T>(method, params, token, eager);
     } catch (error) {
@@ -46,20 +46,20 @@ export class Link implements vscode.Disposable {
     }
   }
 
-  /** Ask, and tell what goes wrong: then undefined, as if nobody waits any more. */
-  async tryTo<T>(work: () => Promise<T>, asked: boolean): Promise<T | undefined> {
+  /** Return the result of `work`, or undefined after an error, which is shown; `byUser`: at the user's request. */
+  async tryTo<T>(work: () => Promise<T>, byUser: boolean): Promise<T | undefined> {
     try {
       return await work();
     } catch (thrown) {
       const error = asRpcError(thrown);
       if (error.code !== CANCELLED) {
-        this.failed(error, asked);
+        this.failed(error, byUser);
       }
       return undefined;
     }
   }
 
-  /** Say something nobody waits for, while there is a connection. */
+  /** Send a request whose answer is ignored, if there is a connection. */
   async mention(method: string, params: object): Promise<void> {
     try {
       const rpc = await this.connection.current;
@@ -69,7 +69,7 @@ export class Link implements vscode.Disposable {
     }
   }
 
-  /** Be there before the first keystroke. */
+  /** Connect before the first keystroke. */
   async connect(): Promise<void> {
     await this.tryTo(() => this.connection.rpc(false), false);
   }
@@ -79,7 +79,7 @@ export class Link implements vscode.Disposable {
     return (await this.tryTo(() => this.connection.restart().then(() => true), true)) ?? false;
   }
 
-  /** What was wrong may have been mended. */
+  /** End the pause after failures, and show errors again. */
   forgive(): void {
     this.notices.reset();
     this.connection.forgive();
@@ -92,7 +92,7 @@ export class Link implements vscode.Disposable {
   private async once<T>(method: string, params: object | undefined, token: vscode.CancellationToken, eager: boolean): Promise<T> {
     const rpc = await this.connection.rpc(eager);
     if (token.isCancellationRequested) {
-      throw new RpcError({ code: CANCELLED, message: "Nobody waits for it any more.", remedy: "" });
+      throw new RpcError({ code: CANCELLED, message: "The request was cancelled.", remedy: "" });
     }
     const request = rpc.request<T>(method, params);
     const listener = token.onCancellationRequested(() => request.cancel());
@@ -105,8 +105,8 @@ export class Link implements vscode.Disposable {
     }
   }
 
-  private failed(error: RpcError, asked: boolean): void {
+  private failed(error: RpcError, byUser: boolean): void {
     this.status.set({ kind: "error", advice: error.advice });
-    this.notices.tell(error, asked);
+    this.notices.error(error, byUser);
   }
 }

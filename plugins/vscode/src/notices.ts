@@ -1,37 +1,37 @@
-/** Errors as they are told: each kind once, with what can be done. */
+/** Notices of errors, each kind once, with its remedy. */
 
 import * as vscode from "vscode";
 
 import { DISCONNECTED } from "./connection";
 import type { RpcError } from "./rpc";
 
-/** What passes by itself: the status item says it. */
+/** Codes of errors that pass by themselves: only the status item shows them. */
 const PASSING = [DISCONNECTED, "shutting_down", "engine_busy", "queue_full"];
 
 export class Notices {
-  private readonly told = new Set<string>();
+  private readonly notified = new Set<string>();
 
   constructor(private readonly log: vscode.LogOutputChannel) {}
 
-  /** Tell of an error, unless it was told already; `asked`: by somebody who waits for what failed. */
-  tell(error: RpcError, asked: boolean): void {
+  /** Show an error, unless its kind was shown already; one of a user's request (`byUser`) is always shown. */
+  error(error: RpcError, byUser: boolean): void {
     this.log.warn(`${error.code}: ${error.advice}`);
-    if (!asked && (PASSING.includes(error.code) || this.told.has(error.code))) {
+    if (!byUser && (PASSING.includes(error.code) || this.notified.has(error.code))) {
       return;
     }
-    this.told.add(error.code);
+    this.notified.add(error.code);
     void this.show(error.advice);
   }
 
-  /** Tell of what is no error, but not as somebody meant it. */
+  /** Show a warning. */
   warn(sentence: string): void {
     this.log.warn(sentence);
     void this.show(sentence);
   }
 
-  /** What was wrong may have been mended: it is told again if not. */
+  /** Have every kind of error shown again at its next occurrence. */
   reset(): void {
-    this.told.clear();
+    this.notified.clear();
   }
 
   private async show(sentence: string): Promise<void> {

@@ -3,7 +3,7 @@
 export const PROTOCOL = 1;
 export const SUBPROTOCOL = "localspec.v1";
 
-/** What `localspec daemon start --json` prints. */
+/** The output of `localspec daemon start --json`. */
 export interface Discovery {
   readonly pid: number;
   readonly url: string | null;
@@ -47,7 +47,7 @@ export interface Completions {
   readonly stats: Stats;
   readonly result: { readonly model: string; readonly draft: string | null; readonly finish_reason: string };
   readonly source: "model" | "cache" | "type-through";
-  /** The daemon's own time; older daemons do not say it. */
+  /** The daemon's own time; missing from older daemons. */
   readonly elapsed_ms?: number;
 }
 

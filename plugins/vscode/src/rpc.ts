@@ -6,7 +6,7 @@ export interface ErrorData {
   readonly remedy: string;
 }
 
-/** What a request failed with: the daemon's own code, or `protocol` where what was sent is not understood. */
+/** The error of a request, with the daemon's code, or `protocol` for a JSON-RPC error without one. */
 export class RpcError extends Error {
   constructor(readonly data: ErrorData) {
     super(data.message);
@@ -16,7 +16,7 @@ export class RpcError extends Error {
     return this.data.code;
   }
 
-  /** The sentence, and what can be done. */
+  /** The message and its remedy. */
   get advice(): string {
     return [this.data.message, this.data.remedy].filter((part) => part !== "").join(" ");
   }
@@ -25,7 +25,7 @@ export class RpcError extends Error {
 export interface Request<T> {
   readonly id: number;
   readonly result: Promise<T>;
-  /** Ask the daemon to end it; the result comes all the same. */
+  /** Have the daemon end it; the result still settles. */
   cancel(): void;
 }
 
@@ -61,22 +61,22 @@ export class Rpc {
 
   constructor(private readonly send: (frame: string) => void) {}
 
-  /** Whether any request waits for its response. */
+  /** True if any request waits for its response. */
   get busy(): boolean {
     return this.waiting.size > 0;
   }
 
-  /** The one handler of a kind of notification. */
+  /** Set the handler of a kind of notification. */
   on(method: string, handler: Handler): void {
     this.handlers.set(method, handler);
   }
 
-  /** Take nothing else from the peer until it is trusted. */
+  /** Accept nothing else from the peer until it is trusted. */
   distrust(only: Distrust): void {
     this.distrusted = only;
   }
 
-  /** The peer has proved itself: take no more of what proved it, and all else. */
+  /** Accept all messages from now on, but no second proof. */
   trust(): void {
     if (this.distrusted !== undefined) {
       this.handlers.delete(this.distrusted.method);
@@ -103,7 +103,7 @@ export class Rpc {
     }
   }
 
-  /** One frame of the daemon's; what cannot be understood is passed over. */
+  /** Handle a frame of the daemon; an invalid one is ignored. */
   receive(text: string): void {
     const only = this.distrusted;
     const frame = only !== undefined && text.length > only.longest ? undefined : parsed(text);
@@ -121,12 +121,12 @@ export class Rpc {
     }
   }
 
-  /** Told once the connection is gone. */
+  /** Add a handler that is called once, at the connection's end. */
   onEnd(handler: (error: RpcError) => void): void {
     this.endings.push(handler);
   }
 
-  /** The connection is gone: all that waits fails, and what is asked from now on. */
+  /** End the connection: waiting and later requests fail with `error`. */
   end(error: RpcError): void {
     this.ended ??= error;
     this.endings.splice(0).forEach((each) => each(error));

@@ -1,4 +1,4 @@
-/** The person's settings, as they are now. */
+/** The current settings of the user. */
 
 import * as vscode from "vscode";
 
@@ -37,7 +37,7 @@ export class Settings {
     return this.get("command");
   }
 
-  /** Change one for this person, in all workspaces; where a workspace says otherwise, there. */
+  /** Change a setting for the user; if the workspace sets it, in the workspace. */
   async set(key: Key, value: unknown): Promise<void> {
     const section = vscode.workspace.getConfiguration(SECTION, this.scope);
     const inWorkspace = section.inspect(key)?.workspaceValue !== undefined;
@@ -49,13 +49,13 @@ export class Settings {
   }
 }
 
-/** What is wrong with the settings: with all, or with those that have changed. */
+/** Sentences about wrong values, of all settings or of those that have changed. */
 export function misfits(changed?: vscode.ConfigurationChangeEvent): string[] {
   const section = vscode.workspace.getConfiguration(SECTION);
   return (Object.keys(DEFAULTS) as Key[])
     .filter((key) => changed?.affectsConfiguration(`${SECTION}.${key}`) ?? true)
     .map((key) => misfit(key, section.get(key)))
-    .filter((told) => told !== undefined);
+    .filter((sentence) => sentence !== undefined);
 }
 
 export function touches(event: vscode.ConfigurationChangeEvent): boolean {

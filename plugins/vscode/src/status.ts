@@ -36,14 +36,14 @@ export class Status implements vscode.Disposable {
     this.set(fraction < 1 ? { kind: "loading", fraction } : { kind: "idle" });
   }
 
-  /** Count an answer, which took so many milliseconds; returns how it went. */
+  /** Count an answer, which took so many milliseconds; returns a description for the log. */
   count(answer: Completions, elapsed: number): string {
     const last = this.tally.add(answer, elapsed);
     this.draw();
     return last;
   }
 
-  /** While the model is asked; whatever comes of it, the last one says how it went. */
+  /** Show a request in progress until `work` ends. */
   async during<T>(work: Promise<T>): Promise<T> {
     this.running += 1;
     this.draw();
@@ -55,7 +55,7 @@ export class Status implements vscode.Disposable {
     }
   }
 
-  /** What the item and the statistics say. */
+  /** The lines of the tooltip and of the statistics. */
   get lines(): string[] {
     return [sentence(this.seen()), ...this.tally.lines()];
   }
@@ -80,7 +80,7 @@ export class Status implements vscode.Disposable {
       return { kind: "off", why: "Completions are switched off." };
     }
     if (document !== undefined && (!mayBeRead(document, settings) || inDiff())) {
-      return { kind: "off", why: "Nothing is suggested here, and nothing of this file is sent." };
+      return { kind: "off", why: "Completions are off for this file, and nothing of it is sent." };
     }
     return this.running > 0 && this.state.kind === "idle" ? { kind: "thinking" } : this.state;
   }

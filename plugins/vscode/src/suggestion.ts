@@ -1,4 +1,4 @@
-/** What is offered at a place, and how far somebody has typed along it. */
+/** The items offered at a place, and how far the user has typed along them. */
 
 import type { Item } from "./protocol";
 
@@ -10,13 +10,13 @@ export interface Place {
   readonly suffix: string;
 }
 
-/** An item with plain line ends; `before` of the code points of its `original` stand in the text already. */
+/** An item with LF line ends; `before` code points of the daemon's item are in the text already. */
 export interface Offered extends Item {
   readonly original: string;
   readonly before: number;
 }
 
-/** An item along which was typed: `taken` of its text, and the brackets after the cursor that it has, too. */
+/** An item that fits the typed text: `taken` units of it, and brackets after the cursor that it has, too. */
 export interface Followed {
   readonly item: Offered;
   readonly taken: number;
@@ -31,7 +31,7 @@ export class Offer {
   constructor(
     readonly place: Place,
     items: readonly Offered[],
-    /** Whether it has all that can be cycled through. */
+    /** True if it has all items that can be cycled through. */
     readonly complete: boolean = false,
   ) {
     const isFirst = (item: Offered, i: number): boolean =>
@@ -39,17 +39,17 @@ export class Offer {
     this.items = items.filter((item, i) => item.text !== "" && isFirst(item, i));
   }
 
-  /** The items that go on from here, as long as the text is theirs. */
+  /** The items that fit the text at `now`. */
   follow(now: Place): Followed[] {
     if (now.document !== this.place.document || now.start !== this.place.start) {
       return [];
     }
     const prefix = plain(now.prefix);
-    const asked = plain(this.place.prefix);
-    if (!prefix.startsWith(asked)) {
+    const before = plain(this.place.prefix);
+    if (!prefix.startsWith(before)) {
       return [];
     }
-    const typed = prefix.slice(asked.length);
+    const typed = prefix.slice(before.length);
     const closers = closed(plain(now.suffix), plain(this.place.suffix));
     return closers === undefined
       ? []
@@ -63,7 +63,7 @@ export function offered(item: Item): Offered {
   return { id: item.id, text: plain(item.text), original: item.text, before: 0 };
 }
 
-/** What is left of an item, as one of its own. */
+/** The rest of an item, as an item. */
 export function rest(followed: Followed): Offered {
   const { item, taken } = followed;
   return {
@@ -74,23 +74,23 @@ export function rest(followed: Followed): Offered {
   };
 }
 
-/** Whether there is any of it left to show. */
+/** Return true if some of it is left to show. */
 export function goesOn(followed: Followed): boolean {
   return followed.taken < followed.item.text.length;
 }
 
-/** The code points of an item's text that were taken, from its very beginning. */
+/** The code points of the daemon's item in the text, from its beginning. */
 export function codePoints({ item, taken }: Followed): number {
   return item.before + [...item.original.slice(0, unitsOf(item.original, taken))].length;
 }
 
-/** What is shown in the cursor's line: an editor wants one range in one line. */
+/** The item's text from the beginning of the cursor's line on: VS Code allows a range in one line only. */
 export function lineOf({ item, taken }: Followed): { text: string; column: number } {
   const begin = taken === 0 ? 0 : item.text.lastIndexOf("\n", taken - 1) + 1;
   return { text: item.text.slice(begin), column: begin - taken };
 }
 
-/** How many units of a text with any line ends are `taken` units of it with plain ones. */
+/** The units of a text with its own line ends that correspond to `taken` units with LF ones. */
 function unitsOf(text: string, taken: number): number {
   let units = 0;
   for (let left = taken; left > 0; left -= 1) {
@@ -99,17 +99,17 @@ function unitsOf(text: string, taken: number): number {
   return units;
 }
 
-/** The brackets and quotes that an editor has put between the cursor and what stood there. */
-function closed(now: string, asked: string): string | undefined {
-  if (now === asked) {
+/** Brackets and quotes that the editor has inserted after the cursor; undefined if other text was. */
+function closed(now: string, before: string): string | undefined {
+  if (now === before) {
     return "";
   }
-  const more = now.length - asked.length;
+  const more = now.length - before.length;
   const added = now.slice(0, Math.max(0, more));
-  return now.endsWith(asked) && CLOSERS.test(added) ? added : undefined;
+  return now.endsWith(before) && CLOSERS.test(added) ? added : undefined;
 }
 
-/** Whether all of `letters` come in a text, in this order. */
+/** Return true if a text contains all of `letters` in this order. */
 function contains(text: string, letters: string): boolean {
   let at = -1;
   return [...letters].every((letter) => (at = text.indexOf(letter, at + 1)) >= 0);

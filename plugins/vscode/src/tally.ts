@@ -1,4 +1,4 @@
-/** What the completions of this editor came to, and how the status item says so. */
+/** Statistics of this editor's completions, and their texts for the status item. */
 
 import type { Completions } from "./protocol";
 
@@ -21,7 +21,7 @@ export class Tally {
   private offReason: string | null = null;
   private last: string | undefined;
 
-  /** One more, which took `elapsed` milliseconds in the editor. Returns how it went, and never what it says. */
+  /** Add an answer, which took `elapsed` milliseconds in the editor; returns a description without its text. */
   add(answer: Completions, elapsed: number): string {
     const { items, source, elapsed_ms } = answer;
     const own = elapsed_ms === undefined ? "" : `, ${elapsed_ms.toFixed(1)} ms in the daemon`;
@@ -34,7 +34,7 @@ export class Tally {
   private count({ result, stats, source }: Completions): void {
     this.completions += 1;
     if (source !== "model") {
-      this.model ??= result.model; // what was asked for: no model was at work
+      this.model ??= result.model; // the requested one: no model was used
       return;
     }
     this.model = result.model;
@@ -47,9 +47,9 @@ export class Tally {
     }
   }
 
-  /** What there is to say, a line for each thing that is known. */
+  /** The statistics that are known, one a line. */
   lines(): string[] {
-    const lines = [`Model: ${this.model ?? "none was asked yet"}`];
+    const lines = [`Model: ${this.model ?? "no completion yet"}`];
     if (this.draft !== null) {
       lines.push(`Draft: ${this.draft}`);
     }
@@ -63,7 +63,7 @@ export class Tally {
       lines.push(`Time saved: ${seconds(this.savedS)}`);
     }
     if (this.offReason !== null) {
-      lines.push(`Nothing is drafted: ${this.offReason}`);
+      lines.push(`Speculation is off: ${this.offReason}`);
     }
     if (this.last !== undefined) {
       lines.push(`Last completion: ${this.last}`);
@@ -71,7 +71,7 @@ export class Tally {
     return lines;
   }
 
-  /** Behind the name in the status bar: what speculation does, as soon as it is known. */
+  /** The text after the name in the status bar: acceptance and time saved, if known. */
   get short(): string {
     const parts = this.drafted > 0 ? [`${this.acceptance} %`] : [];
     if (this.savedS !== undefined && this.savedS >= 1) {
@@ -110,11 +110,11 @@ export function sentence(state: State): string {
     case "loading":
       return "The model is being loaded.";
     case "connecting":
-      return "The daemon is being looked for.";
+      return "Connecting to the daemon.";
     case "waiting":
       return "Not connected to the daemon; the next completion starts it.";
     case "thinking":
-      return "The model is asked.";
+      return "Waiting for the model.";
     case "idle":
       return "Ready.";
   }

@@ -1,6 +1,6 @@
-/** The values that settings may have: a file of settings holds whatever somebody wrote into it. */
+/** Types and defaults of settings: a settings file may hold values of any type. */
 
-/** What counts where nothing is said, or something of another kind. */
+/** The values of settings that are not set, or are of a wrong type. */
 export const DEFAULTS = {
   enabled: true,
   automatic: true,
@@ -14,16 +14,16 @@ export const DEFAULTS = {
 export type Values = typeof DEFAULTS;
 export type Key = keyof Values;
 
-/** What a setting says; if that is of another kind than it can be, as if nothing were said. */
-export function valueOf<K extends Key>(key: K, said: unknown): Values[K] {
-  return misfit(key, said) === undefined ? ((said ?? DEFAULTS[key]) as Values[K]) : DEFAULTS[key];
+/** The value of a setting; its default if it is not set or of a wrong type. */
+export function valueOf<K extends Key>(key: K, given: unknown): Values[K] {
+  return misfit(key, given) === undefined ? ((given ?? DEFAULTS[key]) as Values[K]) : DEFAULTS[key];
 }
 
-/** What is wrong with what a setting says, if anything is. */
-export function misfit(key: Key, said: unknown): string | undefined {
+/** A sentence about a value of a wrong type; undefined if it is right. */
+export function misfit(key: Key, given: unknown): string | undefined {
   const expected = kindOf(DEFAULTS[key]);
-  const fits = said === undefined || said === null || kindOf(said) === expected;
-  return fits ? undefined : `The setting localspec.${key} is no ${expected}: it counts as not set.`;
+  const fits = given === undefined || given === null || kindOf(given) === expected;
+  return fits ? undefined : `The setting localspec.${key} is not of type ${expected}: its default is used.`;
 }
 
 function kindOf(value: unknown): string {

@@ -1,4 +1,4 @@
-/** Where in the editor somebody has been: pieces of the other files that a completion is told. */
+/** The places visited in the editor: pieces of other files, which are sent with a completion. */
 
 import * as vscode from "vscode";
 
@@ -37,7 +37,7 @@ export class Visits implements vscode.Disposable {
     this.listeners.dispose();
   }
 
-  /** What was seen under other settings is forgotten: it may be excluded by now. */
+  /** Forget the visits under other settings: their files may be excluded now. */
   private begin(): void {
     this.ring.clear();
     vscode.window.visibleTextEditors.forEach((editor) => this.visit(editor));

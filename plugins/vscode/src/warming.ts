@@ -1,4 +1,4 @@
-/** Where the cursor comes to rest, the model reads ahead of the first keystroke. */
+/** Prefill at a resting cursor: the model reads the text before the first keystroke. */
 
 import * as vscode from "vscode";
 
@@ -43,7 +43,7 @@ export class Warming implements vscode.Disposable {
     }
     const { document, selection } = editor;
     const { line, character } = selection.active;
-    this.completion.asked = { document: document.uri.toString(), line };
+    this.completion.lastPlace = { document: document.uri.toString(), line };
     const context = this.completion.context(document, windowAt(linesOf(document), line, character));
     const { model } = new Settings(document);
     this.isBusy = true;
@@ -51,13 +51,13 @@ export class Warming implements vscode.Disposable {
     this.isBusy = false;
   }
 
-  /** Only for somebody who has begun to write, and where nothing was read yet. */
+  /** Return true after the first request, at a place that the model has not read yet. */
   private isWorthIt({ document, selection }: vscode.TextEditor): boolean {
-    const { asked } = this.completion;
+    const { lastPlace } = this.completion;
     const settings = new Settings(document);
-    if (asked === undefined || !settings.enabled || !settings.automatic || !mayBeRead(document, settings) || inDiff()) {
+    if (lastPlace === undefined || !settings.enabled || !settings.automatic || !mayBeRead(document, settings) || inDiff()) {
       return false;
     }
-    return asked.document !== document.uri.toString() || Math.abs(asked.line - selection.active.line) > FAR;
+    return lastPlace.document !== document.uri.toString() || Math.abs(lastPlace.line - selection.active.line) > FAR;
   }
 }

@@ -1,4 +1,4 @@
-/** Which workspace of the daemon's a folder belongs to. */
+/** The daemon's workspace of a folder. */
 
 import { existsSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";

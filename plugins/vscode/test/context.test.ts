@@ -63,7 +63,7 @@ test("the ring has the last visited blocks of other files, two of one", () => {
   assert.deepEqual(ring.files("a", open).map(({ path }) => path), ["b"]);
 });
 
-test("of many files sixteen blocks are told", () => {
+test("of many files sixteen blocks are sent", () => {
   const ring = new Ring();
   const lines = numbered(1);
   for (let i = 0; i < 40; i += 1) {
@@ -74,7 +74,7 @@ test("of many files sixteen blocks are told", () => {
   assert.deepEqual([paths[0], paths[15]], ["file 38", "file 23"]);
 });
 
-test("a closed file is told as it was; one that is forgotten is not", () => {
+test("a closed file is sent as it was; a forgotten one is not", () => {
   const ring = new Ring();
   ring.visit("a", 0);
   assert.deepEqual(ring.files("b", () => undefined), []);

@@ -20,6 +20,6 @@ test("where there is no such command, the error says what to do", async () => {
   });
 });
 
-test("a program that is no localspec is told as it fails", async () => {
+test("a program that is not localspec fails with its own error", async () => {
   await assert.rejects(daemon("/bin/false", "start"), (error) => error instanceof RpcError && error.code === "command_failed");
 });

@@ -3,12 +3,12 @@ import { beforeEach, test } from "node:test";
 
 import { Feedback } from "../src/feedback";
 
-let told: string[] = [];
+let reported: string[] = [];
 let feedback = new Feedback(() => undefined);
 
 beforeEach(() => {
-  told = [];
-  feedback = new Feedback((item, event, chars) => told.push([item, event, chars].filter((each) => each !== undefined).join(" ")));
+  reported = [];
+  feedback = new Feedback((item, event, chars) => reported.push([item, event, chars].filter((each) => each !== undefined).join(" ")));
 });
 
 test("it is shown once, and accepted", () => {
@@ -18,10 +18,10 @@ test("it is shown once, and accepted", () => {
   feedback.shown("a");
   feedback.accepted("a");
   feedback.leave();
-  assert.deepEqual(told, ["a shown", "a accepted"]);
+  assert.deepEqual(reported, ["a shown", "a accepted"]);
 });
 
-test("what was seen and not taken is dismissed; what nobody saw is not told of", () => {
+test("an item that was shown and not accepted is dismissed; one that was not shown is not reported", () => {
   feedback.offer("a");
   feedback.offer("b");
   feedback.shown("a");
@@ -29,17 +29,17 @@ test("what was seen and not taken is dismissed; what nobody saw is not told of",
   feedback.offer("c");
   feedback.leave();
   feedback.leave();
-  assert.deepEqual(told, ["b shown", "b dismissed"]);
+  assert.deepEqual(reported, ["b shown", "b dismissed"]);
 });
 
-test("words are told at once, letters when it is over, from the item's beginning", () => {
+test("words are reported at once, letters when it is over, from the item's beginning", () => {
   feedback.offer("a");
   feedback.took("a", 1, false);
   feedback.took("a", 6, true);
   feedback.took("a", 6, true);
   feedback.took("a", 8, false);
   feedback.leave();
-  assert.deepEqual(told, ["a shown", "a partial 6", "a partial 8"]);
+  assert.deepEqual(reported, ["a shown", "a partial 6", "a partial 8"]);
 });
 
 test("what was taken in part and given up is not dismissed as well", () => {
@@ -47,14 +47,14 @@ test("what was taken in part and given up is not dismissed as well", () => {
   feedback.took("a", 3, true);
   feedback.took("a", 0, false);
   feedback.leave();
-  assert.deepEqual(told, ["a shown", "a partial 3"]);
+  assert.deepEqual(reported, ["a shown", "a partial 3"]);
 });
 
 test("another item than the first may be accepted", () => {
   feedback.offer("a");
   feedback.shown("a");
   feedback.accepted("b");
-  assert.deepEqual(told, ["a shown", "a dismissed", "b shown", "b accepted"]);
+  assert.deepEqual(reported, ["a shown", "a dismissed", "b shown", "b accepted"]);
 });
 
 test("a word accepted from another item than the first counts for that one", () => {
@@ -64,7 +64,7 @@ test("a word accepted from another item than the first counts for that one", () 
   feedback.took("b", 4, true);
   feedback.took("c", 4, true);
   feedback.leave();
-  assert.deepEqual(told, ["a shown", "a dismissed", "b shown", "b partial 4"]);
+  assert.deepEqual(reported, ["a shown", "a dismissed", "b shown", "b partial 4"]);
 });
 
 test("as long as the text goes along the current item, it stays the one", () => {
@@ -73,5 +73,5 @@ test("as long as the text goes along the current item, it stays the one", () => 
   feedback.along(["b", "a"]);
   feedback.along([]);
   feedback.took("a", 2, true);
-  assert.deepEqual(told, ["a shown", "a partial 2"]);
+  assert.deepEqual(reported, ["a shown", "a partial 2"]);
 });

@@ -40,8 +40,8 @@ test("a nonce is new each time, and offered beside the protocol", () => {
 
 test("who proves to know the token is answered with a proof", async () => {
   const nonce = "2".repeat(64);
-  const told = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
-  const { sent, error } = await challenged({ nonce, port: 8737, proof: told });
+  const proved = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
+  const { sent, error } = await challenged({ nonce, port: 8737, proof: proved });
   assert.equal(error, undefined);
   const mine = proof(TOKEN, "client", 8737, "1".repeat(64), nonce);
   assert.deepEqual(sent.map((frame) => JSON.parse(frame)), [
@@ -49,7 +49,7 @@ test("who proves to know the token is answered with a proof", async () => {
   ]);
 });
 
-test("who does not know the token, or passes another daemon's proof on, is told nothing", async () => {
+test("a peer that does not know the token, or relays another daemon's proof, receives nothing", async () => {
   const nonce = "2".repeat(64);
   const right = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
   for (const params of [
@@ -73,7 +73,7 @@ test("a connection that ends before its proof came fails", async () => {
   await assert.rejects(ended);
 });
 
-test("what comes before the proof is passed to nobody, and ends the connection", async () => {
+test("a message before the proof reaches no handler, and ends the connection", async () => {
   const progress = { jsonrpc: "2.0", method: "model/progress", params: { loaded: 1 } };
   for (const frame of [
     JSON.stringify(progress),
@@ -100,8 +100,8 @@ test("after the proof all is taken, but for another challenge", async () => {
   rpc.on("model/progress", (params) => seen.push(params));
   const proved = authenticated(rpc, URL_OF_DAEMON, TOKEN, "1".repeat(64));
   const nonce = "2".repeat(64);
-  const told = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
-  const challenge = JSON.stringify({ jsonrpc: "2.0", method: "$/challenge", params: { nonce, port: 8737, proof: told } });
+  const answered = proof(TOKEN, "daemon", 8737, "1".repeat(64), nonce);
+  const challenge = JSON.stringify({ jsonrpc: "2.0", method: "$/challenge", params: { nonce, port: 8737, proof: answered } });
   rpc.receive(challenge);
   await proved;
   rpc.receive(challenge);

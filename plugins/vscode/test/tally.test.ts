@@ -14,15 +14,15 @@ function answer(changes: Partial<Completions["stats"]>, more: Partial<Completion
   };
 }
 
-/** What is said of an answer for which no model was at work: what it was asked for. */
-const ASKED = { model: "bundled", draft: null, finish_reason: "stop" };
+/** An answer without a model's work, with the model that was requested. */
+const REQUESTED = { model: "bundled", draft: null, finish_reason: "stop" };
 
 test("what the model's completions came to is summed up", () => {
   const tally = new Tally();
-  assert.deepEqual(tally.lines(), ["Model: none was asked yet"]);
+  assert.deepEqual(tally.lines(), ["Model: no completion yet"]);
   tally.add(answer({ drafted: 10, accepted: 7, time_saved_s: 1.5 }), 20);
   tally.add(answer({ drafted: 10, accepted: 7, time_saved_s: 60 }), 20);
-  const last = tally.add(answer({}, { source: "cache", elapsed_ms: 1.25, result: ASKED }), 2.5);
+  const last = tally.add(answer({}, { source: "cache", elapsed_ms: 1.25, result: REQUESTED }), 2.5);
   assert.equal(last, "2.5 ms in the editor, 1.3 ms in the daemon, source cache, 2 characters");
   assert.deepEqual(tally.lines(), [
     "Model: m",
@@ -38,7 +38,7 @@ test("what the model's completions came to is summed up", () => {
 test("nothing is said of what is not known", () => {
   const tally = new Tally();
   tally.add(answer({ speculation_off_reason: "near-ties" }, { items: [] }), 3);
-  assert.deepEqual(tally.lines().slice(2, -1), ["Completions: 1", "Nothing is drafted: near-ties"]);
+  assert.deepEqual(tally.lines().slice(2, -1), ["Completions: 1", "Speculation is off: near-ties"]);
   assert.equal(label({ kind: "thinking" }, tally), "$(ellipsis) localspec");
   assert.equal(label({ kind: "loading", fraction: 0.426 }, tally), "$(loading~spin) localspec 43 %");
 });

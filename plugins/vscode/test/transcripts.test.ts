@@ -16,7 +16,7 @@ const NOTIFICATIONS = [
   ...["speculation/degraded", "event"],
 ];
 
-/** What stands for any value in a transcript: a fixed one here. */
+/** Return a value of a transcript with each placeholder replaced by a fixed text. */
 function filled(value: Json): Json {
   if (typeof value === "string") {
     return /^<.*>$/.test(value) ? `any ${value}` : value;
@@ -37,11 +37,11 @@ class Player {
   private readonly rpc = new Rpc((frame) => this.sent.push(JSON.parse(frame) as Frame));
   private readonly requests = new Map<Json, Request<Json>>();
   private readonly answered = new Set<Request<Json>>();
-  private readonly heard: Frame[] = [];
+  private readonly received: Frame[] = [];
 
   constructor() {
     for (const method of NOTIFICATIONS) {
-      this.rpc.on(method, (params) => this.heard.push({ method, params: params as Frame }));
+      this.rpc.on(method, (params) => this.received.push({ method, params: params as Frame }));
     }
   }
 
@@ -75,7 +75,7 @@ class Player {
     if (method !== undefined) {
       const mapped = this.mapped(params as Frame, "request");
       this.rpc.receive(JSON.stringify({ jsonrpc: "2.0", method, params: mapped }));
-      assert.deepEqual(this.heard.pop(), { method, params: mapped });
+      assert.deepEqual(this.received.pop(), { method, params: mapped });
       return;
     }
     const request = this.requests.get(id ?? null);
@@ -92,7 +92,7 @@ class Player {
   }
 
   get isDone(): boolean {
-    return this.sent.length === 0 && this.heard.length === 0;
+    return this.sent.length === 0 && this.received.length === 0;
   }
 
   private mapped(params: Frame, key: string): Frame {

@@ -14,14 +14,14 @@ const WRONG: [Key, unknown, unknown][] = [
   ["maxMs", "100", 5000],
 ];
 
-test("a value of another kind is as if it were not set, and told with the setting's name", () => {
+test("a value of a wrong type is as if it were not set, and a sentence names the setting", () => {
   for (const [key, said, counts] of WRONG) {
     assert.deepEqual(valueOf(key, said), counts, key);
-    assert.match(misfit(key, said) ?? "", new RegExp(`^The setting localspec\\.${key} is no \\w+: it counts as not set\\.$`));
+    assert.match(misfit(key, said) ?? "", new RegExp(`^The setting localspec\\.${key} is not of type \\w+: its default is used\\.$`));
   }
 });
 
-test("a value of its kind is what counts, and nothing is told of it", () => {
+test("a value of the right type is used, without a sentence", () => {
   assert.equal(valueOf("model", "mine"), "mine");
   assert.equal(valueOf("enabled", false), false);
   assert.equal(valueOf("maxMs", 100), 100);
@@ -30,7 +30,7 @@ test("a value of its kind is what counts, and nothing is told of it", () => {
   assert.equal(misfit("excludedLanguages", []), undefined);
 });
 
-test("what is not set has its default, and nothing is told of it", () => {
+test("a setting that is not set has its default, without a sentence", () => {
   for (const nothing of [undefined, null]) {
     assert.equal(valueOf("maxMs", nothing), 5000);
     assert.equal(misfit("maxMs", nothing), undefined);

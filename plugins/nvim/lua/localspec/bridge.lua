@@ -1,4 +1,4 @@
---- The daemon, through `localspec bridge`: started when it is needed, and again when it was lost.
+--- The connection to the daemon, through `localspec bridge`: started at a request, and again after it was lost.
 
 local Rpc = require("localspec.rpc")
 local notice = require("localspec.notice")
@@ -7,28 +7,28 @@ local status = require("localspec.status")
 local M = {}
 
 local PROTOCOL = 1
---- Seconds before the next attempt, after so many that failed.
+--- Seconds before the next attempt, by the number of failures in a row.
 local WAITS = { 0, 1, 2, 5, 10, 30 }
-local INSTALL = "Install localspec (README, “Install”), or set `command` to where it is."
+local INSTALL = "Install localspec (README, “Install”), or set `command` to its path."
 
 ---@class localspec.Request
 ---@field method string
 ---@field params table
 ---@field callback fun(error: table?, result: any)
----@field rpc localspec.Rpc? once it was sent, and by its
+---@field rpc localspec.Rpc? once it was sent, with `id`
 ---@field id integer?
 
 local settings = { command = { "localspec" } }
 local job, rpc, ready = nil, nil, false
 local failures, next_attempt = 0, 0
----@type table<string, localspec.Request> what was asked while there was no daemon yet, by method: the newest of each
+---@type table<string, localspec.Request> requests made before there is a connection, by method: the newest of each
 local held = {}
 
 local function now()
   return vim.loop.hrtime() / 1e9
 end
 
---- What went wrong, as the daemon's errors have it.
+--- An error in the form of the daemon's errors.
 local function failure(code, message, remedy)
   return { message = message, data = { code = code, message = message, remedy = remedy or "" } }
 end
@@ -52,12 +52,12 @@ local function send(request)
   end)
 end
 
---- End what is held for this method, if anything is.
+--- End the held request of this method, if there is one.
 local function drop(method)
   local request = held[method]
   held[method] = nil
   if request then
-    request.callback(failure("lost", "there is no daemon"))
+    request.callback(failure("lost", "not connected to the daemon"))
   end
 end
 
@@ -82,53 +82,53 @@ local function welcomed(error, result)
   end
 end
 
---- What `localspec` says on stderr is a sentence with its remedy.
-local function last_words(said, code)
-  local text = vim.trim(table.concat(said, "\n"))
+--- The error that the bridge has printed on stderr: a sentence and its remedy.
+local function last_words(output, code)
+  local text = vim.trim(table.concat(output, "\n"))
   text = text:match("localspec: (.*)$") or text
   return text ~= "" and text or ("`localspec bridge` ended with " .. code .. ".")
 end
 
-local function ended(code, said)
+local function ended(code, output)
   local was_ready, old = ready, rpc
   job, rpc, ready = nil, nil, false
   status.set_server(nil)
   if not was_ready then
-    failed(failure("lost", last_words(said, code)))
+    failed(failure("lost", last_words(output, code)))
   elseif code ~= 0 then
-    notice.once("ended", "lost the daemon; the next key finds one")
+    notice.once("ended", "lost the daemon; the next key connects")
   end
   drop_held()
   if old then
-    old:close(failure("lost", "the daemon is gone"))
+    old:close(failure("lost", "the connection to the daemon was lost"))
   end
 end
 
 local function start()
   local program = settings.command[1]
   if vim.fn.executable(program) == 0 then
-    return failed(failure("missing", ("%s is not there."):format(program), INSTALL))
+    return failed(failure("missing", ("The command %s was not found."):format(program), INSTALL))
   end
-  local said = {}
+  local errors = {}
   local command = vim.list_extend(vim.deepcopy(settings.command), { "bridge" })
   local own = Rpc.new(function(line)
-    pcall(vim.fn.chansend, job, line .. "\n") -- one that has just ended tells so itself
+    pcall(vim.fn.chansend, job, line .. "\n") -- it fails if the job has just ended: `on_exit` handles that
   end, { ["model/progress"] = status.set_progress })
   local started = vim.fn.jobstart(command, {
     on_stdout = function(_, pieces)
       own:feed(pieces)
     end,
     on_stderr = function(_, pieces)
-      vim.list_extend(said, pieces)
+      vim.list_extend(errors, pieces)
     end,
     on_exit = function(id, code)
       if id == job then
-        ended(code, said)
+        ended(code, errors)
       end
     end,
   })
   if started <= 0 then
-    return failed(failure("missing", ("%s cannot be started."):format(program), INSTALL))
+    return failed(failure("missing", ("The command %s cannot be started."):format(program), INSTALL))
   end
   job, rpc = started, own
   local client = { name = "localspec.nvim", version = tostring(vim.version().major) .. "." .. vim.version().minor }
@@ -139,8 +139,8 @@ local function start()
   end)
 end
 
---- Ask the daemon; without one, it is started first. `callback(error, result)` is called once. A method that is
---- asked again while there is no daemon yet takes the earlier one's place.
+--- Send a request; without a connection, the bridge is started first. `callback(error, result)` is called once. While
+--- there is no connection yet, a request replaces an earlier one of its method.
 ---@return localspec.Request
 function M.request(method, params, callback)
   local request = { method = method, params = params, callback = callback }
@@ -161,7 +161,7 @@ function M.request(method, params, callback)
   return request
 end
 
---- Nobody wants the answer any more.
+--- Cancel a request; its callback is still called.
 ---@param request localspec.Request
 function M.cancel(request)
   if held[request.method] == request then
@@ -171,7 +171,7 @@ function M.cancel(request)
   end
 end
 
---- Tell the daemon what became of an item; nobody waits for that.
+--- Report an item's event to the daemon, if connected; the answer is ignored.
 function M.feedback(item, event, chars)
   if ready then
     rpc:request("completion/feedback", { item = item, event = event, chars = chars }, function() end)
@@ -182,13 +182,13 @@ function M.is_ready()
   return ready
 end
 
---- Somebody asks, or has changed something: the next attempt is not put off.
+--- Make the next attempt at once, and show errors again: at a request of the user, or a changed setting.
 function M.try_at_once()
   failures, next_attempt = 0, 0
   notice.forget()
 end
 
---- Part from the daemon, which goes on; the next request finds one.
+--- Disconnect from the daemon, which keeps running; the next request connects again.
 function M.stop()
   local running, old = job, rpc
   job, rpc, ready = nil, nil, false

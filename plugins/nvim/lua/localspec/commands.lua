@@ -12,10 +12,10 @@ local M = {}
 local AUTO = "auto" -- as configured for localspec
 local PATIENCE_MS = 1000
 
----@type {request: localspec.Request?}? files being learnt
+---@type {request: localspec.Request?}? the running `prime`
 local priming
 
---- Ask the daemon on somebody's behalf; `answered(result)` unless it refuses, which is told. `ended` in any case.
+--- Send a request of the user; calls `answered(result)`, or shows the error; calls `ended` in both cases.
 local function ask(method, params, answered, ended)
   bridge.try_at_once()
   return bridge.request(method, params, function(error, result)
@@ -42,18 +42,18 @@ local function root_of(directory)
   end
 end
 
---- The directory that git, or else Neovim, takes for the project's; as the daemon finds it.
+--- The workspace: the git root of the file or of the current directory, or else the current directory.
 local function workspace()
   local name, current = vim.api.nvim_buf_get_name(0), vim.fn.getcwd()
   local is_file = name ~= "" and vim.bo.buftype == ""
   return is_file and root_of(vim.fn.fnamemodify(name, ":h")) or root_of(current) or current
 end
 
-local function tell_enabled()
+local function show_enabled()
   notice.tell(status.state() == "off" and "off" or "on")
 end
 
---- For all buffers, for this one, or for its language; `wanted` may be a function of what is.
+--- Switch completions everywhere, in this buffer, or for its filetype; `wanted` maps the old state to the new one.
 local SCOPES = {
   all = function(wanted)
     localspec.set("enabled", wanted(localspec.settings().enabled))
@@ -83,11 +83,11 @@ local function switch(wanted)
     bridge.try_at_once()
     change(wanted)
     completion.dismiss()
-    tell_enabled()
+    show_enabled()
   end
 end
 
---- Models that complete, by the name to type; two formats of one have the same.
+--- Names of the fill-in-the-middle models, each once: two formats of a model share a name.
 local function names_of(models)
   local names = {}
   for _, model in ipairs(models) do
@@ -101,7 +101,7 @@ end
 
 local function choose(name)
   localspec.set("model", name ~= AUTO and name or nil)
-  notice.tell("completes with " .. (name == AUTO and "the configured model" or name))
+  notice.tell("completions now come from " .. (name == AUTO and "the configured model" or name))
 end
 
 local ACTIONS = {
@@ -126,18 +126,18 @@ local ACTIONS = {
   restart = function()
     local command = vim.list_extend(vim.deepcopy(localspec.settings().command), { "daemon", "restart" })
     if vim.fn.executable(command[1]) == 0 then
-      return notice.tell(command[1] .. " is not there", vim.log.levels.WARN)
+      return notice.tell(("the command %s was not found"):format(command[1]), vim.log.levels.WARN)
     end
-    local said = {}
+    local errors = {}
     bridge.stop()
     vim.fn.jobstart(command, {
       on_stderr = function(_, pieces)
-        vim.list_extend(said, pieces)
+        vim.list_extend(errors, pieces)
       end,
       on_exit = function(_, code)
         bridge.try_at_once()
         status.set_error(nil)
-        notice.tell(code == 0 and "the daemon was restarted" or vim.trim(table.concat(said, " ")))
+        notice.tell(code == 0 and "the daemon was restarted" or vim.trim(table.concat(errors, " ")))
       end,
     })
   end,
@@ -157,10 +157,10 @@ local ACTIONS = {
   prime = function(path)
     if priming then
       bridge.cancel(priming.request)
-      return notice.tell("what was learnt so far is kept")
+      return notice.tell("stopped; what was learnt so far is kept")
     end
     path = path and vim.fn.fnamemodify(path:gsub("\\ ", " "), ":p") or workspace()
-    notice.tell(("learning %s; the same command ends that"):format(path))
+    notice.tell(("learning %s; the same command stops it"):format(path))
     local own = {}
     priming = own
     own.request = ask("memory/prime", { paths = { path } }, function(result)
@@ -180,7 +180,7 @@ local ACTIONS = {
   end,
 }
 
---- Run one; without a word, say how things are. All that comes behind the first word is one argument.
+--- Run a command, `status` by default. All text after the first word is one argument.
 ---@param words string
 function M.run(words)
   local name, argument = vim.trim(words):match("^(%S*)%s*(.*)$")
@@ -194,7 +194,7 @@ function M.run(words)
   ACTIONS[name](argument ~= "" and argument or nil)
 end
 
---- Names of models, if the daemon tells them soon.
+--- Names of models; only AUTO if the daemon does not answer within PATIENCE_MS.
 local function models()
   localspec.settings()
   local names = {}
@@ -221,7 +221,7 @@ local ARGUMENTS = {
   end,
 }
 
---- What may come next on the command line.
+--- Completions of the command line.
 function M.complete(lead, line)
   local words = vim.split(vim.trim(line), "%s+")
   local is_first = #words < 2 or (#words == 2 and lead ~= "")

@@ -1,4 +1,4 @@
---- What is asked, shown, accepted and dropped while somebody types.
+--- Inline completion in insert mode: requests, display, acceptance and dismissal.
 
 local Feedback = require("localspec.feedback")
 local Suggestion = require("localspec.suggestion")
@@ -17,13 +17,13 @@ local settings
 ---@type {suggestion: localspec.Suggestion, context: localspec.Context}?
 local shown
 local feedback = Feedback.new(bridge.feedback)
----@type {request: localspec.Request?}? what is waited for
-local asked
----@type {buf: integer, tick: integer}? the text that was asked about, or followed, last
+---@type {request: localspec.Request?}? the request in progress
+local pending
+---@type {buf: integer, tick: integer}? the text of the last request, or of the last key that followed a suggestion
 local seen
----@type {buf: integer, row: integer}? where was asked last: the model has read what is around it
-local last_asked
---- whether somebody has begun to type since Neovim started
+---@type {buf: integer, row: integer}? the place of the last request: the model has read the text around it
+local last_place
+--- true after the first InsertEnter since Neovim started
 local has_typed = false
 local warming = false
 
@@ -44,7 +44,7 @@ local function is_covered()
   return not settings.popup_menu and vim.fn.pumvisible() == 1
 end
 
---- Draw what is left of a suggestion, unless the popup menu is in its place.
+--- Draw the rest of a suggestion, unless the popup menu is open.
 ---@param suggestion localspec.Suggestion
 local function draw(suggestion)
   if is_covered() then
@@ -55,14 +55,14 @@ local function draw(suggestion)
   feedback:shown(suggestion:item().id)
 end
 
---- Forget what is shown, and tell what became of it.
+--- Remove the suggestion, and report its end.
 local function drop()
   ghost.clear()
   feedback:leave()
   shown = nil
 end
 
---- So much of the current item stands in the text; it is the one that counts from now on.
+--- Report how much of the current item is in the text.
 local function took(by_command)
   local suggestion = shown.suggestion
   local item = suggestion:item()
@@ -70,10 +70,10 @@ local function took(by_command)
   feedback:took(item.id, suggestion:taken(), by_command)
 end
 
---- For what the daemon would not end by itself, as it does when something newer is asked for the same file.
+--- Cancel the request in progress; the daemon only cancels it by itself at a newer one for the same file.
 local function stop_asking()
-  local old = asked
-  asked = nil
+  local old = pending
+  pending = nil
   status.set_thinking(false)
   if old and old.request then
     bridge.cancel(old.request)
@@ -98,13 +98,13 @@ end
 local function complain(error)
   local data = error.data or { code = "internal", message = error.message or "", remedy = "" }
   if data.code == "lost" then
-    return -- told by the bridge, where it is worth telling
+    return -- the bridge reports it if necessary
   end
   status.set_error(data)
   notice.once(data.code, vim.trim(data.message .. " " .. (data.remedy or "")))
 end
 
---- Show items that were asked for at `around`, if what stands there now is what they are for.
+--- Show items requested at `around`, if the text there still fits them; returns true if one is shown.
 local function show(items, around)
   local typed = context.typed_since(around, here())
   if not typed or #items == 0 then
@@ -121,28 +121,28 @@ local function show(items, around)
   return true
 end
 
---- Ask about the place of the cursor; `answered(items, around)` is called unless something newer is asked.
----@param is_again boolean? whether the daemon was lost that was asked first
+--- Request a completion at the cursor; `answered(items, around)` is called unless a newer request replaces it.
+---@param is_again boolean? true if the connection was lost during the first attempt
 local function ask(trigger, count, answered, is_again)
   local around = context.at(here())
   if not around then
     if trigger == "invoked" then
-      notice.tell("this file is too large to be completed")
+      notice.tell("no completion: this file is larger than 1 MiB")
     end
     return
   end
   local own = {}
-  asked, seen = own, { buf = around.buf, tick = around.tick }
-  last_asked = { buf = around.buf, row = around.row }
+  pending, seen = own, { buf = around.buf, tick = around.tick }
+  last_place = { buf = around.buf, row = around.row }
   status.set_thinking(true)
   own.request = bridge.request("completion/inline", params_of(around, trigger, count), function(error, result)
     if result then
       status.count(result)
     end
-    if asked ~= own then
+    if pending ~= own then
       return
     end
-    asked = nil
+    pending = nil
     status.set_thinking(false)
     if not is_inserting() or not is_allowed(around.buf) then
       return
@@ -161,7 +161,7 @@ local function ask_automatically()
   ask("automatic", 1, show)
 end
 
---- After each change of text, cursor or popup menu while inserting.
+--- Handle a change of text, cursor or popup menu in insert mode.
 function M.update()
   local buf, row, col = here()
   if not is_inserting() then
@@ -191,14 +191,14 @@ function M.update()
   end
 end
 
---- Insert mode begins.
+--- Handle the beginning of insert mode.
 function M.enter()
   has_typed = true
   seen = nil
   M.update()
 end
 
---- The text was changed, or the cursor leaves: what is there may matter elsewhere.
+--- Record the cursor's place: its lines are sent with completions in other files.
 function M.visit()
   local buf, row = here()
   if is_allowed(buf) then
@@ -206,26 +206,26 @@ function M.visit()
   end
 end
 
---- Insert mode, or the buffer, is left.
+--- Handle leaving insert mode or the buffer.
 function M.leave()
   M.visit()
   stop_asking()
   drop()
 end
 
---- The cursor has rested: have the model read what is around it, if it has not yet.
+--- Handle a resting cursor: have the model read the text around it, unless it has already.
 function M.rest()
   local buf, row, col = here()
   if not has_typed or not is_allowed(buf) then
     return
   end
   ring.visit(buf, row)
-  local is_near = last_asked and last_asked.buf == buf and math.abs(last_asked.row - row) <= 64
+  local is_near = last_place and last_place.buf == buf and math.abs(last_place.row - row) <= 64
   local around = not (is_near or warming or is_inserting()) and context.at(buf, row, col)
   if not around then
     return
   end
-  warming, last_asked = true, { buf = buf, row = row }
+  warming, last_place = true, { buf = buf, row = row }
   local params = params_of(around)
   params.n, params.max_ms, params.multiline = nil, nil, nil
   bridge.request("completion/warm", params, function()
@@ -233,7 +233,7 @@ function M.rest()
   end)
 end
 
---- Whether a suggestion can be seen, and so be accepted.
+--- Return true if a suggestion is visible, and so can be accepted.
 function M.is_visible()
   return shown ~= nil
     and ghost.is_drawn()
@@ -241,7 +241,7 @@ function M.is_visible()
     and context.typed_since(shown.context, here()) == shown.suggestion.typed
 end
 
---- Put text at the cursor, as it is: no indenting, no wrapping, no abbreviations.
+--- Insert text at the cursor unchanged: no indenting, no wrapping, no abbreviations.
 local function insert(text)
   local buf, row, col = here()
   if vim.bo[buf].fileformat == "dos" then
@@ -253,7 +253,7 @@ local function insert(text)
   vim.api.nvim_win_set_cursor(0, { row + #lines, #lines == 1 and col + #last or #last })
 end
 
---- Take all that is shown, its first `word` or its first `line`.
+--- Accept all of the suggestion, its first `word` or its first `line`.
 ---@param what "all"|"word"|"line"
 function M.take(what)
   if not M.is_visible() then
@@ -274,7 +274,7 @@ function M.take(what)
   M.update()
 end
 
---- Show the next (1) or the previous (-1) of several; the first time they are asked for.
+--- Show the next (1) or the previous (-1) item; the first time, more items are requested.
 function M.cycle(step)
   if not M.is_visible() then
     return M.trigger()
@@ -296,20 +296,20 @@ function M.cycle(step)
   end)
 end
 
---- Ask for a suggestion here, now, even where the model is unsure.
+--- Request a suggestion at the cursor at once, also at places where the model is unsure.
 function M.trigger()
   local buf = here()
   if not is_inserting() then
-    return notice.tell("suggestions come while text is inserted")
+    return notice.tell("suggestions are shown in insert mode only")
   elseif not is_allowed(buf) then
-    return notice.tell("nothing is completed in this buffer")
+    return notice.tell("completions are off in this buffer")
   end
   bridge.try_at_once()
   drop()
   ask("invoked", 1, show)
 end
 
---- Show it no more until the text changes.
+--- Dismiss the suggestion until the text changes.
 function M.dismiss()
   stop_asking()
   drop()

@@ -1,11 +1,11 @@
---- What became of the suggestion that is shown: told once, in code points of the item. The rule of all editors.
+--- The events of the shown suggestion, each reported once, in code points of the item; the same in all editors.
 
 ---@class localspec.Feedback
 ---@field private tell fun(item: string, event: string, chars: integer?)
 ---@field private item string?
 ---@field private is_shown boolean
 ---@field private taken integer
----@field private told integer
+---@field private reported integer
 local Feedback = {}
 Feedback.__index = Feedback
 
@@ -18,10 +18,10 @@ end
 
 ---@private
 function Feedback:clear()
-  self.item, self.is_shown, self.taken, self.told = nil, false, 0, 0
+  self.item, self.is_shown, self.taken, self.reported = nil, false, 0, 0
 end
 
---- Another item is offered; the one before is gone, unless it is the same one.
+--- Take the offered item; a different one before it is left.
 function Feedback:offer(item)
   if item ~= self.item then
     self:leave()
@@ -29,7 +29,7 @@ function Feedback:offer(item)
   end
 end
 
---- It was seen.
+--- Report that the item is shown.
 function Feedback:shown(item)
   if item == self.item and not self.is_shown then
     self.is_shown = true
@@ -37,15 +37,15 @@ function Feedback:shown(item)
   end
 end
 
---- So much of it stands in the text; `by_command` if a word or a line was accepted, not typed.
+--- Take the number of code points in the text; `by_command` if a word or a line was accepted, not typed.
 function Feedback:took(item, chars, by_command)
   if item ~= self.item then
     return
   end
   self.taken = chars
-  if by_command and chars > self.told then
+  if by_command and chars > self.reported then
     self:shown(item)
-    self.told = chars
+    self.reported = chars
     self.tell(item, "partial", chars)
   end
 end
@@ -57,13 +57,13 @@ function Feedback:accepted(item)
   self:clear()
 end
 
---- It is gone: what was typed of it counts as taken.
+--- End the item: text typed along it counts as accepted.
 function Feedback:leave()
   local item = self.item
-  if item and self.taken > self.told then
+  if item and self.taken > self.reported then
     self:shown(item)
     self.tell(item, "partial", self.taken)
-  elseif item and self.is_shown and self.told == 0 then
+  elseif item and self.is_shown and self.reported == 0 then
     self.tell(item, "dismissed")
   end
   self:clear()

@@ -4,15 +4,15 @@ local M = {}
 
 local GROUP = "LocalspecSuggestion"
 local REST = "LocalspecRest"
---- Text that moves what stands behind it came with Neovim 0.10.
+--- Inline virtual text, which moves the rest of the line, came with Neovim 0.10.
 M.HAS_INLINE = vim.fn.has("nvim-0.10") == 1
 
 local namespace = vim.api.nvim_create_namespace("localspec")
----@type integer? the buffer that is drawn in
+---@type integer? the buffer with the drawn suggestion
 local drawn_in
 
---- As comments are, but for terminals in which those look like all else: Neovim's own colours from 0.10 on have
---- none for them without true colour.
+--- The style of comments, or grey where those look like other text: Neovim's own colours from 0.10 on have none for
+--- them without true colour.
 local function dim()
   local comment = vim.fn.synIDtrans(vim.fn.hlID("Comment"))
   if vim.o.termguicolors or vim.fn.synIDattr(comment, "fg", "cterm") ~= "" then
@@ -27,10 +27,10 @@ function M.define_highlights()
   vim.api.nvim_set_hl(0, REST, { default = true, link = "Normal" })
 end
 
---- A line as it is drawn from this display column on: virtual text has no tabs of its own.
+--- A line as it is drawn from this display column on, with tabs expanded: virtual text has none.
 function M.expanded(line, column)
   local shown = {}
-  line = line:gsub("\r$", ""):gsub("%z", "\n") -- a NUL, as Neovim keeps one in a line
+  line = line:gsub("\r$", ""):gsub("%z", "\n") -- Neovim stores a NUL as \n
   for piece, tab in line:gmatch("([^\t]*)(\t?)") do
     shown[#shown + 1] = vim.fn.strtrans(piece)
     column = column + vim.fn.strdisplaywidth(shown[#shown], column)
@@ -43,7 +43,7 @@ function M.expanded(line, column)
   return table.concat(shown)
 end
 
---- Draw `text` at a 0-based place, in bytes.
+--- Draw `text` at a 0-based place; `col` is in bytes.
 function M.draw(buf, row, col, text)
   M.clear()
   local lines = vim.split(text, "\n", { plain = true })
@@ -52,13 +52,13 @@ function M.draw(buf, row, col, text)
   local first = { { M.expanded(lines[1], column), GROUP } }
   local behind = line:sub(col + 1)
   if behind ~= "" and not M.HAS_INLINE then
-    -- It cannot be moved aside, so it is drawn over, and again behind what is suggested.
+    -- The rest of the line cannot be moved: the suggestion covers it, and it is drawn again behind that.
     local width = vim.fn.strdisplaywidth(first[1][1], column)
     first[2] = { M.expanded(vim.fn.strcharpart(behind, 0, vim.o.columns), column + width), REST }
   end
   local below = {}
   for number = 2, #lines do
-    -- A line that has nothing to show must still have a piece.
+    -- An empty line needs a piece, too.
     below[#below + 1] = { { M.expanded(lines[number], 0), GROUP } }
   end
   vim.api.nvim_buf_set_extmark(buf, namespace, row, col, {

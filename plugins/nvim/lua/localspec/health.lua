@@ -22,28 +22,30 @@ local function check_neovim()
   local version = vim.version()
   local name = ("Neovim %d.%d.%d"):format(version.major, version.minor, version.patch)
   if ghost.HAS_INLINE then
-    ok(name .. ": in the middle of a line, what stands behind the cursor moves aside for a suggestion")
+    ok(name .. ": in the middle of a line, the text after the cursor moves aside for a suggestion")
   else
-    warn(name .. ": in the middle of a line, what stands behind a suggestion loses its colours meanwhile", {
-      "Neovim 0.10 and newer move it aside as it is. All else is the same.",
+    warn(name .. ": in the middle of a line, the text after a suggestion is drawn without its colours", {
+      "Update to Neovim 0.10 or newer to keep them. All else is the same.",
     })
   end
 end
 
---- Whether the command can be run.
+--- Check the command; returns true if it can be run.
 local function check_command(settings)
   start("The command")
   local program = settings.command[1]
   if vim.fn.executable(program) == 0 then
-    fail(program .. " is not there", { 'Install localspec (README, "Install"), or set `command` to where it is.' })
+    fail(("the command %s was not found"):format(program), {
+      'Install localspec (README, "Install"), or set `command` to its path.',
+    })
     return false
   end
-  local said = vim.fn.system(vim.list_extend(vim.deepcopy(settings.command), { "--version" }))
+  local output = vim.fn.system(vim.list_extend(vim.deepcopy(settings.command), { "--version" }))
   if vim.v.shell_error ~= 0 then
-    fail(("%s --version failed: %s"):format(table.concat(settings.command, " "), vim.trim(said)))
+    fail(("%s --version failed: %s"):format(table.concat(settings.command, " "), vim.trim(output)))
     return false
   end
-  ok(("%s: %s"):format(vim.fn.exepath(program), vim.trim(said)))
+  ok(("%s: %s"):format(vim.fn.exepath(program), vim.trim(output)))
   return true
 end
 
@@ -67,12 +69,13 @@ local function check_daemon(settings)
   end, 10)
   local result = answer and answer.result
   if not result then
-    local problem = status.error() or { message = "it does not answer", remedy = "See `localspec daemon logs`." }
+    local late = ("the daemon did not answer within %d s"):format(ANSWER_MS / 1000)
+    local problem = status.error() or { message = late, remedy = "See `localspec daemon logs`." }
     return fail(problem.message, { problem.remedy })
   end
   ok(("localspec %s answers (pid %d)"):format(result.version, result.pid))
   info("Models in memory: " .. loaded(result.models))
-  info("Completes with: " .. (settings.model or "the configured model"))
+  info("Model of completions: " .. (settings.model or "the configured one"))
   local problem = status.error()
   if problem then
     warn(problem.message, { problem.remedy })
@@ -99,7 +102,7 @@ local function check_keys(settings)
     end
   end
   if mapped == 0 then
-    info("none; map the <Plug>(localspec-…) of your choice")
+    info("no key is mapped; map the <Plug>(localspec-…) that you want")
   end
 end
 

@@ -10,7 +10,7 @@ local function define_autocommands()
     vim.api.nvim_create_autocmd(events, {
       group = group,
       callback = function()
-        act() -- without the event: what a callback returns or takes differs between versions
+        act() -- without the event: arguments and return values of callbacks differ between versions
       end,
     })
   end
@@ -31,7 +31,7 @@ local function apply()
   require("localspec.status").configure(settings)
 end
 
---- Begin; once more, with other settings. See `:help localspec-settings`.
+--- Set up the plugin; may be called again with other settings. See `:help localspec-settings`.
 ---@param given table?
 function M.setup(given)
   if vim.fn.has("nvim-0.7") == 0 then
@@ -46,12 +46,12 @@ function M.setup(given)
   define_autocommands()
 end
 
---- Whether `setup` was called.
+--- Return true if `setup` was called.
 function M.is_set_up()
   return settings ~= nil
 end
 
---- The settings that hold; with defaults where nobody has called `setup`.
+--- The current settings; calls `setup` with defaults if it was not called before.
 function M.settings()
   if not settings then
     M.setup()
@@ -65,18 +65,18 @@ function M.set(name, value)
   apply()
 end
 
---- A few words for a status line: state, acceptance, time saved.
+--- A short text for a status line: state, acceptance, time saved.
 function M.statusline()
   return require("localspec.status").line()
 end
 
---- Whether a suggestion is shown that could be accepted.
+--- Return true if a suggestion is visible, and so can be accepted.
 function M.is_visible()
   return require("localspec.completion").is_visible()
 end
 
 for _, name in ipairs({ "accept", "accept_word", "accept_line", "next", "previous", "dismiss", "trigger" }) do
-  --- Do it as its key would; returns whether there was something to do it with.
+  --- Act as its key would; returns true if there was something to act on.
   M[name] = function()
     return require("localspec.keys").act(name)
   end

@@ -1,10 +1,10 @@
---- Keys: what they do with a suggestion, and what they did before where there is none.
+--- Keys: their action on a suggestion, and their earlier mapping if there is none.
 
 local completion = require("localspec.completion")
 
 local M = {}
 
---- By name: the keys that do it where a suggestion is visible; `always` where there is none, too.
+--- Actions by name, for a visible suggestion; with `always`, also without one.
 local ACTIONS = {
   accept = { call = 'take("all")', is_change = true },
   accept_word = { call = 'take("word")', is_change = true },
@@ -16,7 +16,7 @@ local ACTIONS = {
 }
 
 local NONE = {}
----@type table<string, table> what was mapped before, by key
+---@type table<string, table> earlier mappings by key
 local mapped = {}
 
 local function plug(name)
@@ -51,7 +51,7 @@ local function rhs_of(mapping)
   return (mapping.rhs or ""):gsub("<[Ss][Ii][Dd]>", ("<SNR>%d_"):format(mapping.sid))
 end
 
---- Give a name what a mapping does. (0.7 has no mapset.)
+--- Map a name to the same as a mapping. (0.7 has no mapset.)
 local function define(name, mapping)
   local is_script = mapping.script == 1
   vim.api.nvim_set_keymap("i", name, rhs_of(mapping), {
@@ -66,7 +66,7 @@ local function define(name, mapping)
   })
 end
 
---- The keys that a mapping stands for now.
+--- The keys that a mapping gives now.
 local function keys_of(mapping)
   if mapping.expr ~= 1 then
     return termcodes(rhs_of(mapping))
@@ -75,8 +75,8 @@ local function keys_of(mapping)
   return mapping.replace_keycodes == 1 and termcodes(keys or "") or tostring(keys or "")
 end
 
---- Have `name` do what `key` did. What a mapping begins with is not mapped once more where that is the mapped key
---- itself, which under another name it is not: `itself` stands for it.
+--- Map `name` to the earlier meaning of `key`. If a mapping begins with its own key, Neovim does not map that again;
+--- under another name it would, so `itself` stands for it.
 local function keep(mapping, key, name, itself)
   vim.keymap.set("i", itself, key, { desc = "localspec: " .. key .. " itself" })
   local raw = termcodes(key)
@@ -94,7 +94,7 @@ local function keep(mapping, key, name, itself)
   end
 end
 
---- Map a key: with a suggestion it acts, without one it is what it was.
+--- Map a key: it acts on a suggestion, and without one keeps its earlier meaning.
 local function map(key, name)
   local plain, action = key:gsub("[<>]", ""), ACTIONS[name]
   local was, itself = "<Plug>(localspec-was-" .. plain .. ")", "<Plug>(localspec-itself-" .. plain .. ")"
@@ -110,7 +110,7 @@ local function is_own(mapping)
   return mapping and vim.startswith(mapping.desc or "", "localspec: ")
 end
 
---- Give every key back to what it was, but for those that somebody has mapped since.
+--- Restore the earlier mapping of every key, but of those that were mapped by others since.
 local function unmap_all()
   for key, before in pairs(mapped) do
     if is_own(mapping_of(key)) then
@@ -133,7 +133,7 @@ function M.map_all(keys)
   end
 end
 
---- Act as a key would, for mappings of one's own; whether there was something to act on.
+--- Act as a key would, for the user's own mappings; returns true if there was something to act on.
 function M.act(name)
   local action = ACTIONS[name]
   if not action.always and not completion.is_visible() then

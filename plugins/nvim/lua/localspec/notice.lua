@@ -1,17 +1,17 @@
---- What a person is told beside the status: each thing once, and never so that a key is waited for.
+--- Notices beside the status: each is shown once, and never waits for a key.
 
 local M = {}
 
-local told = {}
+local shown = {}
 
---- Whether `vim.notify` is Neovim's own, which has what does not fit wait for a key. From 0.12 on Neovim's own
---- functions do not tell where they are from.
+--- Return true if `vim.notify` is Neovim's own, which waits for a key if a text does not fit. From 0.12 on, the source
+--- of Neovim's own functions is unknown.
 local function may_wait()
   local source = debug.getinfo(vim.notify, "S").source
   return source:find("vim/_", 1, true) ~= nil or source:find("^=?%?$") ~= nil
 end
 
---- As much as there is room for: nobody is stopped.
+--- `text`, cut to the room on the screen if a longer one would wait for a key.
 local function fitting(text)
   local room = vim.o.columns * math.max(1, vim.o.cmdheight) - 30
   if not may_wait() or vim.fn.strdisplaywidth(text) <= room then
@@ -32,22 +32,22 @@ local function show(text, level, is_asked)
   end)
 end
 
---- Tell it now, to somebody who has asked.
+--- Show a notice that the user has asked for.
 function M.tell(text, level)
   show(text, level or vim.log.levels.INFO, true)
 end
 
---- Tell it, unasked, unless this was told since `forget`.
+--- Show a warning, unless one with this key was shown since `forget`.
 function M.once(key, text)
-  if not told[key] then
-    told[key] = true
+  if not shown[key] then
+    shown[key] = true
     show(text, vim.log.levels.WARN, false)
   end
 end
 
---- Somebody has changed something, or asks for it: what is wrong still is told again.
+--- Have every warning shown again at its next occurrence.
 function M.forget()
-  told = {}
+  shown = {}
 end
 
 return M

@@ -1,4 +1,4 @@
---- Where a person was in other files lately: what the model is told beside the file at hand.
+--- Places that the cursor visited lately in other files, whose text is sent beside the current file's.
 
 local context = require("localspec.context")
 
@@ -9,7 +9,7 @@ local BLOCKS, BLOCKS_A_FILE = 16, 2
 ---@type {buf: integer, block: integer}[] the newest first
 local visited = {}
 
---- The cursor, or an edit, was at this 0-based row.
+--- Record a visit of the cursor, or an edit, at this 0-based row.
 function M.visit(buf, row)
   local entry = { buf = buf, block = context.block_of(row) }
   local kept, of_file = { entry }, 1
@@ -23,7 +23,7 @@ function M.visit(buf, row)
   visited = kept
 end
 
---- Whether a file is compared with another one.
+--- Return true if a buffer is shown in diff mode.
 local function is_compared(buf)
   for _, window in ipairs(vim.fn.win_findbuf(buf)) do
     if vim.wo[window].diff then

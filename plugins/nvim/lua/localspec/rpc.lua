@@ -15,7 +15,7 @@ function Rpc.new(send, handlers)
   return setmetatable({ send = send, handlers = handlers or {}, waiting = {}, last = 0, rest = "" }, Rpc)
 end
 
---- Ask; `callback(error, result)` is called exactly once, at the latest by `close`.
+--- Send a request; `callback(error, result)` is called exactly once, at the latest by `close`.
 ---@return integer id
 function Rpc:request(method, params, callback)
   self.last = self.last + 1
@@ -28,12 +28,12 @@ function Rpc:notify(method, params)
   self.send(self:encode({ method = method, params = params }))
 end
 
---- Whether an answer is to come.
+--- Return true if any request waits for its response.
 function Rpc:is_waiting()
   return next(self.waiting) ~= nil
 end
 
---- Have the daemon end a request, whose callback is called all the same.
+--- Cancel a request; its callback is still called.
 function Rpc:cancel(id)
   if self.waiting[id] then
     self:notify("$/cancelRequest", { id = id })
@@ -49,7 +49,7 @@ function Rpc:encode(message)
   return vim.json.encode(message)
 end
 
---- Take what `jobstart` read: the first piece goes on where the last one ended.
+--- Take output as `jobstart` passes it: the first piece continues the last one of before.
 ---@param pieces string[]
 function Rpc:feed(pieces)
   for number, piece in ipairs(pieces) do
@@ -63,7 +63,7 @@ function Rpc:feed(pieces)
   end
 end
 
---- Take one message; what is none is passed over.
+--- Take one message; invalid ones are ignored.
 ---@param line string
 function Rpc:receive(line)
   local is_json, message = pcall(vim.json.decode, line, NULLS)
@@ -84,7 +84,7 @@ function Rpc:receive(line)
   end
 end
 
---- The other side is gone: all that was asked ends with `error`.
+--- End all waiting requests with `error`.
 function Rpc:close(error)
   local waiting = self.waiting
   self.waiting = {}

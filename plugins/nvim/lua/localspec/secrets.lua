@@ -1,5 +1,5 @@
---- Names of files that hold secrets and little else, of which nothing is told: the same that localspec never learns
---- (the lists of `localspec/memory/known/names.json`). Samples of environments count as such.
+--- Names of files that hold secrets and little else, which are never sent: the same that localspec never learns
+--- (the lists of `localspec/memory/known/names.json`). Sample `.env` files count, too.
 
 local M = {}
 
@@ -10,32 +10,47 @@ end
 local SECRET = patterns([[
   .git-credentials .vault-token .vault_pass .dev.vars .envrc .netrc _netrc .npmrc .pypirc .pgpass .htpasswd
   .dockercfg .dockerconfigjson .s3cfg .boto .my.cnf .mylogin.cnf .trc .tugboat .terraformrc terraform.rc
-  rclone.conf kubeconfig shadow credentials credentials.json credentials.toml credentials.xml secrets.json
-  secrets.toml secrets.yaml secrets.yml secret_token.rb sftp-config.json wp-config.php localsettings.php
+  rclone.conf kubeconfig shadow credentials credentials.* secrets.* secret.json secret.toml secret.yaml
+  secret.yml client_secret*.json service-account*.json service_account*.json auth.json sftp-config.json
   proftpdpasswd otr.private_key robomongo.json filezilla.xml recentservers.xml .dbeaver-data-sources.xml
   dbeaver-data-sources.xml .bash_history .zsh_history .sh_history .mysql_history .psql_history .irb_history
   .python_history .node_repl_history id_rsa* id_dsa* id_ecdsa* id_ed25519* *_rsa *_dsa *_ecdsa *_ed25519 *.env
-  *.pem *.key *.keypair *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.kdb *.kdbx *.keystore *.keyring *.jks *.bcfks *.gpg
-  *.asc *.ovpn *.tblk *.tfvars *.tfvars.json *.tfstate *.psafe3 *.agilekeychain *.keychain *.kwallet *.bek *.fve
+  *.env.* *.pem *.key *.keypair *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.kdb *.kdbx *.keystore *.keyring *.jks *.bcfks
+  *.gpg *.asc *.ovpn *.tblk *.tfvars *.tfvars.json *.tfstate *.psafe3 *.agilekeychain *.keychain *.kwallet *.bek
+  *.fve vault.yml vault.yaml
 ]])
 local HARMLESS = patterns([[
-  *.pub *.py
+  *.pub *.py *.pyi *.js *.jsx *.mjs *.cjs *.ts *.tsx *.mts *.cts *.vue *.svelte *.go *.rs *.c *.h *.cc *.cpp
+  *.cxx *.hh *.hpp *.m *.mm *.cs *.fs *.vb *.java *.kt *.kts *.scala *.groovy *.clj *.swift *.dart *.rb *.php
+  *.pl *.pm *.lua *.jl *.r *.hs *.ml *.mli *.elm *.erl *.ex *.zig *.nim *.tf *.nix *.proto *.graphql *.html
+  *.css *.scss *.md *.rst *.adoc
 ]])
 local ALWAYS = patterns([[
-  .env*
+  .env* secret_token.rb wp-config.php localsettings.php secrets.h arduino_secrets.h
 ]])
 local COPIES = patterns([[
   ~ .bak .backup .old .orig .save .swp .swo .tmp
 ]])
 
---- `*` is anything, once in a pattern.
+--- Return true if a name fits a pattern, in which each `*` stands for any text.
 local function fits(name, pattern)
-  local star = pattern:find("*", 1, true)
-  if not star then
+  local parts = vim.split(pattern, "*", { plain = true })
+  if #parts == 1 then
     return name == pattern
   end
-  local beginning, ending = pattern:sub(1, star - 1), pattern:sub(star + 1)
-  return vim.startswith(name, beginning) and vim.endswith(name, ending) and #name >= #pattern - 1
+  local beginning, ending = parts[1], parts[#parts]
+  local at, last = #beginning + 1, #name - #ending
+  if at > last + 1 or not vim.startswith(name, beginning) or not vim.endswith(name, ending) then
+    return false
+  end
+  for i = 2, #parts - 1 do
+    local _, found = name:find(parts[i], at, true)
+    if not found or found > last then
+      return false
+    end
+    at = found + 1
+  end
+  return true
 end
 
 local function is_one_of(name, list)
@@ -47,7 +62,7 @@ local function is_one_of(name, list)
   return false
 end
 
---- The name of what a file is a copy of, as editors and people name them.
+--- The name without the endings of copies, as editors and users add them.
 local function original(name)
   for _, ending in ipairs(COPIES) do
     if vim.endswith(name, ending) then

@@ -1,14 +1,14 @@
---- What can be set: `setup` checks it and says what is wrong.
+--- The settings, with their defaults and checks.
 
 local M = {}
 
 local DEFAULTS = {
-  enabled = true, -- false: nothing is asked, in no buffer, until `:Localspec enable`
+  enabled = true, -- false: no completions until `:Localspec enable`
   automatic = true, -- false: only on the key or command
   command = "localspec", -- or a list: the program and its arguments
   model = nil, -- nil: as configured for localspec
   exclude = {}, -- filetypes that are never sent
-  max_ms = 5000, -- how long a completion may take
+  max_ms = 5000, -- longest time of a completion
   multiline = true, -- false: never more than one line
   popup_menu = false, -- true: show suggestions beside Neovim's own completion menu, too
   keys = {
@@ -18,11 +18,11 @@ local DEFAULTS = {
     next = "<M-]>",
     previous = "<M-[>",
     dismiss = "<C-]>",
-    trigger = false, -- `next` asks where nothing is shown
+    trigger = false, -- `next` requests a completion if none is shown
   },
 }
 
---- A setting's check: whether it can have this value, and what it takes.
+--- Settings with a plain type, by name.
 local CHECKS = {
   enabled = "boolean",
   automatic = "boolean",
@@ -109,7 +109,7 @@ local function check(name, value)
   end
 end
 
---- All settings, with defaults for those that `given` has not. Raises what a person can read.
+--- All settings, with defaults for those missing in `given`. Raises an error with a sentence for the user.
 function M.checked(given)
   if type(given) ~= "table" then
     refuse("setup takes a table")

@@ -1,4 +1,4 @@
---- What is known of the daemon and of this editor's completions, for the status line and `:Localspec status`.
+--- The state of the daemon and of this editor's completions, for the status line and `:Localspec status`.
 
 local M = {}
 
@@ -41,7 +41,7 @@ M.set_error = setter("error")
 
 local set_progress = setter("progress")
 
---- A model is being loaded; nil: none is, or nobody waits for it.
+--- Set the progress of a model's load; nil: none is loaded, or no request waits for it.
 ---@param progress {fraction: number}?
 function M.set_progress(progress)
   set_progress(progress and (progress.fraction or 0) < 1 and progress or nil)
@@ -52,7 +52,7 @@ function M.configure(new_settings)
   changed()
 end
 
---- A completion was answered.
+--- Add a completion's statistics.
 function M.count(result)
   local stats = result.stats or {}
   state.completions = state.completions + 1
@@ -93,7 +93,7 @@ local function numbers()
   return parts
 end
 
---- A few words for a status line. (A `%` is doubled, as 'statusline' wants it.)
+--- A short text for a status line, with each `%` doubled for 'statusline'.
 function M.line()
   local words = { off = "off", error = "error", thinking = "…" }
   local now = M.state()
@@ -106,7 +106,7 @@ function M.line()
   return (table.concat(parts, " · "):gsub("%%", "%%%%"))
 end
 
---- All there is to say, line by line.
+--- The lines of `:Localspec status`.
 function M.lines()
   local daemon = state.server and "daemon: localspec " .. state.server.version or "daemon: not connected"
   local lines = { "localspec: " .. M.state(), daemon }
@@ -119,7 +119,7 @@ function M.lines()
     lines[#lines + 1] = table.concat(vim.list_extend(counted, numbers()), ", ")
   end
   if state.off_reason then
-    lines[#lines + 1] = "not sped up: " .. state.off_reason
+    lines[#lines + 1] = "speculation is off: " .. state.off_reason
   end
   return lines
 end

@@ -1,15 +1,15 @@
---- What is suggested at one place: its items, and how much of them has been typed or accepted since.
---- It knows texts only: no buffer, no screen, no daemon.
+--- The suggestion at one place: its items, and how much of them has been typed or accepted since.
+--- Works on texts only: no buffer, no screen, no daemon.
 
 ---@class localspec.Item
----@field id string what the daemon calls it
+---@field id string the daemon's id
 ---@field text string
----@field before string what of the daemon's item stands in front of `text` already
+---@field before string the part of the daemon's item that was in the text before `text`
 
 ---@class localspec.Suggestion
 ---@field items localspec.Item[]
 ---@field at integer the current item
----@field typed string what of it has been typed since
+---@field typed string the part of it that has been typed since
 local Suggestion = {}
 Suggestion.__index = Suggestion
 
@@ -22,7 +22,7 @@ function Suggestion.new(items)
   return setmetatable({ items = own, at = 1, typed = "" }, Suggestion)
 end
 
---- How many code points a text has.
+--- The number of code points in a text.
 function Suggestion.chars(text)
   local _, continued = text:gsub("[\128-\191]", "")
   return #text - continued
@@ -33,12 +33,12 @@ function Suggestion:item()
   return self.items[self.at]
 end
 
---- What is left of the current item.
+--- The rest of the current item.
 function Suggestion:rest()
   return self:item().text:sub(#self.typed + 1)
 end
 
---- Since it was asked for, `typed` was typed; whether there is an item that begins so.
+--- Take the text typed since the request; returns true if an item begins with it.
 function Suggestion:follow(typed)
   for step = 0, #self.items - 1 do
     local at = (self.at - 1 + step) % #self.items + 1
@@ -50,7 +50,7 @@ function Suggestion:follow(typed)
   return false
 end
 
---- Go to the next (1) or previous (-1) item that has another rest.
+--- Go to the next (1) or previous (-1) item with a different rest; returns true if there is one.
 function Suggestion:cycle(step)
   local rest, typed = self:rest(), self.typed
   for distance = 1, #self.items - 1 do
@@ -64,7 +64,7 @@ function Suggestion:cycle(step)
   return false
 end
 
---- The same, as if it had been asked for where the cursor is now, with more items behind the current one.
+--- The suggestion as if requested at the cursor's place now, with `more` items after the current one.
 ---@param more {id: string, text: string}[]
 function Suggestion:joined(more)
   local item = self:item()
@@ -79,19 +79,19 @@ function Suggestion:joined(more)
   return Suggestion.new(items)
 end
 
---- How many code points of the daemon's item stand in the text.
+--- The number of code points of the daemon's item in the text.
 function Suggestion:taken()
   return Suggestion.chars(self:item().before .. self.typed)
 end
 
---- The beginning of the rest up to the end of its first word, or of what stands between words.
+--- The beginning of the rest up to the end of its first word, or of its first punctuation.
 function Suggestion:word()
   local rest = self:rest()
-  -- Every letter that is not ASCII's is one of a word: bytes from 128 on are parts of such.
+  -- All non-ASCII letters count as word characters: these are the bytes from 128 on.
   return rest:match("^%s*[%w_\128-\255]+") or rest:match("^%s*[^%w_%s\128-\255]+") or rest
 end
 
---- The beginning of the rest up to the end of its first line, or of the next one where that is here.
+--- The beginning of the rest up to the end of its first line, or of the next one if the rest begins with a line end.
 function Suggestion:line()
   return self:rest():match("^\r?\n?[^\r\n]*")
 end

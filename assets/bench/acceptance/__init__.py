@@ -1,0 +1,1 @@
+"""The acceptance run: the benchmark, special workloads, and the goals of localspec."""

@@ -1,0 +1,198 @@
+"""Completions that end where the model is unsure: with any proposer the same, and no other texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import localspec
+from localspec.backends.toy import END, FIM_MIDDLE, Rule, ToyBackend, ToyVocabulary
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence as Running
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Request
+from localspec.speculation.early_end import EarlyEnd
+from tests.hostile import family
+from tests.toys import answer, coarse, run_all, share_always, small_markov
+
+KINDS = ("always-wrong", "right-then-wrong", "over-long", "past-the-end", "end-at-once", "random", "oracle")
+QUICK = ("always-wrong", "past-the-end")
+GAPS = ("abcab", "feda", "aabbccdd")
+
+
+def tidy(text: str) -> FimPrompt:
+    return FimPrompt(text, "", tidy=True)
+
+
+def engine_of(rule: Rule, *, noise: float = 0.0, draft: Rule | None = None) -> Engine:
+    target = ToyBackend(rule, n_ctx=128, noise=noise)
+    small = ToyBackend(draft, n_ctx=128) if draft is not None else None
+    return share_always(Engine(target, small, config=EngineConfig(prefill_chunk=16)))
+
+
+def ask(engine: Engine, prompt: FimPrompt, **options: Any) -> Running:
+    said = {"temperature": 0.0, "max_tokens": 24, "proposer": "none", **options}
+    return engine.submit(Request(prompt=prompt, options=Options(**said)))
+
+
+def alone(rule: Rule, prompt: FimPrompt, noise: float = 0.0, **options: Any) -> Running:
+    """Return the answer of plain decoding, on an engine of its own."""
+    engine = engine_of(rule, noise=noise)
+    sequence = ask(engine, prompt, **options)
+    run_all(engine, [sequence])
+    assert sequence.error is None
+    return sequence
+
+
+def ending(sequence: Running) -> tuple[list[int], str | None, str]:
+    return answer(sequence), sequence.finish, sequence.text.text
+
+
+def broad(seed: int) -> Rule:
+    """Rows around the threshold: a dozen letters, sometimes one that is sure."""
+    return small_markov(seed, letters=12, sharpness=1.3)
+
+
+def fuzzy(seed: int) -> Rule:
+    """The same with exact ties; they fall, and it ends, as rounding will."""
+    return coarse(broad(seed), 0.25)
+
+
+def differing(seeds: int, noise: float) -> tuple[int, int]:
+    """Texts that a draft model has changed, and rows that were decided alone, over many toys."""
+    changed = rechecks = 0
+    for seed in range(seeds):
+        rule = fuzzy(seed)
+        for text in GAPS:
+            engine = engine_of(rule, noise=noise, draft=broad(seed))
+            sequence = ask(engine, tidy(text), proposer="draft", k=4)
+            run_all(engine, [sequence])
+            changed += ending(sequence) != ending(alone(rule, tidy(text), noise))
+            rechecks += sequence.stats.rechecks
+    return changed, rechecks
+
+
+class TestOneText:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("k", "noise"),
+        [
+            (3, 0.02),
+            (8, 0.0),
+            *(
+                pytest.param(*case, marks=pytest.mark.slow)
+                for case in ((1, 0.0), (1, 0.02), (3, 0.0), (8, 0.02))
+            ),
+        ],
+    )
+    def test_whoever_drafts_and_whoever_else_runs(self, k: int, noise: float) -> None:
+        ended = accepted = 0
+        for seed in range(8):
+            rule = fuzzy(seed)
+            truths = [alone(rule, tidy(text), noise) for text in GAPS]
+            engine = engine_of(rule, noise=noise, draft=broad(seed))
+            for proposer in ("prompt-lookup", "draft", "auto"):
+                running = [ask(engine, tidy(text), proposer=proposer, k=k) for text in GAPS]
+                other = ask(engine, replace(tidy(GAPS[0]), tidy=False), proposer=proposer, k=k)
+                run_all(engine, [*running, other])
+                for truth, sequence in zip(truths, running, strict=True):
+                    assert ending(sequence) == ending(truth), (seed, proposer)
+                    ended += sequence.finish == "stop"
+                    accepted += sequence.stats.accepted
+        assert ended > 20 and accepted > 20
+
+    @pytest.mark.parametrize(
+        "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+    )
+    def test_under_hostile_drafts(self, kind: str) -> None:
+        accepted = 0
+        for seed in range(6):
+            rule = fuzzy(seed)
+            for text in GAPS:
+                truth = alone(rule, tidy(text), 0.02)
+                beyond = answer(alone(rule, replace(tidy(text), tidy=False), 0.02))
+                size, prompt = ToyVocabulary.size, truth.prompt_length
+                members = family(beyond, size=size, end=END, prompt_length=prompt)
+                hostile = next(member for member in members if member.name == kind)
+                engine = Engine(
+                    ToyBackend(rule, n_ctx=128, noise=0.02),
+                    config=EngineConfig(prefill_chunk=16),
+                    proposers=[hostile],
+                )
+                sequence = ask(engine, tidy(text), k=5)
+                sequence.proposer = kind
+                run_all(engine, [sequence])
+                assert ending(sequence) == ending(truth), (seed, text)
+                accepted += sequence.stats.accepted
+        assert (accepted > 0) is (kind in ("right-then-wrong", "over-long", "past-the-end", "oracle"))
+
+    @pytest.mark.slow
+    def test_rows_near_the_threshold_are_decided_alone(self) -> None:
+        changed, rechecks = differing(30, 0.02)
+        assert changed == 0 and rechecks > 10
+
+    @pytest.mark.slow
+    def test_and_would_not_be_if_only_the_best_two_tokens_counted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(EarlyEnd, "margin", lambda self, i: self.judge.margin(i))
+        assert differing(30, 0.02)[0] > 0
+
+    @pytest.mark.slow
+    def test_a_real_model(self) -> None:
+        prompt = tidy("import os\n\n\ndef size(path):\n    return os.")
+        with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
+            running = [ask(engine, prompt, proposer=name) for name in ("none", "prompt-lookup", "draft")]
+            raw = ask(engine, replace(prompt, tidy=False))
+            run_all(engine, [*running, raw])
+        assert len({ending(each)[2] for each in running}) == 1
+        assert raw.text.text.startswith(running[0].text.text)
+
+
+def certain(*guesses: int) -> Rule:
+    """A model that writes ``abcdefgh…``, surely except for the letters at ``guesses``."""
+
+    def rule(context: Sequence[int]) -> list[float]:
+        said = len(context) - 1 - max(i for i, token in enumerate(context) if token == FIM_MIDDLE)
+        logits = [0.0] * ToyVocabulary.size
+        logits[97 + said % 26] = 1.0 if said in guesses else 30.0
+        return logits
+
+    return rule
+
+
+class TestWhose:
+    def test_a_guess_ends_a_completion(self) -> None:
+        sequence = alone(certain(7), tidy("x = "))
+        assert sequence.text.text == "abcdefg" and sequence.finish == "stop"
+
+    def test_the_first_token_may_be_a_guess(self) -> None:
+        assert alone(certain(0), tidy("x = ")).completion_tokens == 24
+        assert alone(certain(0, 1), tidy("x = ")).text.text == "a"
+
+    def test_what_is_not_tidy_goes_on(self) -> None:
+        raw = replace(tidy("x = "), tidy=False)
+        assert alone(certain(7), raw).text.text == "abcdefghijklmnopqrstuvwx"
+
+    def test_what_somebody_invoked_goes_on(self) -> None:
+        invoked = replace(tidy("x = "), invoked=True)
+        assert alone(certain(7), invoked).text.text == "abcdefghijklmnopqrstuvwx"
+
+    @pytest.mark.parametrize("noise", [0.0, 0.02])
+    def test_others_texts_are_what_they_were(self, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Raw gaps and sampled completions never end early."""
+        monkeypatch.setattr(EarlyEnd, "_score_at", lambda self, i: pytest.fail("asked"))
+        for seed in range(3):
+            for text in GAPS:
+                alone(broad(seed), replace(tidy(text), tidy=False), noise)
+                alone(broad(seed), tidy(text), noise, temperature=0.8, seed=seed)
+        with pytest.raises(pytest.fail.Exception, match="asked"):
+            alone(broad(0), tidy(GAPS[0]), noise)
+
+    def test_penalties_and_log_probabilities(self) -> None:
+        sequence = alone(certain(7), tidy("x = "), repeat_penalty=1.2, logprobs=True)
+        assert sequence.text.text == "abcdefg"

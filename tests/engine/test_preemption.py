@@ -1,0 +1,150 @@
+"""A long forward is preempted for a request of a higher class, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence as Seq
+
+import pytest
+
+from localspec.backends.base import Interrupted, Rows, Span
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.toy import ToyBackend, ToyLogits, markov
+from localspec.engine.engine import PATIENT, Engine
+from localspec.engine.load import open_backend
+from localspec.engine.preemption import Preemption
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Request, TextPrompt
+from localspec.protocol.results import Result
+from tests.toys import run_all
+
+SHORT = Options(max_tokens=4, temperature=0.0)
+
+
+class Told(ToyBackend):
+    """Calls ``during`` in the middle of every forward of a piece of a prompt."""
+
+    def during(self) -> None:
+        return
+
+    def forward(self, batch: Seq[Span]) -> ToyLogits:
+        if len(batch[0].tokens) > 9:
+            self.during()
+        return super().forward(batch)
+
+
+def test_a_piece_of_a_prompt_is_given_up_and_read_again() -> None:
+    model = Told(markov(), n_ctx=2048)
+    engine = Engine(model)
+    alone = Engine(ToyBackend(markov(), n_ctx=2048)).generate("x" * 600, max_tokens=4, temperature=0.0)
+    expected = alone.finish().text
+    chat = engine.submit(Request(prompt=TextPrompt("x" * 600), options=SHORT))
+    model.during = engine.preempt  # type: ignore[method-assign]
+    engine.step()
+    assert model.length(chat.slot) == 0
+    model.during = lambda: None  # type: ignore[method-assign]
+    completion = engine.submit(Request(prompt=FimPrompt("ab", ""), options=SHORT, priority="completion"))
+    engine.step()
+    assert completion.prefilled and not chat.prefilled
+    run_all(engine, [chat, completion])
+    assert isinstance(result := chat.events[-1], Result) and result.text == expected
+
+
+def test_a_prompt_is_read_in_the_end_however_often_somebody_hurries() -> None:
+    model = Told(markov(), n_ctx=2048)
+    engine = Engine(model)
+    chat = engine.submit(Request(prompt=TextPrompt("x" * 300), options=SHORT))
+    model.during = engine.preempt  # type: ignore[method-assign]
+    steps = 0
+    while not chat.prefilled:
+        engine.step()
+        steps += 1
+    assert steps <= 2 * (PATIENT + 2)
+
+
+def test_a_deadline_ends_a_piece_of_a_prompt_in_the_middle() -> None:
+    passed = threading.Event()
+
+    class Slow(Told):
+        def during(self) -> None:
+            assert passed.wait(10)
+
+        def preempt(self, on: bool) -> None:
+            super().preempt(on)
+            if on:
+                passed.set()
+
+    engine = Engine(Slow(markov(), n_ctx=2048))
+    sequence = engine.submit(Request(prompt=TextPrompt("x" * 600), options=SHORT, max_ms=20))
+    run_all(engine, [sequence])
+    assert isinstance(result := sequence.events[-1], Result) and result.finish_reason == "deadline"
+
+
+def test_a_round_is_never_given_up() -> None:
+    model = ToyBackend(markov())
+    engine = Engine(model)
+    sequence = engine.submit(Request(prompt=TextPrompt("ab"), options=SHORT))
+    engine.step()
+    engine.preempt()
+    engine.step()
+    assert sequence.completion_tokens == 2
+
+
+def test_what_is_not_heeded_does_not_reach_the_backend() -> None:
+    model = ToyBackend(markov())
+    preemption = Preemption(model)
+    preemption.request()
+    with pytest.raises(Interrupted), preemption.allowed(None):
+        raise AssertionError("somebody had come before")
+    with preemption.allowed(None):
+        pass
+    sequence = model.open()
+    model.forward([Span(sequence, [65], 1)])
+
+
+@pytest.mark.slow
+def test_llama_cpp_gives_up_in_the_middle_of_a_forward() -> None:
+    """A forward of 2,000 tokens takes far longer than its preemption."""
+    config = EngineConfig(n_ctx=2048, parallel=1, prefill_chunk=2000)
+    backend = open_backend(model_at(bundled_model(BUNDLED_TARGET, "gguf")), config, measured=False)
+    assert isinstance(backend, LlamaCppBackend)
+    sequence = backend.open()
+    tokens = [300 + i % 500 for i in range(2000)]
+    backend.forward([Span(sequence, tokens[:8], 0)])
+    begun = threading.Event()
+
+    def press() -> None:
+        begun.wait()
+        backend.preempt(True)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    started = time.perf_counter()
+    with pytest.raises(Interrupted):
+        while True:
+            begun.set()
+            backend.forward([Span(sequence, tokens[8:], 0)])
+            backend.truncate(sequence, 8)
+    presser.join()
+    gave_up = time.perf_counter() - started
+    backend.preempt(False)
+    assert backend.length(sequence) == 8
+    started = time.perf_counter()
+    backend.forward([Span(sequence, tokens[8:], 0)])
+    assert gave_up < 5 * (time.perf_counter() - started)
+    backend.truncate(sequence, 8)
+    again = backend.forward([Span(sequence, tokens[8:20], 1)]).rows(0, 1)
+    other = backend_rows(backend, sequence, tokens)
+    assert (again == other).all()
+    backend.free()
+
+
+def backend_rows(backend: LlamaCppBackend, sequence: int, tokens: list[int]) -> Rows:
+    """The same row, computed from the beginning."""
+    backend.truncate(sequence, 0)
+    backend.forward([Span(sequence, tokens[:8], 0)])
+    return backend.forward([Span(sequence, tokens[8:20], 1)]).rows(0, 1)

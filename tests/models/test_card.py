@@ -1,0 +1,64 @@
+"""Facts of a model's vocabulary that llama.cpp's server reports, from the files of both formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.card import BPE, NO_VOCABULARY, SPM, Card, card_of, texts_of
+from localspec.models.gguf import read_header
+from localspec.models.template import CHATML
+from tests.models import directories, ggufs
+
+
+@pytest.mark.parametrize("format", ["gguf", "mlx"])
+def test_both_formats_of_a_model_have_one_card(format: str) -> None:
+    path = bundled_model(BUNDLED_TARGET, format)  # type: ignore[arg-type]
+    assert card_of(path) == Card(8192, BPE, 256)
+    texts = texts_of(path)
+    assert texts.eos == "<|im_end|>" and texts.bos == ("<|endoftext|>" if format == "gguf" else "")
+    assert "<|im_start|>" in texts.template and texts.quantisation in ("F16", "BF16")
+
+
+def test_a_file_says_little_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf([ggufs.string("tokenizer.ggml.model", "llama")]))
+    assert card_of(path) == Card(0, SPM, 0)
+    assert texts_of(path)[:3] == ("", "", CHATML)
+    path.write_bytes(ggufs.gguf([ggufs.uint32("tokenizer.ggml.eos_token_id", 9)]))
+    assert card_of(path) == Card(0, NO_VOCABULARY, 0), "a changed file is read again"
+    assert texts_of(path).eos == "", "there is no such token"
+
+
+def test_a_directory_describes_its_language_model_within(tmp_path: Path) -> None:
+    inner = {"vocab_size": 3, "hidden_size": 64}
+    pieces = directories.tokenizer([("a", -1.0), ("b", -2.0), ("</s>", -3.0)], byte_level=False)
+    settings = {"eos_token": {"content": "</s>"}, "bos_token": None, "chat_template": "{{ messages }}"}
+    path = directories.write(
+        tmp_path,
+        {
+            "config.json": {**directories.CONFIG, "text_config": inner},
+            "tokenizer.json": pieces,
+            "tokenizer_config.json": settings,
+        },
+    )
+    assert card_of(path) == Card(3, SPM, 64)
+    assert texts_of(path)[:3] == ("", "</s>", "{{ messages }}")
+
+
+def test_the_bytes_on_a_gpu_are_those_of_the_last_layers_and_the_output(tmp_path: Path) -> None:
+    names = ["token_embd.weight", "output.weight", "output_norm.weight", *(f"blk.{i}.a" for i in range(3))]
+    tensors = [ggufs.tensor(name, (4, 2), ggufs.F32, 32 * i) for i, name in enumerate(names)]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf([], tensors, b"\0" * 32 * len(names)))
+    header = read_header(path)
+    assert [header.bytes_of_last(n) // 32 for n in (0, 1, 2, 3, 4, 999)] == [0, 2, 3, 4, 5, 5]
+
+
+def test_an_embedding_that_is_the_output_too_is_on_the_gpu() -> None:
+    header = read_header(bundled_model(BUNDLED_TARGET))
+    embedding = 8192 * 256 * 2
+    assert header.bytes_of_last(1) == pytest.approx(embedding, rel=0.01)
+    assert header.bytes_of_last(999) == pytest.approx(header.file_size, rel=0.03)

@@ -1,0 +1,396 @@
+"""Models by name, by path, and in a listing that no broken file can spoil."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.errors import ModelInvalid, ModelNotFound
+from localspec.models.bundled import bundled_dir, bundled_model
+from localspec.models.description import Format
+from localspec.models.library import list_models
+from localspec.protocol.messages import ModelDescription, ModelList
+from tests.models import directories, ggufs
+from tests.models.finding import describe, find_model, model_files, model_name
+
+BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m", "stdlib-6m", "stdlib-1m"]
+"""as GGUF files, then as directories"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """A directory of models, good and broken."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    ggufs.write(tmp_path, ggufs.small(), "good.gguf")
+    ggufs.write(tmp_path / "deep" / "er", ggufs.small(), "nested.gguf")
+    ggufs.write(tmp_path, b"", "empty.gguf")
+    ggufs.write(tmp_path, ggufs.small()[:-1], "cut.gguf")
+    ggufs.write(tmp_path, b"no model", "notes.txt")
+    (tmp_path / "folder.gguf").mkdir()
+    (tmp_path / "dangling.gguf").symlink_to(tmp_path / "gone.gguf")
+    return tmp_path
+
+
+def listed(folder: Path) -> dict[str, ModelDescription]:
+    models = list_models((str(folder),))
+    assert [model.id for model in models[:4]] == BUNDLED_PAIR
+    assert msgspec.json.decode(msgspec.json.encode(ModelList(tuple(models))), type=ModelList)
+    return {model.id: model for model in models}
+
+
+# --- finding one -------------------------------------------------------------------------------
+
+
+def test_bundled_is_the_bundled_target() -> None:
+    assert find_model("bundled") == ggufs.TARGET
+
+
+def test_the_bundled_models_have_names() -> None:
+    assert find_model("stdlib-1m") == ggufs.DRAFT
+
+
+def test_the_bundled_models_are_in_the_checkout() -> None:
+    assert bundled_dir() == Path(__file__).resolve().parents[2] / "assets" / "models"
+
+
+def test_a_path_is_taken_as_it_is(shelf: Path) -> None:
+    assert find_model(str(shelf / "good.gguf")) == shelf / "good.gguf"
+
+
+def test_a_relative_path_becomes_absolute(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shelf)
+    assert find_model("good.gguf") == shelf / "good.gguf"
+    assert find_model("./deep/er/nested.gguf") == shelf / "deep" / "er" / "nested.gguf"
+
+
+def test_the_home_directory_may_be_written_as_a_tilde(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(shelf))
+    assert find_model("~/good.gguf") == shelf / "good.gguf"
+
+
+def test_an_id_is_searched_in_the_directories(shelf: Path) -> None:
+    assert find_model("nested", [str(shelf)]) == shelf / "deep" / "er" / "nested.gguf"
+
+
+def test_a_file_in_a_directory_does_not_take_a_bundled_models_place(shelf: Path) -> None:
+    ggufs.write(shelf, ggufs.small(), "stdlib-6m.gguf")
+    assert find_model("stdlib-6m", [str(shelf)]) == ggufs.TARGET
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("bundeld", "bundled"), ("stdlib6m", "stdlib-6m"), ("nestd", "nested")]
+)
+def test_a_wrong_name_is_answered_with_the_nearest(shelf: Path, name: str, near: str) -> None:
+    with pytest.raises(ModelNotFound, match=f"there is no model named '{name}'; did you mean '{near}'"):
+        find_model(name, [str(shelf)])
+
+
+def test_a_name_like_none_of_ours_gets_no_suggestion() -> None:
+    with pytest.raises(ModelNotFound, match="there is no model named 'qqqqqqqq'$"):
+        find_model("qqqqqqqq")
+
+
+@pytest.mark.parametrize("name", ["nowhere.gguf", "/nowhere/at/all", "~no-such-user/x.gguf", "a\0b.gguf"])
+def test_a_path_to_nothing_is_not_found(name: str) -> None:
+    with pytest.raises(ModelNotFound, match="there is no file"):
+        find_model(name)
+
+
+@pytest.mark.parametrize("name", ["n" * 5000, "a\0b", "\ud800", "../" * 2000])
+def test_a_strange_name_is_not_found(name: str) -> None:
+    with pytest.raises(ModelNotFound):
+        find_model(name)
+
+
+# --- listing all -------------------------------------------------------------------------------
+
+
+def test_the_bundled_pair_is_listed_first() -> None:
+    models = list_models()
+    assert [model.id for model in models] == BUNDLED_PAIR
+    paths = (ggufs.TARGET, ggufs.DRAFT, directories.TARGET, directories.DRAFT)
+    assert [model.path for model in models] == [str(path) for path in paths]
+    assert [model.format for model in models] == ["gguf", "gguf", "mlx", "mlx"]
+    assert len({model.vocab_fp for model in models}) == 1 and models[0].vocab_fp
+    assert all(model.fim and model.problem is None for model in models)
+
+
+def test_the_bundled_models_are_the_same_in_both_formats() -> None:
+    target, draft, *both = list_models()
+    for gguf, mlx in zip((target, draft), both, strict=True):
+        own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title")}
+        assert gguf.tokenizer_fp != mlx.tokenizer_fp and gguf.template
+        assert msgspec.structs.replace(mlx, **own, tokenizer_fp=gguf.tokenizer_fp) == gguf
+
+
+def test_a_good_file_is_described(shelf: Path) -> None:
+    good = listed(shelf)["good"]
+    assert good == ModelDescription(
+        id="good",
+        path=str(shelf / "good.gguf"),
+        format="gguf",
+        backend="llama_cpp",
+        architecture="toy",
+        parameters=8,
+        quantisation="F32",
+        size=len(ggufs.small()),
+        context=64,
+        vocab_fp=good.vocab_fp,
+        store="model_dirs",
+        names=("good",),
+        tokenizer_fp=good.tokenizer_fp,
+    )
+
+
+def test_every_gguf_file_is_listed_at_any_depth(shelf: Path) -> None:
+    expected = {"stdlib-6m", "stdlib-1m", "good", "nested", "empty", "cut", "folder", "dangling"}
+    assert set(listed(shelf)) == expected
+
+
+def test_a_broken_file_is_listed_with_its_problem_and_size(shelf: Path) -> None:
+    models = listed(shelf)
+    for name, problem in (
+        ("empty", "it is empty"),
+        ("cut", "it is truncated"),
+        ("folder", "is a directory"),
+        ("dangling", "there is no file"),
+    ):
+        assert problem in (models[name].problem or ""), name
+    assert models["cut"].size == len(ggufs.small()) - 1
+    assert models["dangling"].size == models["folder"].size == 0
+
+
+def test_a_pipe_does_not_hold_up_the_listing(shelf: Path) -> None:
+    os.mkfifo(shelf / "pipe.gguf")
+    assert "not a plain file" in (listed(shelf)["pipe"].problem or "")
+
+
+def test_a_file_name_that_is_no_text_is_listed_readably(shelf: Path) -> None:
+    for content, name in ((ggufs.small(), b"a\xff.gguf"), (b"", b"b\xff.gguf")):
+        Path(os.fsdecode(os.path.join(os.fsencode(shelf), name))).write_bytes(content)
+    models = listed(shelf)
+    assert models["a\ufffd"].problem is None
+    assert "b\ufffd.gguf" in (models["b\ufffd"].problem or "")
+
+
+def test_a_directory_that_is_not_there_adds_nothing() -> None:
+    folders = ("/nowhere/at/all", "~no-such-user/models", "a\0b", "n" * 5000, "\ud800")
+    assert [model.id for model in list_models(folders)] == BUNDLED_PAIR
+
+
+def test_a_file_in_place_of_a_directory_adds_nothing(shelf: Path) -> None:
+    assert set(listed(shelf / "good.gguf")) == {"stdlib-6m", "stdlib-1m"}
+
+
+def test_directories_that_contain_themselves_end(shelf: Path) -> None:
+    (shelf / "deep" / "again").symlink_to(shelf, target_is_directory=True)
+    assert "nested" in listed(shelf)
+
+
+# --- directories -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library(shelf: Path) -> Path:
+    """The shelf, with model directories on it."""
+    directories.write(shelf, name="Toy-0.5B")
+    directories.write(shelf / "deep", name="nested")
+    directories.write(shelf, {"model.safetensors": directories.SMALL[:-1]}, name="cut-directory")
+    directories.write(shelf, {"model.safetensors": None}, name="no-weights")
+    directories.write(shelf, {"config.json": None}, name="no-configuration")
+    return shelf
+
+
+def test_directories_with_a_configuration_and_weights_are_models(library: Path) -> None:
+    found = [(name, path) for name, path in model_files([str(library)]) if path.is_dir()]
+    expected = [
+        *(("stdlib-6m", directories.TARGET), ("stdlib-1m", directories.DRAFT)),
+        *(("Toy-0.5B", library / "Toy-0.5B"), ("cut-directory", library / "cut-directory")),
+        *(("nested", library / "deep" / "nested"),),
+    ]
+    assert [each for each in found if each[0] != "folder"] == expected
+    assert all(model_name(path) == name for name, path in found)
+
+
+def test_a_good_directory_is_described(library: Path) -> None:
+    good = listed(library)["Toy-0.5B"]
+    assert good == ModelDescription(
+        id="Toy-0.5B",
+        path=str(library / "Toy-0.5B"),
+        format="mlx",
+        backend="mlx",
+        architecture="toy",
+        parameters=10,
+        quantisation="F16",
+        size=len(directories.SMALL),
+        context=64,
+        vocab_fp=good.vocab_fp,
+        store="model_dirs",
+        names=("toy:0.5b", "Toy-0.5B"),
+        tokenizer_fp=good.tokenizer_fp,
+    )
+    assert good.vocab_fp and good.tokenizer_fp
+
+
+def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -> None:
+    broken = listed(library)["cut-directory"]
+    assert (broken.format, broken.backend, broken.size) == ("mlx", "mlx", len(directories.SMALL) - 1)
+    assert "it is truncated" in (broken.problem or "")
+
+
+def test_a_directory_named_like_a_file_is_listed_once(tmp_path: Path) -> None:
+    directories.write(tmp_path, name="toy.gguf")
+    (model,) = list_models((str(tmp_path),))[4:]
+    assert (model.id, model.format, model.problem) == ("toy.gguf", "mlx", None)
+    assert find_model(model.path) == tmp_path / "toy.gguf"
+
+
+def test_a_directory_whose_name_is_no_text_is_listed_readably(tmp_path: Path) -> None:
+    directories.write(tmp_path, name=os.fsdecode(b"a\xff"))
+    directories.write(tmp_path, {"tokenizer.json": None}, name=os.fsdecode(b"b\xff"))
+    models = listed(tmp_path)
+    assert models["a\ufffd"].problem is None
+    assert "it has no tokenizer.json" in (models["b\ufffd"].problem or "")
+
+
+def test_a_directory_is_found_by_its_path(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(library)
+    for name in (str(library / "Toy-0.5B"), "./Toy-0.5B", "./Toy-0.5B/"):
+        assert find_model(name) == library / "Toy-0.5B"
+
+
+@pytest.mark.parametrize("name", ["tmp", "etc", "vmlinuz", "Toy-0.5B", "no-configuration", "good"])
+def test_a_plain_name_is_no_path(library: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The daemon's directory is the root, and what lies there takes no model's name."""
+    (library / "vmlinuz").touch()
+    for place in (Path("/"), library):
+        monkeypatch.chdir(place)
+        with pytest.raises(ModelNotFound, match=f"there is no model named '{name}'"):
+            find_model(name)
+
+
+def test_a_directory_is_found_by_its_id(library: Path) -> None:
+    assert find_model("Toy-0.5B", [str(library)]) == library / "Toy-0.5B"
+
+
+@pytest.mark.parametrize("name", [".", "./no-configuration", "folder.gguf"])
+def test_a_directory_that_is_no_models_is_refused(
+    library: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(library)
+    with pytest.raises(ModelInvalid, match="is a directory without a config.json") as caught:
+        find_model(name)
+    assert "config.json and *.safetensors" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"), [(None, "nested.gguf"), ("gguf", "nested.gguf"), ("mlx", "nested")]
+)
+def test_of_two_models_of_one_name_the_format_chooses(
+    library: Path, format: Format | None, expected: str
+) -> None:
+    assert find_model("nested", [str(library)], format=format).name == expected
+
+
+@pytest.mark.parametrize(("name", "format"), [("good", "mlx"), ("Toy-0.5B", "gguf")])
+def test_a_model_of_one_format_is_found_whatever_is_wanted(library: Path, name: str, format: Format) -> None:
+    assert find_model(name, [str(library)], format=format) == find_model(name, [str(library)])
+
+
+@pytest.mark.parametrize("name", ["bundled", "stdlib-6m"])
+def test_the_bundled_target_is_there_in_both_formats(name: str) -> None:
+    assert find_model(name, format="mlx") == bundled_model("stdlib-6m", "mlx") == directories.TARGET
+    assert find_model(name, format="gguf") == bundled_model("stdlib-6m") == ggufs.TARGET
+
+
+def test_a_folder_that_happens_to_be_here_takes_no_models_place(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories.write(library, name="stdlib-6m")
+    monkeypatch.chdir(library)
+    assert find_model("stdlib-6m") == ggufs.TARGET
+    assert find_model("./stdlib-6m") == library / "stdlib-6m"
+
+
+def test_a_path_is_taken_whatever_format_is_wanted(library: Path) -> None:
+    assert find_model(str(library / "good.gguf"), format="mlx") == library / "good.gguf"
+
+
+def test_files_and_directories_have_names() -> None:
+    assert model_name(Path("some/Toy-0.5B.gguf")) == "Toy-0.5B"
+    assert model_name(ggufs.DRAFT) == model_name(directories.DRAFT) == "stdlib-1m"
+
+
+@pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])
+def test_a_directory_fills_gaps_by_the_usual_texts(tmp_path: Path, marker: str) -> None:
+    for text in (marker, marker + "."):
+        tokenizer = directories.tokenizer({"a": 0}, [directories.added(1, text)])
+        path = directories.write(tmp_path, {"tokenizer.json": tokenizer})
+        assert describe("x", path).fim == (text == marker)
+
+
+# --- describing one ----------------------------------------------------------------------------
+
+
+def described(folder: Path, *values: bytes) -> ModelDescription:
+    return describe("x", ggufs.write(folder, ggufs.gguf(values)))
+
+
+def test_a_file_without_a_vocabulary_has_no_fingerprint(tmp_path: Path) -> None:
+    assert described(tmp_path).vocab_fp is None
+
+
+@pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])
+def test_fill_in_the_middle_is_known_by_its_usual_texts(tmp_path: Path, marker: str) -> None:
+    assert described(tmp_path, *ggufs.vocabulary(["a", marker])).fim
+    assert not described(tmp_path, *ggufs.vocabulary(["a", marker + "."])).fim
+
+
+def test_fill_in_the_middle_is_known_by_its_id(tmp_path: Path) -> None:
+    assert described(tmp_path, ggufs.uint32("tokenizer.ggml.fim_pre_token_id", 1)).fim
+
+
+@pytest.mark.parametrize(
+    "context",
+    [ggufs.string("toy.context_length", "many"), ggufs.value("toy.context_length", ggufs.BOOL, b"\1")],
+)
+def test_a_context_that_is_no_number_is_unknown(tmp_path: Path, context: bytes) -> None:
+    values = [ggufs.string("general.architecture", "toy"), context, *ggufs.vocabulary(["a"])]
+    content = ggufs.gguf(values, [ggufs.tensor("weight", (4, 2))], data=b"\0" * 32)
+    model = describe("x", ggufs.write(tmp_path, content))
+    assert (model.context, model.problem) == (None, None)
+
+
+def test_the_largest_context_a_file_can_claim_can_be_sent(tmp_path: Path) -> None:
+    claim = ggufs.value("toy.context_length", ggufs.UINT64, struct.pack("<Q", 2**64 - 1))
+    model = described(tmp_path, ggufs.string("general.architecture", "toy"), claim)
+    assert b"18446744073709551615" in msgspec.json.encode(model)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("damaged")
+
+
+@pytest.mark.slow
+@settings(deadline=5000, max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=3), st.integers(0, 600))
+def test_any_damaged_file_can_be_described_and_sent(
+    scratch: Path, flips: list[tuple[int, int]], length: int
+) -> None:
+    damaged = bytearray(ggufs.small())
+    for place, byte in flips:
+        damaged[place % len(damaged)] = byte
+    model = describe("x", ggufs.write(scratch, bytes(damaged[:length])))
+    assert msgspec.json.decode(msgspec.json.encode(model), type=ModelDescription) == model
+
+
+def test_only_codestral_fills_gaps_with_the_tokens_that_all_of_its_makers_have(tmp_path: Path) -> None:
+    path = ggufs.write(tmp_path, ggufs.gguf(ggufs.vocabulary(["a", "[PREFIX]", "[SUFFIX]"])))
+    assert describe("Codestral-22B", path).fim and not describe("mistral-nemo", path).fim

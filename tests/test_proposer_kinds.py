@@ -1,0 +1,79 @@
+"""The registry of proposers, and what follows from one registration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from localspec.backends.toy import ToyBackend
+from localspec.engine.factories import Parts, make, make_all
+from localspec.engine.learning import Learning
+from localspec.engine.proposers import REMEDIES, fallback_of
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options, choices
+from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, meanings, names
+from tests.registering import ROOT
+from tests.toys import scripted
+
+
+def parts(*, draft: bool = False) -> Parts:
+    target, small = ToyBackend(scripted(b"abc")), ToyBackend(scripted(b"abc")) if draft else None
+    return Parts(target, small, EngineConfig(), Learning(target, small))
+
+
+def test_the_options_take_what_is_registered() -> None:
+    assert choices(Options, "proposer") == tuple(sorted(names()))
+    assert tuple(meanings()) == names()
+    assert names() == (AUTO, NONE, *(kind.name for kind in KINDS))
+    assert {"auto", "none", "prompt-lookup", "memory", "draft"} <= {*names()}
+
+
+def test_proposers_are_told_apart() -> None:
+    for values in zip(*KINDS, strict=True):
+        if not {str(value) for value in values} <= {"True", "False", *REMEDIES}:
+            assert len(set(values)) == len(KINDS), values
+    assert not {kind.name for kind in KINDS} & {"auto", "none", "target"}
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_an_engine_has_the_proposers_whose_parts_it_has(draft: bool) -> None:
+    made = [proposer.name for proposer in make_all(parts(draft=draft))]
+    have = {"nothing", "draft model"} if draft else {"nothing"}
+    assert made == [kind.name for kind in KINDS if kind.needs in have]
+    assert (LOOKUP.name in made, DRAFT.name in made) == (True, draft)
+
+
+def test_every_proposer_is_described() -> None:
+    page = (ROOT / "docs" / "speculation.md").read_text("utf-8")
+    assert [name for name in names() if f"`{name}`" not in page] == []
+
+
+def test_a_factory_makes_the_proposer_of_its_name() -> None:
+    assert make(LOOKUP, parts()) is not None
+    with pytest.raises(ValueError, match="makes the proposer 'prompt-lookup', not 'other'"):
+        make(LOOKUP._replace(name="other"), parts())
+
+
+def test_a_proposer_that_failed_gives_way() -> None:
+    expected = dict.fromkeys(names(), "prompt-lookup") | {"prompt-lookup": "none", "none": "none"}
+    assert {name: fallback_of(name) for name in names()} == expected
+    assert fallback_of("a person's own") == "none"
+
+
+@pytest.mark.slow
+def test_a_proposer_is_added_as_contributing_says() -> None:
+    command = [sys.executable, "-m", "tests.registering"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["choices"] == sorted(["parrot", *names()])
+    assert "parrot: the last token, again" in " ".join(found["help"].replace("│", " ").split())
+    assert found["accepted"] > 20 and found["same text"]
+    assert found["label"] == "parrot" and found["metric"] == found["accepted"]
+    assert "parrot" not in found["unauthenticated"]
+    assert len(set(found["colours"].values())) == 5 and "parrot" in found["colours"]
+    assert found["dialog"]["parrot"] == "the last token, again" and found["legend"]["parrot"] == "parrot"
+    assert "parrot" in found["contestants"]
