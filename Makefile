@@ -1,16 +1,14 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
-# make install          the virtual environment alone (.venv)
-# make dev            the packages of tests and documentation into it, too
-# make mlx              the MLX backend into it, on Linux; on Apple silicon it is there already
-# make http             what the HTTP server needs, into it
-# make test             lint, types, all tests
-# make test-slow        what takes minutes: more prompts, random cancels and kills, random input, editors that
-#                       `make editors` installed; SHARE=1: all of the many cases, not a quarter
+# make install          the virtual environment alone (.venv), with the HTTP server
+# make dev              into it the packages of tests and documentation, and MLX on Linux
+# make test             lint, types and the tests of the gate: about 10 minutes on 2 cores
+# make test-slow        all other tests, about an hour: faults, attacks, random input, editors that `make editors`
+#                       installed; SHARE=1: all of the many cases, not a quarter
+# make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, with counts and memory
 # make docs             the documentation as a site, build/docs; its generated parts are written anew
-# make locks           locks/*.txt anew after a change of pyproject.toml; wants uv. UPGRADE=--upgrade: newest versions
-# make vsix            the VS Code extension, as plugins/vscode/localspec-….vsix; wants Node ≥ 20
-# make editors         VS Code and two Neovims into .editors, for tests; as root also what Debian has of editors
-# make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, and what it took
+# make locks            locks/*.txt anew after a change of pyproject.toml; needs uv. UPGRADE=--upgrade: newest versions
+# make editors          VS Code and two Neovims into .editors, for slow tests; as root also Debian's editors
+# make vsix             the VS Code extension, as plugins/vscode/localspec-….vsix; needs Node ≥ 20
 PROMPT ?= What does `textwrap.dedent` do?
 export PROMPT
 PYTHON ?= python3
@@ -20,13 +18,14 @@ SHARE ?= 0.25
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Every package is one whose hash is in locks/: what pip would download to build with, too.
-LOCKED := $(PIP) install --progress-bar on --require-hashes --no-build-isolation
+# A lock is installed, not resolved: every package, those of builds too, stands in locks/ with its hashes.
+LOCKED := $(PIP) install --progress-bar on --require-hashes --no-deps --no-build-isolation
 OURS := $(PIP) install --quiet --no-build-isolation --no-deps -e .
-LOCK := uv pip compile --no-strip-extras --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK := uv pip compile --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 UPGRADE ?=
+PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 
-.PHONY: run install dev mlx http test lint types test-slow docs locks vsix editors soak clean
+.PHONY: run install dev test lint types test-slow soak docs locks editors vsix clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --stats --max-tokens 256 "$$PROMPT"
@@ -34,12 +33,6 @@ run: $(VENV)/.installed
 install: $(VENV)/.installed
 
 dev: $(VENV)/.installed-dev
-
-mlx: $(VENV)/.installed
-	$(LOCKED) -r locks/mlx.txt
-
-http: $(VENV)/.installed
-	$(LOCKED) -r locks/http.txt
 
 $(VENV)/.installed: pyproject.toml $(wildcard locks/*.txt)
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
@@ -53,45 +46,39 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(LOCKED) --quiet -r locks/dev.txt
 	@touch $@
 
-# Every other test waits for something that is not the processor.
-WORKERS := $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-
 test: lint types
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+	$(PYTEST) --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
-	LOCALSPEC_SHARE=$(SHARE) $(BIN)/python -m pytest -q -m slow -n auto --dist worksteal -rs
-	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/engine tests/speculation tests/parity tests/backends \
-	  --cov=localspec.engine --cov=localspec.speculation --cov-report=term --cov-fail-under=90
+	LOCALSPEC_SHARE=$(SHARE) $(PYTEST) -m slow --dist loadfile -rs
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m assets.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The others take their versions from dev.txt, which has all.
+# install.txt takes its versions from dev.txt, which has all packages.
 locks:
 	$(LOCK) $(UPGRADE) locks/build.in -o locks/build.txt
-	$(LOCK) $(UPGRADE) pyproject.toml --extra dev --extra bench --extra mlx --extra editors --extra docs -o locks/dev.txt
-	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench -o locks/install.txt
-	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra http -o locks/http.txt
-	$(LOCK) -c locks/dev.txt pyproject.toml --extra bench --extra mlx -o locks/mlx.txt
-
-vsix:
-	npm --prefix plugins/vscode ci --no-audit --no-fund --ignore-scripts
-	npm --prefix plugins/vscode run package
+	$(LOCK) $(UPGRADE) pyproject.toml --all-extras -o locks/dev.txt
+	$(LOCK) -c locks/dev.txt pyproject.toml --extra http -o locks/install.txt
 
 editors: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.editors.install
 
-soak: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
+vsix:
+	npm --prefix plugins/vscode ci --no-audit --no-fund --ignore-scripts
+	npm --prefix plugins/vscode run package
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

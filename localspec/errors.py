@@ -62,12 +62,12 @@ INSTALL_AGAIN = (
     f"Install localspec again from a fresh checkout, in the way it was installed: {_ways('install', '.')}"
 )
 INSTALL_BENCH = (
-    f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[bench]')}"
+    f"Install it from a checkout of localspec, as localspec was installed: {_ways('dev', '.[bench]')}"
 )
 INSTALL_HTTP = (
-    f"Install it from a checkout of localspec, as localspec was installed: {_ways('http', '.[http]')}"
+    f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[http]')}"
 )
-INSTALL_MLX = f"Install it from a checkout of localspec, as localspec was installed: {_ways('mlx', '.[mlx]')}"
+INSTALL_MLX = f"Install it from a checkout of localspec, as localspec was installed: {_ways('dev', '.[mlx]')}"
 """the remedy wherever mlx-lm is missing"""
 AGENT_CONTEXT = 16_000
 """tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""

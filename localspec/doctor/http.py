@@ -84,7 +84,7 @@ def _install(prefix: str = sys.prefix) -> str:
     for program, folder in (("pipx install", ("pipx", "venvs")), ("uv tool install", ("uv", "tools"))):
         if any(pair == folder for pair in pairwise(parts)):
             return f"`{program} --force '.[http]'`"
-    return "`make http`"
+    return "`make install`"
 
 
 def clients(config: HttpConfig, status: DaemonStatus | None) -> str:

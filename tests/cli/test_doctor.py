@@ -235,7 +235,7 @@ def test_settings_that_are_wrong(
 def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     spoil(cli, tmp_path, "mlx", REFUSE)
     found = examined(cli)
-    assert found["mlx"]["level"] == "warning" and "make mlx" in found["mlx"]["remedy"]
+    assert found["mlx"]["level"] == "warning" and "make dev" in found["mlx"]["remedy"]
     assert "MLX directories on no backend" in found["auto"]["sentence"]
     cli.environment["LOCALSPEC_BACKEND"] = "mlx"
     found = examined(cli, code=1)

@@ -115,7 +115,7 @@ def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: P
     assert primed.returncode == 0 and "of 2 files" in primed.stdout
     at_import(hook, "tokenizers", REFUSE)
     refused = cli.process("memory", "prime", str(repo), "-m", directory)
-    assert refused.returncode == 69 and "make mlx" in refused.stderr
+    assert refused.returncode == 69 and "make dev" in refused.stderr
     assert "of 2 files" in cli.process("memory", "prime", str(repo)).stdout
 
 

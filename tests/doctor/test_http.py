@@ -54,7 +54,7 @@ def test_closed_open_and_in_between() -> None:
 def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "PACKAGES", ("starlette", "nobody_has_this"))
     steps = "`localspec config set http.enabled true`, `localspec daemon restart`."
-    assert told(HttpConfig())[0][1].endswith(f" To open it: `make http` (in a checkout), {steps}")
+    assert told(HttpConfig())[0][1].endswith(f" To open it: `make install` (in a checkout), {steps}")
     assert INSTALL_HTTP in http.clients(HttpConfig(), None)
     (found,) = http.server_findings(HttpConfig(enabled=True), None)
     assert found.level == "problem" and "nobody_has_this" in found.sentence and found.remedy == INSTALL_HTTP
@@ -63,7 +63,7 @@ def test_what_is_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_step_before_opening_is_that_of_the_way_of_installation() -> None:
     assert http._install("/home/me/.local/pipx/venvs/localspec") == "`pipx install --force '.[http]'`"
     assert http._install("/home/me/.local/share/uv/tools/localspec") == "`uv tool install --force '.[http]'`"
-    assert http._install("/work/.venv") == "`make http`"
+    assert http._install("/work/.venv") == "`make install`"
 
 
 def test_dialects_without_a_token_are_a_warning() -> None:
