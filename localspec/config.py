@@ -171,7 +171,22 @@ def load_config(path: Path | None = None) -> Config:
     nearest one) or a value out of range.
     """
     path = config_path() if path is None else path
-    return parse_text(read_toml(path), where=str(path))
+    config = parse_text(read_toml(path), where=str(path))
+    if not measures_when_idle():
+        config = msgspec.structs.replace(
+            config, engine=msgspec.structs.replace(config.engine, idle_measuring=False)
+        )
+    return config
+
+
+def measures_when_idle() -> bool:
+    """False with ``LOCALSPEC_IDLE=off``; raises :class:`InvalidOptions` for another value than on and off."""
+    value = os.environ.get("LOCALSPEC_IDLE", "on")
+    if value not in ("on", "off"):
+        raise InvalidOptions(
+            f"LOCALSPEC_IDLE must be on or off{instead(value)}", "Correct it, or run `unset LOCALSPEC_IDLE`."
+        )
+    return value == "on"
 
 
 def renamed_settings(path: Path | None = None) -> list[str]:

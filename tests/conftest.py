@@ -14,15 +14,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's affair.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# The same examples on every run. The slow set looks for others, and prints how to repeat a failure.
+settings.register_profile("gate", deadline=None, derandomize=True, database=None)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("search" if "LOCALSPEC_SHARE" in os.environ else "gate")
 
 # The hundreds of processes that are started here would each compile all of localspec.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # People's shells do not set this, and what cannot be written is found out later without it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 sys.dont_write_bytecode = False
+
+# Daemons of tests measure no model while it is idle: that takes both cores for seconds after each start.
+os.environ.setdefault("LOCALSPEC_IDLE", "off")
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -35,7 +35,7 @@ VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALS
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of the configuration file, with nothing in the environment."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    for variable in VARIABLES:
+    for variable in (*VARIABLES, "LOCALSPEC_IDLE"):
         monkeypatch.delenv(variable, raising=False)
     (tmp_path / "config").mkdir()
     return tmp_path / "config" / "config.toml"
@@ -484,3 +484,17 @@ def test_a_link_in_a_circle_is_refused_and_one_to_nowhere_is_no_file(file: Path)
     file.unlink()
     file.symlink_to(file.with_name("nothing"))
     assert load_config() == Config()
+
+
+@pytest.mark.parametrize(("value", "measures"), [("on", True), ("off", False)])
+def test_measuring_while_idle_can_be_switched_off_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch, value: str, measures: bool
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_IDLE", value)
+    assert load_config().engine.idle_measuring is measures
+
+
+def test_another_value_of_localspec_idle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_IDLE", "no")
+    with pytest.raises(InvalidOptions, match="LOCALSPEC_IDLE must be on or off, not 'no'"):
+        load_config()

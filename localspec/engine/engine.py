@@ -84,7 +84,7 @@ class Engine:
         self._rules = Rules(config, self.learning.costs, self.learning.calibration)
         self._proposers = assemble(members, proposers, self._rules, limits)
         self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
-        self._idle = Idle(target, draft, self.learning, self._scheduler)
+        self._idle = Idle(target, draft, self.learning, self._scheduler, measures=config.idle_measuring)
         self._preemption = Preemption(target)
         self._ids = itertools.count(1)
         self._steps = 0

@@ -42,19 +42,29 @@ class Idle:
     """The chores of an engine, in small steps."""
 
     def __init__(
-        self, target: Backend, draft: Backend | None, learning: Learning, scheduler: Scheduler
+        self,
+        target: Backend,
+        draft: Backend | None,
+        learning: Learning,
+        scheduler: Scheduler,
+        *,
+        measures: bool,
     ) -> None:
-        self._learning, self._scheduler = learning, scheduler
-        self._todo: list[Chore] = [partial(measure_costs, target, learning.costs)]
-        if draft is not None and learning.draft_costs is not None:
-            self._todo.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
-        if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
-            self._todo.insert(0, partial(self._measure_rounding, Probe(target)))
-        self._target = target
+        self._learning, self._scheduler, self._target = learning, scheduler, target
+        self._todo = self._measurements(draft) if measures else []
         self._primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
         self._measuring: Generator[None, None, None] | None = None
         self._writing: Generator[None, None, None] | None = None
         self._saved = True
+
+    def _measurements(self, draft: Backend | None) -> list[Chore]:
+        target, learning = self._target, self._learning
+        found: list[Chore] = [partial(measure_costs, target, learning.costs)]
+        if draft is not None and learning.draft_costs is not None:
+            found.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
+        if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
+            found.insert(0, partial(self._measure_rounding, Probe(target)))
+        return found
 
     def step(self) -> bool:
         """Do one small step; return True if there is more to do."""

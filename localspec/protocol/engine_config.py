@@ -39,3 +39,5 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
     memory: bool = True
     """keep an n-gram memory on disk, per workspace"""
+    idle_measuring: bool = True
+    """measure a model while it is idle; false, as with LOCALSPEC_IDLE=off: learn from requests"""

@@ -14,6 +14,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.idle import CONTEXT, PIECE, TIMES, WIDEST, measure_costs
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
+from localspec.protocol.engine_config import EngineConfig
 from localspec.speculation.costs import CostCurve, measured_widths
 from tests.toys import request, run_all, small_markov
 
@@ -152,6 +153,13 @@ def rested(engine: Engine) -> int:
     while engine.rest():
         steps += 1
     return steps
+
+
+def test_an_engine_without_idle_measuring_forwards_nothing_while_it_is_idle() -> None:
+    target = backend()
+    engine = Engine(target, config=EngineConfig(idle_measuring=False))
+    assert rested(engine) == 0 and not target.forwards
+    assert rested(Engine(target)) > 0 and target.forwards
 
 
 def test_a_prefix_that_nobody_uses_makes_room_for_a_measurement() -> None:
