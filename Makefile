@@ -58,7 +58,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
-	LOCALSPEC_SHARE=$(SHARE) $(PYTEST) -m slow --dist loadfile -rs
+	LOCALSPEC_SHARE=$(SHARE) $(PYTEST) -m slow --dist loadfile --timeout 900 -rs
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 import pytest
@@ -36,11 +33,11 @@ class Cli:
         self.command = (sys.executable, "-m", "localspec")
 
     def __call__(
-        self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S
+        self, *arguments: str, input: str = "", cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run the command in this process, which has its imports loaded; return its output and exit code."""
         stdin, stdout, stderr = (_stream(text) for text in (input, "", ""))
-        with pytest.MonkeyPatch.context() as patch, _ends_within(timeout):
+        with pytest.MonkeyPatch.context() as patch:
             for name in set(os.environ) - set(self.environment):
                 patch.delenv(name)
             for name, value in self.environment.items():
@@ -109,19 +106,3 @@ class _Stream(io.TextIOWrapper):
 
 def _stream(text: str) -> _Stream:
     return _Stream(io.BytesIO(text.encode()), encoding="utf-8", newline="", write_through=True)
-
-
-@contextmanager
-def _ends_within(seconds: float) -> Iterator[None]:
-    """A command that hangs fails its test."""
-
-    def give_up(_signal: int, _frame: FrameType | None) -> None:
-        raise AssertionError(f"the command took longer than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -121,6 +121,7 @@ def test_idle_connections_starve_nobody(home: Path, user: int | None) -> None:
         assert daemon.stop() == 0, daemon.log()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process are changed")
 def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Path) -> None:
     """All are taken by what is none of its connections: files of models, or a library's."""

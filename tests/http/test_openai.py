@@ -405,6 +405,7 @@ def test_usage_counts_what_was_tried_for_the_best(client: openai.OpenAI) -> None
     assert (best.prompt_tokens, best.completion_tokens) == (one.prompt_tokens, 3 * one.completion_tokens)
 
 
+@pytest.mark.slow  # it compares times
 def test_a_stream_of_many_answers_begins_with_the_first_of_them(client: openai.OpenAI) -> None:
     """Answers beyond those that run at once wait for their turn, and delay no other."""
     began = time.monotonic()

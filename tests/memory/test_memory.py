@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,11 +57,10 @@ def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
     text = [(i * i * 31 + i) % 50_000 for i in range(2000)]
     memory.learn(Lesson(text, None, "run"))
     assert memory.tables(None) == ()
-    calls, total = 0, time.process_time()
+    calls = 0
     while memory.work():
         calls += 1
-    # 8 ms in all on a quiet machine; the bound is against something of another order.
-    assert calls >= 5 and time.process_time() - total < 0.4
+    assert 5 <= calls <= 2000
     assert all(recalled(memory, text, at=at) for at in range(20, 2000, 20))
     memory.close()
 

@@ -309,6 +309,7 @@ def _too_many_files(name: str, *, wait: bool = True) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
+@pytest.mark.slow  # it compares times
 @pytest.mark.parametrize("forgotten", [0, 3])
 def test_the_end_does_not_wait_long_for_another_process(
     forgotten: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -147,6 +147,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow  # it compares times
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_takes_linear_time(text: str) -> None:
     started = time.process_time()

@@ -38,11 +38,9 @@ def render(source: str | None, *, bos: str = "", eos: str = "") -> str:
 
 
 def failure(source: str) -> str:
-    """Render a template that is refused, in less than 1 s of this process's CPU; return the error message."""
-    begun = time.process_time()
+    """Render a template that is refused; return the error message."""
     with pytest.raises(ModelInvalid) as caught:
         render(source)
-    assert time.process_time() - begun < 1
     assert "--raw" in caught.value.remedy
     return caught.value.message
 
