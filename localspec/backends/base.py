@@ -54,6 +54,8 @@ class Capabilities:
     """True if a sequence can be saved as bytes"""
     offloaded_bytes: int = 0
     """bytes of weights in a GPU's memory"""
+    trained_ctx: int | None = None
+    """tokens of context that the model was trained for; None: unknown"""
 
 
 class Interrupted(Exception):

@@ -77,7 +77,11 @@ class Engine:
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(
-            vocabulary, capabilities.n_ctx, model=target.model, prefill_s=self.learning.costs.prefill_s
+            vocabulary,
+            capabilities.n_ctx,
+            trained_ctx=capabilities.trained_ctx,
+            model=target.model,
+            prefill_s=self.learning.costs.prefill_s,
         )
         limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays)
         members = make_all(Parts(target, draft, config, self.learning))

@@ -40,7 +40,8 @@ class Encoded(NamedTuple):
 class PromptEncoder:
     """Encodes prompts for one model with ``n_ctx`` tokens of context.
 
-    ``model`` is its name; ``prefill_s`` returns the seconds of prefill per token.
+    ``model`` is its name, ``trained_ctx`` the context that it was trained for, if known; ``prefill_s`` returns
+    the seconds of prefill per token.
     """
 
     def __init__(
@@ -48,11 +49,12 @@ class PromptEncoder:
         vocabulary: Vocabulary,
         n_ctx: int,
         *,
+        trained_ctx: int | None = None,
         model: str = "",
         prefill_s: Callable[[], float] = lambda: PREFILL_S,
     ) -> None:
         self._vocabulary = vocabulary
-        self._n_ctx = n_ctx
+        self._n_ctx, self._trained_ctx = n_ctx, trained_ctx
         self._model, self._prefill_s = model, prefill_s
         self._template: ChatTemplate | None = None
 
@@ -95,7 +97,11 @@ class PromptEncoder:
     def _exceeded(self, counted: Counted) -> ContextExceeded:
         least = "at least " if counted.tokens is None else ""
         message = f"the prompt has {least}{counted.number} tokens, the context holds {self._n_ctx}"
-        return ContextExceeded(message, prompt_tokens=str(counted.number), n_ctx=str(self._n_ctx))
+        details = {"prompt_tokens": str(counted.number), "n_ctx": str(self._n_ctx)}
+        if self._trained_ctx is None or self._n_ctx < self._trained_ctx:
+            return ContextExceeded(message, **details)
+        remedy = f"Shorten the prompt, or choose a model of more than {self._trained_ctx} tokens of context."
+        return ContextExceeded(message, remedy, **details)
 
     def _count(self, text: str) -> Counted:
         """Return the tokens of ``text``; only their least number if so many bytes can never fit."""

@@ -95,7 +95,10 @@ def create(
             return None
         if dialect is None and without_token and not is_page:
             return not_offered(method, path), HTTPStatus.NOT_FOUND
-        return Unauthorized("the token is missing or wrong", TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
+        message = "the token is missing or wrong"
+        if dialect is not None and without_token and not is_page:
+            message += f"; {', '.join(without_token)} needs none here, {dialect.name} does"
+        return Unauthorized(message, TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
 
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -70,7 +70,7 @@ class Dialect(NamedTuple):
 
 CONTEXT = (
     "{has}: that exceeds the available context size, the maximum context "
-    "length, of {n_ctx} tokens. Shorten it, or enlarge the context: `localspec config set n_ctx N`; agents "
+    "length, of {n_ctx} tokens. {remedy} Agents "
     f'need {AGENT_CONTEXT:,} tokens and more. With localspec.overflow = "cut" a chat drops its oldest turns, '
     "never the last."
 )
@@ -91,7 +91,7 @@ def sentence(error: LocalspecError) -> str:
     """Return an error's message and remedy as one text, without advice for users of the command line."""
     if context_numbers(error):
         has, _, _ = error.message.partition(",")
-        return CONTEXT.format(has=has, **error.details)
+        return CONTEXT.format(has=has, remedy=error.remedy, **error.details)
     remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
     if error.code == ModelNotFound.code:
         remedy = f"{remedy} {ANY_MODEL}"

@@ -150,3 +150,14 @@ def test_a_long_chat_with_a_begun_answer_is_cut_before_its_last_question() -> No
     begun = ChatPrompt(chat(*turns, ("user", "last"), ("assistant", "Well")).messages, prefilled=True)
     encoded = ENCODER.encode(begun, 10)
     assert text(encoded.tokens).endswith("user: lastWell") and encoded.dropped
+
+
+@pytest.mark.parametrize(
+    ("trained", "remedy"),
+    [(None, "enlarge the context"), (200, "enlarge the context"), (100, "a model of more than 100 tokens")],
+)
+def test_the_remedy_for_a_long_prompt_is_one_that_the_model_permits(trained: int | None, remedy: str) -> None:
+    encoder = PromptEncoder(ToyVocabulary(), 100, trained_ctx=trained)
+    with pytest.raises(ContextExceeded) as longer:
+        encoder.encode(TextPrompt("x" * 101), 10)
+    assert remedy in longer.value.remedy

@@ -229,7 +229,10 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, door: HttpServ
     with pytest.raises(openai.BadRequestError) as longer:
         client.completions.create(model="localspec", prompt="word " * 9000)
     assert longer.value.code == "context_length_exceeded" and longer.value.type == "invalid_request_error"
-    assert "maximum context length" in str(longer.value) and "agents need 16,000" in str(longer.value)
+    assert "maximum context length" in str(longer.value) and "choose a model of more than 2048 tokens" in str(
+        longer.value
+    )
+    assert "Agents need 16,000" in str(longer.value)
     wrong = client.with_options(api_key="wrong")
     with pytest.raises(openai.AuthenticationError) as unknown:
         wrong.models.list()

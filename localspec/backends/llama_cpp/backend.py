@@ -135,6 +135,7 @@ class LlamaCppBackend:
                 obstacle = NO_STATES if states else NO_ROOM
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
+            trained_ctx=native.trained_context(self._lib_model),
             max_sequences=n_sequences,
             max_batch=max_batch,
             saves=True,

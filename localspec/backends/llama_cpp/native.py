@@ -166,6 +166,11 @@ def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[i
     return choose_sizes(lib.llama_model_n_ctx_train(model), taken, config)
 
 
+def trained_context(model: Any) -> int | None:
+    """Tokens of context that the model was trained for; None if its file has no number."""
+    return lib.llama_model_n_ctx_train(model) or None
+
+
 def is_recurrent(model: Any) -> bool:
     """True if some or all layers have a recurrent state instead of cells."""
     return bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))

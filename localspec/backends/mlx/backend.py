@@ -82,6 +82,7 @@ class MlxBackend:
         self._prefetch = StepPrefetch(not self._rewinding.in_place)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
+            trained_ctx=directory.context,
             max_sequences=n_sequences,
             max_batch=max_batch,
             replays=self._rewinding.replays,
