@@ -40,7 +40,7 @@ class Encoded(NamedTuple):
 class PromptEncoder:
     """Encodes prompts for one model with ``n_ctx`` tokens of context.
 
-    ``model`` is its name, ``trained_ctx`` the context that it was trained for, if known; ``prefill_s`` returns
+    ``model`` is its name, ``trained_ctx`` the context that it was trained for; ``prefill_s`` returns
     the seconds of prefill per token.
     """
 
