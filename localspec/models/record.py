@@ -54,7 +54,7 @@ class Record:
         except FileNotFoundError:
             return
         except SPOILT as error:
-            log.warning("%s cannot be used: %s", self._path, error)
+            log.info("%s cannot be used and will be replaced: %s", self._path, error)
 
     def write(self) -> None:
         """Write the state if it has changed."""

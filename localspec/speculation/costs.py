@@ -41,6 +41,15 @@ precision: MLX on Apple's GPUs, then CPUs; the last one is for all others. Of tw
 is listed."""
 
 
+Bounds = tuple[float, float]
+LEVELS: Bounds = (1e-7, 1e3)
+"""bounds of a 1-wide forward's seconds, in a kept state"""
+PIECES: Bounds = (0.0, 1e3)
+"""bounds of a prompt's seconds per token, in a kept state; 0: not measured"""
+RATIOS: Bounds = (0.05, 1e3)
+"""bounds of the cost of a forward relative to a 1-wide one, in a kept state"""
+
+
 def prior_for(description: str) -> Mapping[int, float]:
     """Return the first table that fits a model ``description`` such as ``llama_cpp Q8_0``."""
     return next(ratios for name, ratios in PRIORS if name in description)
@@ -120,12 +129,12 @@ class CostCurve:
     # State kept between runs.
 
     def state(self) -> dict[str, Any]:
-        """The measurements, as JSON can hold them."""
+        """The measurements within the bounds of :meth:`restore`, as JSON can hold them."""
         return {
             str(number): {
-                "level": bucket.level,
-                "per_token": bucket.per_token,
-                "ratios": {str(w): r for w, r in bucket.ratios.items()},
+                "level": _clipped(bucket.level, LEVELS),
+                "per_token": _clipped(bucket.per_token, PIECES),
+                "ratios": {str(w): _clipped(r, RATIOS) for w, r in bucket.ratios.items()},
                 "seen": {str(w): n for w, n in bucket.seen.items()},
             }
             for number, bucket in self._buckets.items()
@@ -136,10 +145,10 @@ class CostCurve:
         buckets = {}
         for number, values in state.items():
             bucket = _Bucket()
-            bucket.level = _within(values["level"], 1e-7, 1e3)
-            bucket.per_token = _within(values["per_token"], 0.0, 1e3)
-            bucket.ratios = {_width(w): _within(r, 0.05, 1e3) for w, r in values["ratios"].items()} | {1: 1.0}
-            bucket.seen = {_width(w): int(_within(n, 0, 1e12)) for w, n in values["seen"].items()}
+            bucket.level = _within(values["level"], LEVELS)
+            bucket.per_token = _within(values["per_token"], PIECES)
+            bucket.ratios = {_width(w): _within(r, RATIOS) for w, r in values["ratios"].items()} | {1: 1.0}
+            bucket.seen = {_width(w): int(_within(n, (0, 1e12))) for w, n in values["seen"].items()}
             bucket.widest = max((w for w, n in bucket.seen.items() if n >= KNOWN), default=1)
             buckets[int(number)] = bucket
         self._buckets = buckets
@@ -255,15 +264,19 @@ def _bucket(context: int) -> int:
     return (context // FIRST_BUCKET).bit_length()
 
 
-def _within(value: Any, least: float, most: float) -> float:
-    number = float(value)
+def _clipped(number: float, bounds: Bounds) -> float:
+    return min(max(number, bounds[0]), bounds[1])
+
+
+def _within(value: Any, bounds: Bounds) -> float:
+    number, (least, most) = float(value), bounds
     if not least <= number <= most:
         raise ValueError(f"{value!r} is not within {least} and {most}")
     return number
 
 
 def _width(value: Any) -> int:
-    return int(_within(value, 1, WIDE))
+    return int(_within(value, (1, WIDE)))
 
 
 def measured_widths(largest: int) -> Iterable[int]:

@@ -93,6 +93,15 @@ def test_a_line_is_the_same_as_asking_for_each_width() -> None:
         assert curve.line(500) == pytest.approx([curve.seconds(width, 500) for width in range(65)])
 
 
+def test_costs_beyond_the_bounds_of_a_kept_state_are_kept_as_the_bounds() -> None:
+    curve, again = CostCurve("F16"), CostCurve("F16")
+    for width, seconds in ((1, 0.5), (2, 0.001), (3, 1e6)):
+        curve.observe(width, 500, seconds)
+    again.restore(json.loads(json.dumps(curve.state())))
+    assert again.seconds(2, 500) == pytest.approx(0.5 * 0.05)
+    assert again.seconds(3, 500) == pytest.approx(0.5 * 1000)
+
+
 def test_what_was_learnt_is_kept() -> None:
     curve, again = taught(), CostCurve("Q8_0")
     again.restore(json.loads(json.dumps(curve.state())))
