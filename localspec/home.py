@@ -167,11 +167,11 @@ def private_dir(path: Path, *, parents: bool = True) -> Path:
     try:
         path.mkdir(parents=parents, exist_ok=True, mode=PRIVATE)
         found = path.stat()
-        if os.name == "posix" and found.st_uid != os.geteuid():
+        if found.st_uid != os.geteuid():
             raise LocalspecError(
                 f"{path} belongs to another user", "Remove it, or set LOCALSPEC_HOME to another directory."
             )
-        if os.name == "posix" and found.st_mode & 0o077:
+        if found.st_mode & 0o077:
             path.chmod(PRIVATE)
     except OSError as error:
         raise LocalspecError(

@@ -36,7 +36,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 USER = tempfile.mkdtemp(prefix="user")
 atexit.register(shutil.rmtree, USER, ignore_errors=True)
 for variable in (
-    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "APPDATA", "LOCALAPPDATA"),
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 ):
     os.environ.pop(variable, None)

@@ -20,7 +20,6 @@ PLACES: dict[str, Callable[[], Path]] = {
     "runtime": home.runtime_dir,
 }
 PRIVATE = {name: place for name, place in PLACES.items() if name != "config"}
-posix = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_without_a_home_the_platforms_places_are_used(
     else:
         monkeypatch.setenv("LOCALSPEC_HOME", value)
     places = [place() for place in (home.config_dir, home.data_dir, home.state_dir)]
-    assert len(set(places)) == len(places) or os.name != "posix"
+    assert len(set(places)) == len(places)
     for path in places:
         assert path.is_relative_to(tmp_path) and "localspec" in path.parts
 
@@ -78,13 +77,11 @@ def test_asking_where_the_configuration_is_creates_nothing(root: Path) -> None:
     assert not root.exists()
 
 
-@posix
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_places_are_their_owners(root: Path, name: str) -> None:
     assert mode(PLACES[name]()) == 0o700
 
 
-@posix
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_place_open_to_others_is_closed(root: Path, name: str) -> None:
     (root / name).mkdir(parents=True)
@@ -99,14 +96,13 @@ def test_a_place_that_cannot_be_made_is_refused_with_a_remedy(root: Path) -> Non
     assert "LOCALSPEC_HOME" in caught.value.remedy
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 def test_a_place_of_another_user_is_refused(root: Path) -> None:
     os.chown(home.runtime_dir(), 12345, 12345)
     with pytest.raises(LocalspecError, match="belongs to another user"):
         home.runtime_dir()
 
 
-@posix
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077])
 def test_a_private_file_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
@@ -129,14 +125,12 @@ def test_writing_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> No
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "two"}
 
 
-@posix
 def test_writing_closes_a_file_that_was_open_to_others(tmp_path: Path) -> None:
     (tmp_path / "file").touch(mode=0o666)
     home.write_private(tmp_path / "file", "secret")
     assert mode(tmp_path / "file") == 0o600
 
 
-@posix
 def test_who_has_the_old_file_open_goes_on_reading_it(tmp_path: Path) -> None:
     home.write_private(tmp_path / "file", "old and longer")
     with (tmp_path / "file").open() as reader:
@@ -151,7 +145,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "old"
 
 
-@posix
 def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("theirs")
     (tmp_path / "file").symlink_to(tmp_path / "elsewhere")

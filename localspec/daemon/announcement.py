@@ -91,11 +91,11 @@ class Announcement:
 def _opened(directory: Path) -> int | None:
     """Open a directory, so that its inode number is not reused.
 
-    None on systems other than POSIX, and where the process may open fewer than :data:`FEW_FILES` files:
-    then only the socket shows that the home is lost.
+    None if the process may open fewer than :data:`FEW_FILES` files: then only the socket shows that the home
+    is lost.
     """
     few = files.limit(FEW_FILES) < FEW_FILES
-    return None if few or os.name != "posix" else os.open(directory, os.O_RDONLY)
+    return None if few else os.open(directory, os.O_RDONLY)
 
 
 def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:

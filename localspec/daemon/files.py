@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import resource
 
 OWN = 24
 """sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
@@ -12,10 +12,6 @@ WANTED = 4096
 
 def raise_limit() -> None:
     """Raise the limit to :data:`WANTED` as far as the system allows; some systems begin with 256."""
-    if sys.platform == "win32":
-        return
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -25,10 +21,6 @@ def raise_limit() -> None:
 
 def limit(most: int) -> int:
     """The files that this process may have open, or ``most`` if that is less."""
-    if sys.platform == "win32":
-        return most
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else min(most, soft)
 

@@ -46,8 +46,6 @@ class Listeners:
     async def listen_unix(self) -> str | None:
         """Listen on the home's socket; returns its path, or None if there can be none."""
         path = home.runtime_dir() / SOCKET_NAME
-        if not hasattr(socket, "AF_UNIX"):
-            return None
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
             log.warning("%s is too long for a Unix socket: the daemon listens on TCP only", path)
             return None

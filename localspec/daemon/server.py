@@ -137,10 +137,7 @@ class Server:
 def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, stop)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+        loop.add_signal_handler(number, stop)
 
 
 def _ensure_token(path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import signal
 import struct
 import sys
@@ -168,10 +169,6 @@ def _raise_exception(message: str) -> NoReturn:
 def _processor_time(seconds: float) -> Iterator[None]:
     """Limit this process to so many seconds of processor time inside. After them an exception is raised, and
     again in case that the template catches it; code that no exception reaches is ended by the kernel."""
-    if sys.platform == "win32":
-        yield
-        return
-    import resource
 
     def over(*_: object) -> NoReturn:
         raise TemplateError(time_exceeded(seconds))
@@ -188,10 +185,6 @@ def _processor_time(seconds: float) -> Iterator[None]:
 
 def _bound(memory: int) -> None:
     """Limit what this process may allocate; leave no dump of it."""
-    if sys.platform == "win32":
-        return
-    import resource
-
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
         _, hard = resource.getrlimit(kind)
         with contextlib.suppress(OSError, ValueError):  # macOS has no limit of the first kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shlex
 import unicodedata
 from collections.abc import Mapping
@@ -69,8 +70,6 @@ def _is_usual(name: str, value: str, given: Mapping[str, str]) -> bool:
     if name == "XDG_RUNTIME_DIR":
         return "LOCALSPEC_HOME" in given or value == f"/run/user/{os.getuid()}"
     if name == "HOME":
-        import pwd  # not on Windows, which has no services yet
-
         with contextlib.suppress(KeyError):  # a container's user may be unknown to the system
             return value == pwd.getpwuid(os.getuid()).pw_dir
     return False

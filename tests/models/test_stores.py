@@ -66,7 +66,6 @@ def test_the_hubs_cache_is_where_its_library_looks(
         ("linux", {}, ".cache/llama.cpp"),
         ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/llama.cpp"),
         ("darwin", {}, "Library/Caches/llama.cpp"),
-        ("win32", {"LOCALAPPDATA": "/l"}, "/l/llama.cpp"),
         ("linux", {"LLAMA_CACHE": "/own"}, "/own"),
     ],
 )
@@ -114,7 +113,6 @@ def test_ollamas_models_are_the_users_and_the_services(tmp_path: Path) -> None:
         ("linux", {}, ".local/share/Jan/data"),
         ("linux", {"XDG_DATA_HOME": "/x"}, "/x/Jan/data"),
         ("darwin", {}, "Library/Application Support/Jan/data"),
-        ("win32", {"APPDATA": "/a"}, "/a/Jan/data"),
     ],
 )
 def test_jans_models_are_in_its_data(tmp_path: Path, system: str, environ: dict[str, str], root: str) -> None:

@@ -31,7 +31,7 @@ def read(path: Path) -> str | None:
     """The token in ``path``; None if there is none, or other users can read it."""
     try:
         with path.open(encoding="ascii", errors="replace") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+            if os.fstat(file.fileno()).st_mode & 0o077:
                 return None
             token = file.read(65)
     except FileNotFoundError:

@@ -95,8 +95,7 @@ def _llama_cpp(user: User) -> Path:
         return named
     if user.system == "darwin":
         return user.home / "Library" / "Caches" / "llama.cpp"
-    cache = user.path("LOCALAPPDATA" if user.system == "win32" else "XDG_CACHE_HOME")
-    return (cache or user.home / ".cache") / "llama.cpp"
+    return (user.path("XDG_CACHE_HOME") or user.home / ".cache") / "llama.cpp"
 
 
 def _scan_llama_cpp(root: Path) -> Iterator[Found]:
@@ -145,6 +144,5 @@ def _jan(user: User) -> Path:
     if user.system == "darwin":
         data = user.home / "Library" / "Application Support"
     else:
-        named = user.path("APPDATA" if user.system == "win32" else "XDG_DATA_HOME")
-        data = named or user.home / ".local" / "share"
+        data = user.path("XDG_DATA_HOME") or user.home / ".local" / "share"
     return data / "Jan" / "data"
