@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from localspec.backends.base import top_margin
 from localspec.errors import EngineError
 from localspec.speculation.borders import CLEAR, ROUNDING, Borders, Rivals
-from localspec.speculation.cuts import NO_WEIGHTS, Cuts, Kept, Scores, cut, sum_of, weigh
+from localspec.speculation.cuts import NO_WEIGHTS, Cuts, Kept, Scores, cut, sum_of, surely_keeps, weigh
 from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
 """temperature below which sampling is greedy: logits in single precision are too coarse for it"""
 
 
+WARM = 1.0
+"""temperature from which a token is drawn among all before top-p is applied: the nucleus can be large, and
+the winner of all is the nucleus's own if it is inside"""
 FEW = 2048
 """tokens up to which all random numbers are computed"""
 
@@ -246,7 +249,12 @@ class Sampler:
         if not cuts.any:
             token, lead = self.noise.race(position, Stream.TARGET, scores, cuts.temperature)
             return Choice(token, max(lead * cuts.temperature - ROUNDING, 0.0) / stretch)
-        kept = cut(scores, cuts, self._scratch(len(scores)))
+        scratch = self._scratch(len(scores))
+        if not firmly and cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
+            token, _ = self.noise.race(position, Stream.TARGET, scores, cuts.temperature)
+            if surely_keeps(scores, cuts, token, scratch):
+                return Choice(token, 0.0)
+        kept = cut(scores, cuts, scratch)
         logits = scores[kept.tokens]
         first, lead = self.noise.race(position, Stream.TARGET, logits, cuts.temperature, kept.tokens)
         token, margin = int(kept.tokens[first]), 0.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import EngineError
 from localspec.speculation.borders import CLEAR
-from localspec.speculation.cuts import SORTED, Cuts, cut
+from localspec.speculation.cuts import SORTED, Cuts, cut, surely_keeps
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.sampling import Sampler, SamplingParams
 
@@ -247,3 +247,22 @@ def test_samples_of_a_cut_row_follow_its_distribution() -> None:
     # Normal approximation of chi-square: 4 standard deviations over its mean.
     degrees = int(often.sum()) - 1
     assert ((seen - hoped) ** 2 / hoped).sum() < degrees + 4 * math.sqrt(2 * degrees)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.5, 5.0])
+@pytest.mark.parametrize("cuts", [{"top_p": 0.5}, {"top_p": 0.99}, {"top_p": 0.9, "min_p": 0.05}])
+@pytest.mark.parametrize("make", [natural, peaked, flat])
+def test_a_token_drawn_before_the_cut_is_that_of_the_nucleus(
+    make: Callable[[int, np.random.Generator], Row], cuts: dict[str, float], temperature: float
+) -> None:
+    sampler = Sampler(SamplingParams(temperature=temperature, **cuts), Noise(2), seeded=True)
+    for position in range(20):
+        row = make(8_192, np.random.default_rng(position))
+        assert sampler.pick(row, (), position) == sampler.choose(row, (), position).token
+
+
+def test_a_token_is_surely_kept_only_inside_the_nucleus() -> None:
+    row = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
+    kept = [surely_keeps(row, Cuts(top_p=0.75), token, np.empty_like(row)) for token in range(4)]
+    assert kept == [False, True, True, True]
+    assert not surely_keeps(row, Cuts(top_p=0.75, min_p=0.6), 2, np.empty_like(row))
